@@ -6,7 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Names Calico's conversion gives what comes from Kubernetes (v3.31, libcalico-go/lib/backend/k8s/conversion).
+// Names that Calico's conversion gives to Kubernetes objects (v3.31, libcalico-go/lib/backend/k8s/conversion).
 const (
 	endpointName     = "eth0"
 	namespaceProfile = "kns."
@@ -14,18 +14,18 @@ const (
 	labelMetadata    = "kubernetes.io/metadata.name"
 )
 
-// workloadID names the endpoint of a pod.
+// workloadID returns the name of a pod's endpoint.
 func workloadID(p *model.Pod) model.WorkloadID {
 	return model.WorkloadID{Node: p.NodeName, Orchestrator: model.OrchestratorKubernetes, Workload: p.ID.String(), Endpoint: endpointName}
 }
 
-// hasEndpoint reports whether a pod is one policies can speak of: it is on some node, and not in the node's own network. The
-// address of one that finished may be another pod's by now.
+// hasEndpoint reports whether policies can apply to a pod: it is scheduled to a node and not in the node's network. A finished pod
+// has no endpoint, because another pod may already have its address.
 func hasEndpoint(p *model.Pod) bool {
 	return p != nil && !p.HostNetwork && !p.Finished && p.NodeName != ""
 }
 
-// workload is a pod as policies see it. The interface is left open: where a pod is in VPP is known by its address.
+// workload returns the endpoint of a pod. The interface stays empty: the driver finds it by the pod's address.
 func workload(p *model.Pod) *model.WorkloadEndpoint {
 	labels := make(map[string]string, len(p.Labels)+3)
 	for k, v := range p.Labels {
@@ -54,30 +54,30 @@ func profilesOf(p *model.Pod) []string {
 	return list
 }
 
-// namespace is the profile of a namespace: its labels, and what happens to pods no policy selects. Nil labels are those
-// of a namespace that is known by its name only.
+// namespace returns the profile of a namespace: its labels, and the rules for pods that no policy selects. Nil labels belong to a
+// namespace that is known by its name only.
 func namespace(name string, labels map[string]string) *model.Profile {
 	all := []model.Rule{{Action: model.ActionAllow}}
 	p := &model.Profile{
 		Name: namespaceProfile + name, Labels: prefixed(model.PrefixNamespace, labels), Rules: &model.ProfileRules{Inbound: all, Outbound: all},
 	}
 	p.Labels[model.PrefixNamespace+model.LabelName] = name
-	if _, has := labels[labelMetadata]; !has { // the API server sees to it, a folder of manifests does not
+	if _, has := labels[labelMetadata]; !has { // the API server sets this label; a folder of manifests does not
 		p.Labels[model.PrefixNamespace+labelMetadata] = name
 	}
 	return p
 }
 
-// profileAllow is the profile of the host endpoints that Calico makes itself (v3.31). It is there without an object.
+// profileAllow is the profile of the host endpoints that Calico itself makes (v3.31). It exists without an object.
 const profileAllow = "projectcalico-default-allow"
 
-// allowing is the profile that allows everything.
+// allowing returns the profile that allows everything.
 func allowing() *model.Profile {
 	all := []model.Rule{{Action: model.ActionAllow}}
 	return &model.Profile{Name: profileAllow, Rules: &model.ProfileRules{Inbound: all, Outbound: all}}
 }
 
-// account is the profile of a service account: labels only.
+// account returns the profile of a service account, which has labels only.
 func account(ns, name string, labels map[string]string) *model.Profile {
 	p := &model.Profile{Name: accountProfile + ns + "." + name, Labels: prefixed(model.PrefixServiceAccount, labels), Rules: &model.ProfileRules{}}
 	p.Labels[model.PrefixServiceAccount+model.LabelName] = name

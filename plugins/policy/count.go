@@ -5,41 +5,41 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Hits is how much a rule judged: packets that belong to no flow that was judged before. An answer that makes no session (ADR 12) counts
-// each time.
+// Hits is the traffic that a rule decided: packets of flows without a session. A reply that makes no session (ADR 12) counts each
+// time.
 type Hits struct {
 	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"` // of IP, and of the Ethernet header it got where it leaves VPP
+	Bytes   uint64 `json:"bytes"` // of IP, and of the Ethernet header that the packet has where it leaves VPP
 }
 
-// Counted is a list of rules that a driver programmed, with what each of them judged.
+// Counted is a list of rules that a driver programmed, with the traffic that each rule decided.
 type Counted struct {
-	ID        uint32 // the same wherever the list is
+	ID        uint32 // the same at every place of the list
 	Interface string
-	Output    bool // among those for what leaves through the interface
+	Output    bool // among the rules for packets that leave through the interface
 	Place     int  // among those of the direction
 	Rules     []Hits
 }
 
-// DescribeCounted is Describe with what rules judged, according to the lists of the pod's interfaces. A rule that is in none
-// of them has no hits: it never decides (pass, log, staged), or applies to no peer there is.
+// DescribeCounted is Describe with the hits of each rule, taken from the lists of the pod's interfaces. A rule that is in none of
+// these lists has no hits: either it never decides (pass, log, staged), or no peer matches it.
 //
-// A list of rules is one in VPP for all pods with the same policy, and so is its count.
+// All pods with the same policy share one list in VPP, and so they share its count.
 func (p *Processor) DescribeCounted(id model.PodID, lists []Counted) (*Description, bool) {
 	return p.describePod(id, p.tally(id.String(), lists))
 }
 
-// counted names a rule of a policy.
+// counted identifies a rule of a policy.
 type counted struct {
 	ruleList
 	egress bool
 	rule   int
 }
 
-// spoofed stands for the rules of an endpoint's source check that deny.
+// spoofed stands for the deny rules of an endpoint's source check.
 var spoofed = counted{rule: -1} // read only
 
-// tally adds up what VPP's rules counted by the rules of the policies they come from; those of one may be many.
+// tally sums the counts of VPP's rules by the policy rule that they implement. One policy rule may become many rules in VPP.
 func (p *Processor) tally(endpoint string, lists []Counted) map[counted]*Hits {
 	type once struct {
 		counted

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// What VPP counted for its rules is added up by the rules of policies, and nothing is added twice, nor what is another's.
+// VPP's counts are added up by the rules of policies, each count once and none of another policy.
 func TestDescribeCounted(t *testing.T) {
 	p, r := newTest()
 	apply(p, pod("web", "10.1.1.2"), web(func(p *model.Policy) {
@@ -52,7 +52,7 @@ func TestDescribeCounted(t *testing.T) {
 		{ID: 7, Interface: "tap1", Output: true, Rules: counts(1, 2, 4, 8, 16, 32, 64, 128)},
 		{ID: 9, Interface: "tap1", Output: true, Place: 1, Rules: counts(256, 0)},
 		{ID: 7, Interface: "tap2", Output: true, Rules: counts(1, 2, 4, 8)}, // the same list for another address
-		{ID: 7, Interface: "tap1", Rules: counts(512)},                      // the same list, judging something else
+		{ID: 7, Interface: "tap1", Rules: counts(512)},                      // the same list, with other counts
 		{ID: 3, Interface: "tap3", Rules: counts(1024)},
 	})
 	if !ok || len(d.Ingress) != 1 || len(d.Egress) != 1 {

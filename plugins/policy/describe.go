@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Description is the policies of one endpoint as they are applied, in the order in which they are met.
+// Description lists the policies of one endpoint as they are applied, in order of evaluation.
 type Description struct {
 	Endpoint   string   `json:"endpoint"` // "namespace/name" of a pod, the name of a host endpoint
 	Host       bool     `json:"hostEndpoint,omitempty"`
@@ -17,15 +17,16 @@ type Description struct {
 	Addresses  []string `json:"addresses"`
 	Ingress    []Tier   `json:"ingress"`
 	Egress     []Tier   `json:"egress"`
-	Forward    *Forward `json:"forward,omitempty"`  // of a host endpoint: for traffic the node passes on
-	Profiles   []string `json:"profiles,omitempty"` // what decides when no policy does
-	// Spoofed is what the source check dropped: packets from addresses that are not the pod's; nil: not counted, or there is none.
+	Forward    *Forward `json:"forward,omitempty"`  // of a host endpoint: for forwarded traffic
+	Profiles   []string `json:"profiles,omitempty"` // they decide when no policy does
+	// Spoofed counts the packets that the source check dropped, because their source address is not the pod's; nil: not counted, or
+	// the endpoint has no source check.
 	Spoofed *Hits `json:"sourceCheckDropped,omitempty"`
-	// Uncounted is why no rule has Hits, although they were to be counted; "" if they have, or were not.
+	// Uncounted is the reason why no rule has Hits although counts were requested; otherwise "".
 	Uncounted string `json:"uncounted,omitempty"`
 }
 
-// Forward are the tiers of a host endpoint for traffic that is not for the node itself.
+// Forward holds the tiers of a host endpoint for forwarded traffic.
 type Forward struct {
 	Ingress []Tier `json:"ingress"`
 	Egress  []Tier `json:"egress"`
@@ -35,7 +36,7 @@ type Forward struct {
 type Tier struct {
 	Name     string   `json:"name"`
 	Policies []Policy `json:"policies"`
-	End      string   `json:"end"` // what happens to what none of them decides: "deny", "pass"
+	End      string   `json:"end"` // action for packets that no policy of the tier decides: "deny", "pass"
 }
 
 // Policy is a policy as it applies in one direction.
@@ -54,11 +55,11 @@ type Rule struct {
 	Hits   *Hits  `json:"hits,omitempty"` // nil: not counted, see DescribeCounted
 }
 
-// Describe is what applies to a pod of this node; false: there is no such endpoint.
+// Describe returns the policies of a pod of this node; false: the pod has no endpoint here.
 func (p *Processor) Describe(id model.PodID) (*Description, bool) { return p.describePod(id, nil) }
 
 func (p *Processor) describePod(id model.PodID, tally map[counted]*Hits) (*Description, bool) {
-	w := p.told.workloads[id.String()]
+	w := p.sent.workloads[id.String()]
 	if w == nil {
 		return nil, false
 	}
@@ -70,9 +71,9 @@ func (p *Processor) describePod(id model.PodID, tally map[counted]*Hits) (*Descr
 	return d, true
 }
 
-// DescribeHost is what applies to a host endpoint of this node; false: there is no such endpoint.
+// DescribeHost returns the policies of a host endpoint of this node; false: no such endpoint exists.
 func (p *Processor) DescribeHost(name string) (*Description, bool) {
-	h := p.told.hosts[name]
+	h := p.sent.hosts[name]
 	if h == nil {
 		return nil, false
 	}
@@ -106,7 +107,7 @@ func (p *Processor) describe(tiers []*felix.TierInfo, egress bool, tally map[cou
 }
 
 func (p *Processor) describePolicy(tier, name string, egress bool, tally map[counted]*Hits) Policy {
-	msg := p.told.policies[ruleList{tier, name}]
+	msg := p.sent.policies[ruleList{tier, name}]
 	out := Policy{Object: p.PolicyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
 	var object []model.Rule
 	if obj, ok := p.graph.Origin(tier, name); ok {
@@ -116,7 +117,7 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 	}
 	at := 0
 	for i, r := range rulesOf(msg, egress) {
-		for at < len(object) && originOf(&object[at], at) != r.RuleId { // it was not understood, and is not in force
+		for at < len(object) && originOf(&object[at], at) != r.RuleId { // this rule was not understood and is not in force
 			at++
 		}
 		id := r.RuleId
@@ -137,7 +138,7 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 	return out
 }
 
-// originOf is what the calculation calls a rule that does not say where it comes from.
+// originOf returns the id that the calculation gives to a rule without one.
 func originOf(r *model.Rule, i int) string {
 	if r.Origin != "" {
 		return r.Origin

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// printer is a driver that prints what it is told. Everything it programmed is one rule: the end of tier default.
+// printer is a driver that prints its input. It programs a single rule: the end of tier default.
 type printer struct{}
 
 func (printer) OnUpdate(m *felix.ToDataplane) {

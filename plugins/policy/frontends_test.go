@@ -9,9 +9,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// TestFrontendsAreToldAtOnce: that a pod may send to a new service only when VPP translates it is the driver's concern, which
-// asks to be called again; the processor keeps nothing back.
-func TestFrontendsAreToldAtOnce(t *testing.T) {
+// TestFrontendsAreSentAtOnce: the processor sends frontends at once. The driver ensures that a pod may send to a new service only
+// when VPP translates it, and requests another call for that.
+func TestFrontendsAreSentAtOnce(t *testing.T) {
 	p, r := newTest()
 	apply(p, pod("web", "10.1.1.2"), web(func(p *model.Policy) { p.Egress = true }))
 	flush := func() {

@@ -7,8 +7,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// gate stands between the calculation graph, or somebody else's messages, and the driver. It closes policies that ask for more than their
-// share: such a policy still selects what it selects, and denies all of it. Policies that apply to no endpoint of this node ask for nothing.
+// gate stands between the calculation graph, or the messages of an external one, and the driver. It closes policies that ask for
+// more than their share: a closed policy still selects the same endpoints, and denies all their traffic. Policies that apply to no
+// endpoint of this node ask for nothing.
 //
 //	SetPolicy ─ size of the object ──────────▶ ledger ─ closed? ─▶ graph: its rules are never unpacked
 //	Flush ─ messages: rules, sizes of sets ──▶ ledger ─ closed? ─▶ graph, Flush again
@@ -18,24 +19,24 @@ type gate struct {
 	byID   map[model.PolicyID]*gated
 	byRef  map[model.Ref]*gated
 	byName map[ruleList]*gated
-	sets   map[string]*budget.Members     // of each set the driver has
-	users  map[string]map[*gated]struct{} // of sets
+	sets   map[string]*budget.Members     // members of each set that the driver has
+	users  map[string]map[*gated]struct{} // policies that refer to a set
 	gone   map[*gated]struct{}            // removed since the last flush
-	vpp    string                         // its version; "": not known
-	other  bool                           // vpp compares prefixes in another way since claims were made
+	vpp    string                         // VPP's version; "": unknown
+	other  bool                           // VPP's comparison of prefixes changed since the claims
 }
 
-// gated is a policy, and what it asks for.
+// gated is a policy with the size that it asks for.
 type gated struct {
 	id     model.PolicyID
 	ref    model.Ref
 	name   ruleList
 	age    budget.Age
-	size   [2]budget.Size // of the object alone, and where VPP compares IPv6 prefixes by whole bytes
-	fresh  bool           // the object changed since it was claimed
-	active bool           // it applies to something here
-	msg    *felix.Policy  // with its rules, as the driver would have it; nil: not known yet
-	closed bool           // of a stream: the driver has it closed
+	size   [2]budget.Size // of the object alone, for a VPP that compares IPv6 prefixes by bits, and by whole bytes
+	fresh  bool           // the object changed since the last claim
+	active bool           // it applies to an endpoint of this node
+	msg    *felix.Policy  // its message for the driver, with its rules; nil: unknown
+	closed bool           // of a stream: the driver has its closed form
 }
 
 func newGate(l budget.Limits, graph *calc.Graph) *gate {
@@ -45,7 +46,7 @@ func newGate(l budget.Limits, graph *calc.Graph) *gate {
 	}
 }
 
-// set takes a policy's object; nil: there is none any more.
+// set stores the object of a policy; nil: the policy was removed.
 func (g *gate) set(id model.PolicyID, o *model.Policy) {
 	p := g.byID[id]
 	switch {
@@ -59,7 +60,7 @@ func (g *gate) set(id model.PolicyID, o *model.Policy) {
 		delete(g.byName, p.name)
 	}
 	if o == nil {
-		g.gone[p] = struct{}{} // until flush: the graph sends nothing for an object that is back by then with the same rules
+		g.gone[p] = struct{}{} // kept until flush: if the object returns by then with the same rules, the graph sends nothing for it
 		return
 	}
 	delete(g.gone, p)
@@ -69,7 +70,7 @@ func (g *gate) set(id model.PolicyID, o *model.Policy) {
 	p.size = [2]budget.Size{budget.OfPolicy(o, false), budget.OfPolicy(o, true)}
 }
 
-// leave is for a policy that applies to nothing here.
+// leave records that a policy applies to no endpoint of this node.
 func (g *gate) leave(p *gated) {
 	g.learn(p, nil)
 	g.ledger.Drop(p.ref)
@@ -77,8 +78,8 @@ func (g *gate) leave(p *gated) {
 	p.active = false
 }
 
-// flush is Flush of the graph without what is too much. What the driver is to have comes last: a policy may be in it as it is and then
-// closed.
+// flush is the graph's Flush without the policies that ask for too much. The final messages come last: a policy may appear in full
+// first and closed afterwards.
 func (g *gate) flush() []*felix.ToDataplane {
 	for p := range g.gone {
 		g.leave(p)
@@ -103,7 +104,7 @@ func (g *gate) flush() []*felix.ToDataplane {
 	g.settle()
 	for _, p := range fresh {
 		if g.ledger.Refused(p.ref) != "" {
-			g.learn(p, nil) // the graph does not unpack the new rules; the old ones count no more
+			g.learn(p, nil) // the graph does not unpack the new rules; the old rules no longer count
 		}
 	}
 	out := g.graph.Flush()
@@ -118,13 +119,13 @@ func (g *gate) flush() []*felix.ToDataplane {
 	return out
 }
 
-// setVPP takes the version of VPP. The size of a policy depends on how VPP compares prefixes.
+// setVPP receives the version of VPP. The size of a policy depends on how VPP compares prefixes.
 func (g *gate) setVPP(version string) {
 	g.other = g.other || matchesBytes(version) != matchesBytes(g.vpp)
 	g.vpp = version
 }
 
-// reclaim claims everything anew if VPP compares prefixes in another way than before.
+// reclaim repeats all claims if VPP's comparison of prefixes changed.
 func (g *gate) reclaim() {
 	if !g.other {
 		return
@@ -140,10 +141,10 @@ func (g *gate) reclaim() {
 	}
 }
 
-// claimObject claims what a policy asks for by its object alone.
+// claimObject claims the size of a policy's object alone.
 func (g *gate) claimObject(p *gated) { g.claim(p, p.size[0], p.size[1]) }
 
-// claimMessage claims what a policy asks for with the members of its sets.
+// claimMessage claims the size of a policy's message with the members of its sets.
 func (g *gate) claimMessage(p *gated) {
 	bits := budget.OfMessage(p.msg, g.members, false)
 	bytes := bits
@@ -153,7 +154,7 @@ func (g *gate) claimMessage(p *gated) {
 	g.claim(p, bits, bytes)
 }
 
-// claim claims one of two sizes: that for a VPP which compares IPv6 prefixes bit by bit, or by whole bytes.
+// claim claims one of two sizes: the one for a VPP that compares IPv6 prefixes bit by bit, or the one for whole bytes.
 func (g *gate) claim(p *gated, bits, bytes budget.Size) {
 	c := budget.Claim{Ref: p.ref, Age: p.age, Size: bits}
 	if matchesBytes(g.vpp) && bytes != bits {
@@ -162,7 +163,7 @@ func (g *gate) claim(p *gated, bits, bytes budget.Size) {
 	g.ledger.Claim(c)
 }
 
-// settle closes and opens policies, and reports whether there was one.
+// settle closes and opens policies, and reports whether it changed any.
 func (g *gate) settle() bool {
 	changed := g.ledger.Settle()
 	for _, ref := range changed {
@@ -171,8 +172,8 @@ func (g *gate) settle() bool {
 	return len(changed) > 0
 }
 
-// weigh claims what policies ask for whose messages or sets are among these, and what fresh ones ask for: the graph sends no message for
-// an object that changed and has the same rules.
+// weigh claims the sizes of policies whose messages or sets are in msgs, and of fresh policies: the graph sends no message for a
+// changed object with the same rules.
 func (g *gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
 	touched := map[*gated]struct{}{}
 	for _, p := range fresh {
@@ -215,7 +216,7 @@ func (g *gate) resize(touched map[*gated]struct{}, set string, n *budget.Members
 	}
 }
 
-// learn keeps what a policy's message is, for when its sets change; nil: there is none.
+// learn stores a policy's message, for later changes of its sets; nil: the policy has none.
 func (g *gate) learn(p *gated, m *felix.Policy) {
 	if p.msg != nil {
 		budget.Sets(p.msg, func(set string) {
@@ -235,12 +236,13 @@ func (g *gate) learn(p *gated, m *felix.Policy) {
 	}
 }
 
-// isClosed reports whether it is a closed policy as the graph sends it.
+// isClosed reports whether a message is a closed policy as the graph sends it.
 func isClosed(p *felix.Policy) bool {
 	return len(p.GetInboundRules()) == 1 && p.GetInboundRules()[0].GetRuleId() == calc.ClosedRule
 }
 
-// pass is messages of somebody else's calculation graph without what is too much. They say nothing of age: who comes first by name is older.
+// pass returns messages of an external calculation graph without the policies that ask for too much. Messages have no creation time,
+// so the policy whose name sorts first counts as older.
 func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 	var updated []*gated // one for each ActivePolicyUpdate, in order
 	for _, m := range messages {
@@ -285,7 +287,7 @@ func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 	return out
 }
 
-// streamed is the policy of a name on the wire.
+// streamed returns the policy with a name on the wire.
 func (g *gate) streamed(name ruleList) *gated {
 	p := g.byName[name]
 	if p == nil {
@@ -310,7 +312,7 @@ func closedMessage(p *gated, was *felix.Policy) *felix.ToDataplane {
 	})
 }
 
-// refused is why a policy is closed; "": it is not.
+// refused returns the reason why a policy is closed; "": it is open.
 func (g *gate) refused(ref model.Ref) string {
 	why := g.ledger.Refused(ref)
 	if why == "" {
@@ -319,7 +321,7 @@ func (g *gate) refused(ref model.Ref) string {
 	return closedReason(why)
 }
 
-// notes are the policies that are closed.
+// notes lists the closed policies.
 func (g *gate) notes() []model.Note {
 	out := g.ledger.Refusals()
 	for i := range out {
@@ -328,5 +330,5 @@ func (g *gate) notes() []model.Note {
 	return out
 }
 
-// closedReason says what becomes of a policy that is refused.
+// closedReason returns the remark for a refused policy.
 func closedReason(why string) string { return why + ": all that it applies to is denied" }

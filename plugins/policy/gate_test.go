@@ -18,13 +18,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// limited is a processor whose policies may make so many rules.
+// limited returns a processor whose policies may make that many rules.
 func limited(object, namespace, node int) (*Processor, *collector) {
 	c := &collector{sets: map[string]map[string]bool{}}
 	return New(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: object, Namespace: namespace, Node: node}}}, c), c
 }
 
-// asking is a policy for web that lets so many ports of clients in.
+// asking returns a policy for web that admits clients to that many ports.
 func asking(name string, age, ports int) *model.Policy {
 	return web(func(p *model.Policy) {
 		p.ID.Name, p.Created = name, time.Unix(int64(age), 0)
@@ -35,10 +35,10 @@ func asking(name string, age, ports int) *model.Policy {
 	})
 }
 
-// closedNow are the policies that the driver has closed.
+// closedNow returns the policies that the driver has in their closed form.
 func closedNow(p *Processor) string {
 	var out []string
-	for name, msg := range p.told.policies {
+	for name, msg := range p.sent.policies {
 		if isClosed(msg) {
 			out = append(out, strings.TrimPrefix(name.name, "prod/knp.default."))
 		}
@@ -54,8 +54,8 @@ func clients(n int) (out []model.Object) {
 	return out
 }
 
-// A policy is closed when it, or the members of what it selects, become too many, and opened when they are few again; younger policies
-// give way, and what applies to no pod here counts for nothing.
+// A policy is closed when its rules, or the members of its sets, become too many, and opened when they are few again. Younger
+// policies close first. Policies that apply to no pod here count nothing.
 func TestPoliciesOfTooManyRulesAreClosed(t *testing.T) {
 	p, _ := limited(40, 60, 80)
 	step := func(want string) {
@@ -97,7 +97,7 @@ func TestPoliciesOfTooManyRulesAreClosed(t *testing.T) {
 	step("big") // two clients
 }
 
-// An object that is written again with the same rules asks for what it asked for before.
+// An object that is written again with the same rules asks for the same size.
 func TestSameRulesAgainAskForTheSame(t *testing.T) {
 	p, _ := limited(40, 60, 80)
 	apply(p, pod("web", "10.1.1.2"), asking("older", 0, 20), asking("younger", 1, 20))
@@ -128,7 +128,7 @@ func TestRemovedAndBackStillGrows(t *testing.T) {
 	}
 }
 
-// What is closed depends on the objects alone, not on the way there.
+// The closed policies depend on the objects alone, not on the order of changes.
 func TestClosedPoliciesDependOnObjectsAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, _ := limited(40, 60, 80)
@@ -164,13 +164,13 @@ func TestClosedPoliciesDependOnObjectsAlone(t *testing.T) {
 		if a, b := closedNow(p), closedNow(once); a != b {
 			t.Fatalf("closed %q, at once %q", a, b)
 		}
-		if !maps.EqualFunc(p.told.policies, once.told.policies, func(a, b *felix.Policy) bool { return proto.Equal(a, b) }) {
+		if !maps.EqualFunc(p.sent.policies, once.sent.policies, func(a, b *felix.Policy) bool { return proto.Equal(a, b) }) {
 			t.Fatal("the driver has other policies")
 		}
 	})
 }
 
-// Messages of somebody else's calculation graph pass the same gate.
+// Messages of an external calculation graph pass the same gate.
 func TestStreamedPoliciesAreClosed(t *testing.T) {
 	p := NewStream(Config{NodeName: "node-1", Limits: budget.Limits{budget.Rules: {Object: 2400}}}, event.Located{}, &recorder{})
 	step := func(want, text string) {
@@ -191,7 +191,7 @@ func TestStreamedPoliciesAreClosed(t *testing.T) {
 		}
 	}
 	step("", `ipset_delta_update { id: "s:a" removed_members: "10.1.2.4/32" removed_members: "10.1.2.5/32" removed_members: "10.1.2.6/32" }`)
-	if len(p.told.policies[ruleList{"default", "prod/knp.default.web"}].GetInboundRules()) != 2 {
+	if len(p.sent.policies[ruleList{"default", "prod/knp.default.web"}].GetInboundRules()) != 2 {
 		t.Error("it does not have its rules again")
 	}
 	step("", `active_policy_remove { id { tier: "default" name: "prod/knp.default.web" } }`)

@@ -10,8 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// written is a rule of a message as somebody would have written it, for display: sets of addresses have the selectors they come
-// from, or their names where the message has none.
+// written returns a rule of a message in the form of a user's policy, for display. Sets of addresses appear as their selectors, or
+// as their names if the message has no selector.
 func written(r *felix.Rule) model.Rule {
 	out := model.Rule{
 		Action: model.Action(actionText(r.GetAction())), IPVersion: asByte(int32(r.GetIpVersion())),
@@ -47,7 +47,8 @@ func written(r *felix.Rule) model.Rule {
 	return out
 }
 
-// asByte and asPort are the nearest number that the model has. The driver refuses a rule with another number; here it must not look like a valid one.
+// asByte and asPort return the nearest number that the model can hold. The driver refuses a rule with another number, and the
+// displayed rule must not look valid.
 func asByte(n int32) uint8  { return uint8(min(max(n, 0), math.MaxUint8)) }
 func asPort(n int32) uint16 { return uint16(min(max(n, 0), math.MaxUint16)) }
 
@@ -76,7 +77,7 @@ func portsOf(ranges []*felix.PortRange, sets []string) []model.PortMatch {
 	return out
 }
 
-// selected is what a set is made of.
+// selected returns the selector that a set is made from.
 func selected(selector string, sets []string) string {
 	if selector != "" || len(sets) == 0 {
 		return selector

@@ -8,10 +8,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Apply takes one change of an object; kinds that do not concern policies change nothing. What is left of a policy that
-// was refused takes its place.
+// Apply handles one change of an object; kinds that do not concern policies change nothing. The remaining parts of a refused policy
+// take the policy's place.
 func (p *Processor) Apply(ch event.Change) {
-	if p.stream != nil { // somebody else calculates with them
+	if p.stream != nil { // the external calculation graph handles them
 		return
 	}
 	switch ch.Ref.Kind {
@@ -51,7 +51,7 @@ func (p *Processor) setNode(ch event.Change) {
 	p.graph.SetNetworkSet(name, nil)
 }
 
-// setTier gives a tier; without an object the built-in one of that name, if there is one.
+// setTier stores a tier. Without an object it restores the built-in tier of that name, if one exists.
 func (p *Processor) setTier(ch event.Change) {
 	tier, _ := ch.Object.(*model.Tier)
 	if tier == nil {
@@ -63,7 +63,7 @@ func (p *Processor) setTier(ch event.Change) {
 	p.graph.SetTier(ch.Ref.Name, tier)
 }
 
-// setItem gives an object whose name on the graph may change while its Ref stays, or whose kind is known by it alone.
+// setItem stores an object whose name on the graph may change while its Ref stays the same, or whose kind alone identifies it.
 func (p *Processor) setItem(ch event.Change) {
 	old, now := p.items[ch.Ref], ch.Object
 	switch now.(type) {
@@ -82,7 +82,7 @@ func (p *Processor) setItem(ch event.Change) {
 	p.use(parentsOf(now), parentsOf(old))
 }
 
-// identity is the name of an object on the graph; nil for no object.
+// identity returns the name of an object on the graph; nil for no object.
 func identity(o model.Object) any {
 	switch o := o.(type) {
 	case *model.Policy:
@@ -102,7 +102,7 @@ type (
 	setName     string
 )
 
-// give puts an object on the graph under its name, or with nil takes it away.
+// give adds an object to the graph under its name; nil removes it.
 func (p *Processor) give(name any, o model.Object) {
 	switch name := name.(type) {
 	case model.PolicyID:
@@ -124,7 +124,7 @@ func (p *Processor) give(name any, o model.Object) {
 	}
 }
 
-// parentsOf are the profiles an object of setItem inherits labels from.
+// parentsOf returns the profiles from which an object of setItem inherits labels.
 func parentsOf(o model.Object) []string {
 	if set, ok := o.(*model.NetworkSet); ok {
 		return set.Profiles
@@ -132,7 +132,7 @@ func parentsOf(o model.Object) []string {
 	return nil
 }
 
-// setPod gives a pod; nil takes it away.
+// setPod stores a pod; nil removes it.
 func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
 	old := p.pods[id]
 	if !hasEndpoint(pod) {
@@ -158,7 +158,7 @@ func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
 	p.use(now, was)
 }
 
-// place keeps the local pods, and those of them that have no address yet.
+// place records the local pods, and those of them that have no address yet.
 func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 	wasLocal := old != nil && old.NodeName == p.cfg.NodeName
 	isLocal := pod != nil && pod.NodeName == p.cfg.NodeName
@@ -182,12 +182,12 @@ func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 		(!slices.Equal(old.IPs, pod.IPs) || !slices.Equal(old.ContainerPorts, pod.ContainerPorts) || !slices.Equal(old.Ports, pod.Ports))
 }
 
-// parent is a namespace or service account. While pods name one that has no object, it is known by its name alone: an
-// object may come after its pods, or never, from a folder of manifests.
+// parent is a namespace or service account. While pods refer to one that has no object, only its name is known. In a folder of
+// manifests the object may follow its pods, or never appear.
 type parent struct {
 	users   int
 	object  model.Object // nil: none
-	refused bool         // it cannot be understood: its labels are not known, so nothing is allowed on its account
+	refused bool         // its object is invalid: its labels are unknown, so its profile allows nothing
 }
 
 func (p *Processor) parent(profile string) *parent {
@@ -209,7 +209,7 @@ func (p *Processor) setParent(ch event.Change) {
 	p.settle(profile, at)
 }
 
-// use counts who inherits from profiles of namespaces and service accounts.
+// use counts the users of the profiles of namespaces and service accounts.
 func (p *Processor) use(now, before []string) {
 	if slices.Equal(now, before) {
 		return
@@ -230,7 +230,7 @@ func (p *Processor) use(now, before []string) {
 	count(before, -1)
 }
 
-// settle gives the graph the profile as it is now.
+// settle puts the present form of the profile on the graph.
 func (p *Processor) settle(name string, at *parent) {
 	if at.users == 0 && at.object == nil && !at.refused {
 		delete(p.parents, name)

@@ -10,13 +10,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// exposed is a service with addresses other than cluster IPs, and what follows from them.
+// exposed is a service with addresses other than cluster IPs, with the frontends that follow from them.
 type exposed struct {
 	svc   *renderer.ContivService
 	outer []dataplane.Outer
 }
 
-// expose takes a service as it is now.
+// expose records the present form of a service.
 func (t *Translations) expose(svc *renderer.ContivService) {
 	if svc.ExternalIPs.Len() == 0 && !svc.HasNodePort() {
 		t.hide(svc.ID)
@@ -29,7 +29,7 @@ func (t *Translations) expose(svc *renderer.ContivService) {
 	t.exposed[svc.ID] = now
 }
 
-// hide forgets a service.
+// hide removes a service.
 func (t *Translations) hide(id model.ServiceID) {
 	if t.exposed[id] != nil {
 		delete(t.exposed, id)
@@ -37,14 +37,14 @@ func (t *Translations) hide(id model.ServiceID) {
 	}
 }
 
-// exposeAgain works out again what depends on the nodes.
+// exposeAgain recomputes everything that depends on the nodes.
 func (t *Translations) exposeAgain() {
 	for _, e := range t.exposed {
 		t.expose(e.svc)
 	}
 }
 
-// outers are those of all services, the same slice as long as nothing changes.
+// outers returns the outer frontends of all services. It returns the same slice until a change.
 func (t *Translations) outers() []dataplane.Outer {
 	if !t.stale {
 		return t.outer
@@ -61,9 +61,9 @@ func compareOuter(a, b dataplane.Outer) int {
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port))
 }
 
-// outerOf is where a service is reached besides its cluster IPs, each address and port once. It agrees with renderer/nat44: policy
-// Cluster hides clients behind the node's loopback if there is one, and leaves other nodes' addresses to them; policy Local
-// keeps clients, and leads to endpoints of this node if there are any.
+// outerOf returns the frontends of a service other than its cluster IPs, each address and port once. It agrees with renderer/nat44:
+// policy Cluster hides clients behind the node's loopback, if the node has one, and does not serve other nodes' addresses; policy
+// Local keeps client addresses, and leads to endpoints of this node, if any.
 func (t *Translations) outerOf(svc *renderer.ContivService) []dataplane.Outer {
 	var out []dataplane.Outer
 	for _, name := range svc.PortNames() {
@@ -88,7 +88,7 @@ func (t *Translations) outerOf(svc *renderer.ContivService) []dataplane.Outer {
 	return slices.CompactFunc(out, func(a, b dataplane.Outer) bool { return compareOuter(a, b) == 0 })
 }
 
-// appendOuter appends one, unless it belongs to another service, is left to another node, or leads nowhere.
+// appendOuter appends one frontend, unless it belongs to another service, another node serves it, or it has no endpoint.
 func (t *Translations) appendOuter(out []dataplane.Outer, svc *renderer.ContivService, port string, f renderer.Frontend, node bool) []dataplane.Outer {
 	if _, taken := svc.ConflictWith(f, node); taken {
 		return out

@@ -24,7 +24,7 @@ func outerText(o dataplane.Outer) string {
 	return fmt.Sprintf("%s%s/%d %v", mark, netip.AddrPortFrom(o.Addr, o.Port), o.Proto, o.Backends)
 }
 
-// outward is a service at 10.96.0.1, 198.51.100.1:80 and node port 30080, with an endpoint on either node.
+// outward returns a service at 10.96.0.1, 198.51.100.1:80 and node port 30080, with an endpoint on either node.
 func outward(change ...func(*renderer.ContivService)) *renderer.ContivService {
 	s := renderer.NewContivService()
 	s.ID = model.ServiceID{Namespace: "prod", Name: "web"}
@@ -79,7 +79,7 @@ func TestOuter(t *testing.T) {
 			if c.loopback != "" {
 				state.Loopback = addr(c.loopback)
 			}
-			// In any order: the nodes are known before the service, and after it.
+			// In both orders: the nodes are known before the service, and after it.
 			nodes := renderer.IPAddressesOf(addr("192.168.16.1"), addr("192.168.16.2"))
 			err := errors.Join(api.AddService(c.svc), tr.UpdateNode(state), api.UpdateNodePortServices(nodes, nil))
 			late := tr.outers()
@@ -97,7 +97,7 @@ func TestOuter(t *testing.T) {
 	}
 }
 
-// An address without node ports leads nowhere by them.
+// An address without node ports has no outer frontend for them.
 func TestOuterNodePortAddresses(t *testing.T) {
 	tr := newTranslations()
 	api := adapter.Listen(tr)
@@ -118,7 +118,7 @@ func TestOuterNodePortAddresses(t *testing.T) {
 	}
 }
 
-// What does not change where services lead is no news.
+// A change that leaves the destinations of services as they are sends nothing.
 func TestOuterChanges(t *testing.T) {
 	tr := newTranslations()
 	api := adapter.Listen(tr)

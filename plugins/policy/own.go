@@ -9,8 +9,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// ownRanges are the addresses of this node's pods: its ranges, but for those in which another node has a pod, and the addresses of pods that are
-// in none of them; sorted.
+// ownRanges returns the addresses of this node's pods, sorted: its ranges, except those that hold a pod of another node, and the
+// addresses of its pods outside of all ranges.
 func (p *Processor) ownRanges(interfaces map[netip.Addr]string) []netip.Prefix {
 	var out []netip.Prefix
 	if p.stream != nil {
@@ -36,7 +36,7 @@ func holds(ranges []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return r.Contains(a) })
 }
 
-// rangesMoved finds the strays again if the ranges of this node changed.
+// rangesMoved recomputes the strays if the ranges of this node changed.
 func (p *Processor) rangesMoved(node string) {
 	p.nodeDirty = true
 	if node != p.cfg.NodeName {
@@ -47,7 +47,7 @@ func (p *Processor) rangesMoved(node string) {
 	}
 }
 
-// setPeer keeps the addresses of other nodes.
+// setPeer records the addresses of other nodes.
 func (p *Processor) setPeer(ch event.Change) {
 	name := ch.Ref.Name
 	if name == p.cfg.NodeName {
@@ -67,7 +67,7 @@ func (p *Processor) setPeer(ch event.Change) {
 	}
 }
 
-// peerAddrs are the addresses of other nodes that NAT gives to others there, sorted.
+// peerAddrs returns the addresses of other nodes that NAT there uses as source addresses, sorted.
 func (p *Processor) peerAddrs() []netip.Addr {
 	var out []netip.Addr
 	if p.stream != nil {
@@ -81,7 +81,7 @@ func (p *Processor) peerAddrs() []netip.Addr {
 	}))
 }
 
-// peers are the addresses of other nodes, as messages say.
+// peers returns the addresses of other nodes according to messages.
 func (s *stream) peers() (out []netip.Addr) {
 	own := s.addresses()
 	for _, list := range s.nodes {
@@ -94,7 +94,8 @@ func (s *stream) peers() (out []netip.Addr) {
 	return out
 }
 
-// stray keeps whether a pod of another node has an address in the ranges of this one, and reports whether that changed; nil: the pod is gone.
+// stray records whether a pod of another node has an address in the ranges of this one, and reports whether that changed; nil: the
+// pod was removed.
 func (p *Processor) stray(id model.PodID, pod *model.Pod) bool {
 	_, was := p.strays[id]
 	is := pod != nil && pod.NodeName != p.cfg.NodeName &&
@@ -116,7 +117,7 @@ func (p *Processor) strayIn(r netip.Prefix) bool {
 	return false
 }
 
-// blocks are the routes to several workloads of this node, but for those in which another node has some.
+// blocks returns the routes to several workloads of this node, except those that hold workloads of another node.
 func (s *stream) blocks() (out []netip.Prefix) {
 	for r := range s.local {
 		if !r.IsSingleIP() {
@@ -129,7 +130,7 @@ func (s *stream) blocks() (out []netip.Prefix) {
 	return out
 }
 
-// movesBlock reports whether a route that came or went may change blocks.
+// movesBlock reports whether an added or removed route may change blocks.
 func (s *stream) movesBlock(dst netip.Prefix) bool {
 	if !dst.IsSingleIP() {
 		return true

@@ -9,7 +9,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// The addresses of this node's pods are its ranges, unless another node has a pod in one: then those of the pods that are here.
+// The addresses of this node's pods are its ranges. If another node has a pod in a range, they are the addresses of the local pods
+// instead.
 func TestOwnRanges(t *testing.T) {
 	p, r := newTest()
 	node := func(ranges ...string) *model.Node {
@@ -46,7 +47,7 @@ func TestOwnRanges(t *testing.T) {
 	}
 }
 
-// Addresses of other nodes count where NAT gives them to others, unless the configuration trusts them.
+// Addresses of other nodes count where NAT uses them for other sources, unless the configuration trusts them.
 func TestPeers(t *testing.T) {
 	other := func(ips ...netip.Addr) *model.Node { return &model.Node{Name: "node-2", InternalIPs: ips} }
 	for _, c := range []struct {

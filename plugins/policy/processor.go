@@ -16,53 +16,54 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Config is what a processor needs to know beside the cluster's objects.
+// Config configures a processor.
 type Config struct {
-	NodeName string // this node: its pods are those policies are enforced for
+	NodeName string // name of this node; policies are enforced for its pods
 
-	View4, View6 dataplane.View // what the driver's input hooks see of IPv4 and IPv6
+	View4, View6 dataplane.View // whether the driver's input hooks see a packet before or after translation, for IPv4 and IPv6
 
-	// TrustNodeAddresses lets in what comes from the node's own addresses although NAT gives them to others: with nat44 a pod can get
-	// one by a session that a dropped packet left, and then reaches every pod of the node, whatever policies say.
+	// TrustNodeAddresses admits packets from the node's addresses although NAT uses them for other sources. With nat44 a pod can get
+	// such an address through a session that a dropped packet left behind. It then reaches every pod of the node, whatever the
+	// policies say.
 	TrustNodeAddresses bool
 
-	Limits budget.Limits // what policies may ask for; zero: there are no limits
+	Limits budget.Limits // limits of what policies may ask for; zero: no limits
 }
 
-// Processor holds the objects and tells the driver what follows from them. It is not safe for concurrent use.
+// Processor holds the objects and sends the resulting messages to the driver. It is not safe for concurrent use.
 type Processor struct {
 	cfg    Config
 	driver dataplane.Driver
 	graph  *calc.Graph
-	told   *told
+	sent   *sent
 
 	pods         map[model.PodID]*model.Pod // those with an endpoint
 	local        map[model.PodID]*model.Pod // those of them on this node
-	unborn       map[model.PodID]struct{}   // those of local that have no address yet
+	unborn       map[model.PodID]struct{}   // the pods of local that have no address yet
 	askAgain     bool                       // unborn changed since Locate
 	items        map[model.Ref]model.Object // policies, profiles, network sets, host endpoints
 	parents      map[string]*parent         // namespaces and service accounts, by profile
-	where        map[netip.Addr]string      // address of a local pod → interface, as VPP answered
-	names        map[string]string          // "namespace/name" of an unborn pod → interface, as VPP answered
-	ranges       map[string][]netip.Prefix  // of pods, by node
+	where        map[netip.Addr]string      // address of a local pod → interface, from VPP's last answer
+	names        map[string]string          // "namespace/name" of an unborn pod → interface, from VPP's last answer
+	ranges       map[string][]netip.Prefix  // pod ranges by node
 	strays       map[model.PodID]struct{}   // pods of other nodes in ranges of this one
 	peers        map[string][]netip.Addr    // addresses of other nodes
 	version      string                     // of VPP; "" unknown
 	translations *Translations
-	services     renderer.ServiceRendererAPI // what feeds translations
-	stream       *stream                     // what messages of others say; nil: the graph says it
+	services     renderer.ServiceRendererAPI // input of translations
+	stream       *stream                     // state from an external graph's messages; nil: the processor uses its graph
 	gate         *gate
 
-	node      dataplane.Node // as the driver knows it
+	node      dataplane.Node // as last sent to the driver
 	nodeDirty bool
-	synced    bool // the driver was told everything once
-	again     bool // the driver wants another Apply
+	synced    bool // the driver received the first full state
+	again     bool // the driver requested another Apply
 }
 
-// New returns a processor without objects. Nothing is told to the driver before the first Resync or Flush.
+// New returns a processor without objects. The driver receives nothing before the first Resync or Flush.
 func New(cfg Config, driver dataplane.Driver) *Processor {
 	p := &Processor{
-		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), told: newTold(),
+		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), sent: newSent(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
 		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, strays: map[model.PodID]struct{}{}, peers: map[string][]netip.Addr{}, translations: newTranslations(), nodeDirty: true,
@@ -75,11 +76,11 @@ func New(cfg Config, driver dataplane.Driver) *Processor {
 	return p
 }
 
-// Translations returns the renderer through which this processor learns of Services and of the node. Give it to the service processor,
+// Translations returns the renderer from which this processor learns of Services and of the node. Pass it to the service processor,
 // and flush that processor first.
 func (p *Processor) Translations() renderer.ServiceRendererAPI { return p.services }
 
-// Located takes where VPP has the local pods. It replaces what was known before.
+// Located receives the locations of local pods in VPP. It replaces the earlier locations.
 func (p *Processor) Located(l *event.Located) {
 	p.nodeDirty = true
 	if p.stream != nil {
@@ -89,9 +90,9 @@ func (p *Processor) Located(l *event.Located) {
 	p.where, p.names = l.Pods, l.Names
 }
 
-// Locate is what to look up in VPP for policies, whenever it changed: the interfaces of local pods that have no address yet. VPP
-// has an interface before Kubernetes knows the address, and the pod may speak at once. Pods with addresses are looked up for
-// services already.
+// Locate returns the lookups in VPP that policies need, if they changed: the interfaces of local pods that have no address yet. VPP
+// has an interface before Kubernetes knows the pod's address, and the pod may send at once. The service processor already looks up
+// pods with addresses.
 func (p *Processor) Locate(now time.Time) *event.Locate {
 	if p.stream != nil {
 		return p.stream.locate(now)
@@ -108,7 +109,7 @@ func (p *Processor) Locate(now time.Time) *event.Locate {
 	return ask
 }
 
-// VPP takes which VPP it is.
+// VPP receives the version of VPP.
 func (p *Processor) VPP(st *event.VPPStatus) {
 	if st.Version != "" && st.Version != p.version {
 		p.version, p.nodeDirty = st.Version, true
@@ -126,53 +127,53 @@ func (p *Processor) Behind(behind bool) {
 	}
 }
 
-// Flush tells the driver what changed. It does nothing that can fail.
+// Flush sends the changes to the driver. It cannot fail.
 func (p *Processor) Flush() error {
 	if !p.synced {
 		return p.Resync()
 	}
-	if p.tell() || p.again {
+	if p.sendAll() || p.again {
 		p.again = p.driver.Apply()
 	}
 	return nil
 }
 
-// Resync tells the driver everything. The first time there is no state on the way: what is in VPP then is another's, or
-// from before, and all of it is replaced in one transaction.
+// Resync sends the full state to the driver. The first resync has no interim state: it replaces the whole of VPP's earlier state,
+// ours or foreign, in one transaction.
 func (p *Processor) Resync() error {
 	first := !p.synced
 	if first {
 		p.synced = true
-		p.graph.InSync() // of a stream, it says so itself
+		p.graph.InSync() // an external graph's messages report it
 	}
-	p.tell()
+	p.sendAll()
 	for range maxInterim {
 		if p.again = p.driver.Apply(); !p.again {
 			break
 		}
 	}
-	if !first { // the driver handed over everything just now
+	if !first { // the driver handed over its whole state just now
 		p.driver.Resync()
 	}
 	return nil
 }
 
-// maxInterim bounds how many states on the way a first sync skips.
+// maxInterim bounds how many interim states a first sync skips.
 const maxInterim = 8
 
-// tell gives the driver messages and facts, if there are new ones.
-func (p *Processor) tell() bool {
-	messages, hosts := p.news(), len(p.told.hosts) > 0
+// sendAll sends the driver new messages and facts, if any.
+func (p *Processor) sendAll() bool {
+	messages, hosts := p.news(), len(p.sent.hosts) > 0
 	for _, m := range messages {
-		p.told.take(m)
+		p.sent.record(m)
 		p.driver.OnUpdate(m)
 	}
-	p.nodeDirty = p.nodeDirty || hosts != (len(p.told.hosts) > 0)
-	return p.tellNode() || len(messages) > 0
+	p.nodeDirty = p.nodeDirty || hosts != (len(p.sent.hosts) > 0)
+	return p.sendNode() || len(messages) > 0
 }
 
-// tellNode gives the driver what it has to know about the node, if that changed.
-func (p *Processor) tellNode() bool {
+// sendNode sends the driver the facts about the node, if they changed.
+func (p *Processor) sendNode() bool {
 	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 {
 		return false
 	}
@@ -181,7 +182,7 @@ func (p *Processor) tellNode() bool {
 	p.translations.fill(&now)
 	now.Served = p.served(now.Interfaces)
 	now.Own = p.ownRanges(now.Interfaces)
-	if len(p.told.hosts) > 0 { // nobody else asks
+	if len(p.sent.hosts) > 0 { // only host endpoints use it
 		now.Near, now.Far = p.podRanges()
 	}
 	if p.stream != nil {
@@ -201,7 +202,7 @@ func (p *Processor) tellNode() bool {
 	return true
 }
 
-// podRanges are those of this node's pods, and of other nodes', each sorted.
+// podRanges returns the ranges of this node's pods, and those of other nodes' pods, each sorted.
 func (p *Processor) podRanges() (near, far []netip.Prefix) {
 	for node, list := range p.ranges {
 		if node == p.cfg.NodeName {
@@ -218,8 +219,8 @@ func (p *Processor) podRanges() (near, far []netip.Prefix) {
 	return near, far
 }
 
-// interfaces are those of the local pods there are, as far as VPP has them. An address of a pod that is gone says nothing
-// any more. A pod that got its address is where it was when it had none, until VPP says more.
+// interfaces returns the interfaces of the existing local pods, as far as VPP has them. It ignores addresses of removed pods. A pod
+// that just got its address keeps its earlier interface until VPP answers again.
 func (p *Processor) interfaces() map[netip.Addr]string {
 	out := map[netip.Addr]string{}
 	for id, pod := range p.local {
@@ -236,12 +237,12 @@ func (p *Processor) interfaces() map[netip.Addr]string {
 	return out
 }
 
-// isolated are the interfaces of pods without an address that policies apply to: which of the packets through them the
-// policies allow, nobody can tell before there is an address.
+// isolated returns the interfaces of pods that have policies and no address. Without the address no rule can be evaluated, so
+// nothing passes these interfaces.
 func (p *Processor) isolated() []string {
 	var out []string
 	for id := range p.unborn {
-		if name := p.names[id.String()]; name != "" && len(p.told.workloads[id.String()].GetTiers()) > 0 {
+		if name := p.names[id.String()]; name != "" && len(p.sent.workloads[id.String()].GetTiers()) > 0 {
 			out = append(out, name)
 		}
 	}
@@ -249,19 +250,19 @@ func (p *Processor) isolated() []string {
 	return slices.Compact(out)
 }
 
-// Notes is what there is to say about policies and profiles in use, sorted by object, and then about annotations of local pods. What the driver has to say it
-// tells its sink.
+// Notes returns the notes about policies and profiles in use, sorted by object, and then those about annotations of local pods. The
+// driver sends its notes to its sink.
 func (p *Processor) Notes() []model.Note {
 	return slices.Concat(p.graph.Notes(), p.gate.notes(), p.hostNotes(), p.sourceNotes())
 }
 
-// Counts is how much there is.
+// Counts holds the numbers of objects in force.
 type Counts struct {
 	Policies  int // policies in force on this node
 	Endpoints int // local pods and host endpoints
 }
 
-// Counts counts what the driver was told.
+// Counts counts the policies and endpoints that the driver received.
 func (p *Processor) Counts() Counts {
-	return Counts{Policies: len(p.told.policies), Endpoints: len(p.told.workloads) + len(p.told.hosts)}
+	return Counts{Policies: len(p.sent.policies), Endpoints: len(p.sent.workloads) + len(p.sent.hosts)}
 }

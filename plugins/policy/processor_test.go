@@ -17,11 +17,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// recorder is a driver that writes down its calls.
+// recorder is a driver that records its calls.
 type recorder struct {
 	calls   []string
 	node    dataplane.Node
-	interim int // how many of the next Applys are states on the way
+	interim int // number of the next Applys that are interim states
 	cause   func(iface string, output bool, place, rule int) (dataplane.Cause, bool)
 }
 
@@ -75,7 +75,7 @@ func (r *recorder) take() []string {
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 
-// pod is one on node-1, unless its address says otherwise (10.1.2.x: node-2), of namespace prod.
+// pod returns a pod of namespace prod on node-1, or on node-2 if its address is 10.1.2.x.
 func pod(name, ip string, change ...func(*model.Pod)) *model.Pod {
 	p := &model.Pod{
 		ID: model.PodID{Namespace: "prod", Name: name}, NodeName: "node-1", IPs: []netip.Addr{addr(ip)},
@@ -90,7 +90,7 @@ func pod(name, ip string, change ...func(*model.Pod)) *model.Pod {
 	return p
 }
 
-// web is a NetworkPolicy for pods labelled app=web: clients labelled app=client may come to port 80.
+// web returns a NetworkPolicy for pods labelled app=web: clients labelled app=client may reach port 80.
 func web(change ...func(*model.Policy)) *model.Policy {
 	p := &model.Policy{
 		ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "prod", Name: "web"}, Tier: model.TierDefault,
@@ -155,7 +155,7 @@ func TestCallsFollowChanges(t *testing.T) {
 	if diff := cmp.Diff(map[netip.Addr]string{addr("10.1.1.2"): "tap1"}, r.node.Interfaces, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
 		t.Errorf("interfaces: -want +got\n%s", diff)
 	}
-	apply(p, pod("web", "10.1.1.2")) // nothing new in it
+	apply(p, pod("web", "10.1.1.2")) // it changes nothing
 	flush(t, p, r)
 	apply(p, web(func(p *model.Policy) { p.InboundRules = nil }))
 	flush(t, p, r, "policy prod/knp.default.web", "apply")
@@ -163,7 +163,7 @@ func TestCallsFollowChanges(t *testing.T) {
 	flush(t, p, r, "no endpoint prod/web", "no profile kns.prod", "no profile ksa.prod.default", "no policy prod/knp.default.web", "node", "apply")
 }
 
-// A state on the way is told as such, and the driver is called again for the rest, once, whatever else there is.
+// The driver marks a state as interim, and the processor calls it again for the rest, once, even if nothing else changes.
 func TestStatesOnTheWay(t *testing.T) {
 	p, r := newTest()
 	r.interim = 1
@@ -182,7 +182,7 @@ func TestStatesOnTheWay(t *testing.T) {
 	flush(t, p, r)
 }
 
-func TestResyncTellsEverythingAgain(t *testing.T) {
+func TestResyncSendsEverythingAgain(t *testing.T) {
 	p, r := newTest()
 	apply(p, pod("web", "10.1.1.2"))
 	_ = p.Flush()
@@ -217,8 +217,8 @@ func TestPodsWithoutEndpoint(t *testing.T) {
 	}
 }
 
-// A pod has an interface before it has an address. If policies apply to it, nothing passes until they can be applied, and
-// there is no moment in between.
+// A pod has an interface before it has an address. If policies apply to the pod, nothing passes until the policies can be applied,
+// without a gap in between.
 func TestPodWithoutAddress(t *testing.T) {
 	p, r := newTest()
 	unborn := func(name string) *model.Pod { return pod(name, "10.1.1.2", func(p *model.Pod) { p.IPs = nil }) }
@@ -246,7 +246,7 @@ func TestPodWithoutAddress(t *testing.T) {
 	if why, _ := p.Explain("tap7", true, 1, 0); why.Text != "denied: the interface is isolated until its policies are known" {
 		t.Errorf("of an interface nobody knows it says %s", why)
 	}
-	remove(p, web()) // nobody isolates it any more
+	remove(p, web()) // no policy isolates it any more
 	_ = p.Flush()
 	if len(r.node.Isolated) > 0 {
 		t.Errorf("without policies: %+v", r.node)
@@ -268,7 +268,7 @@ func TestPodWithoutAddress(t *testing.T) {
 	}
 }
 
-// A pod of the same name may come up on another node before its predecessor's end was heard of.
+// A pod of the same name may start on another node before the end of its predecessor is known here.
 func TestPodMoves(t *testing.T) {
 	p, r := newTest()
 	apply(p, pod("web", "10.1.1.2"))
@@ -280,23 +280,23 @@ func TestPodMoves(t *testing.T) {
 	flush(t, p, r, "profile kns.prod", "profile ksa.prod.default", "endpoint prod/web", "apply")
 }
 
-// What is left of a refused policy is enforced: it isolates.
+// The remaining parts of a refused policy are enforced: it isolates.
 func TestRefusedPolicyIsolates(t *testing.T) {
 	p, _ := newTest()
 	rest := web(func(p *model.Policy) { p.InboundRules = nil })
 	apply(p, pod("web", "10.1.1.2"), web())
 	p.Apply(event.Change{Ref: rest.Ref(), Object: rest, Err: errors.New("a peer that is not understood")})
 	_ = p.Flush()
-	if got := p.told.policies[ruleList{"default", "prod/knp.default.web"}]; got == nil || len(got.InboundRules) > 0 {
+	if got := p.sent.policies[ruleList{"default", "prod/knp.default.web"}]; got == nil || len(got.InboundRules) > 0 {
 		t.Errorf("policy %v", got)
 	}
-	if tiers := p.told.workloads["prod/web"].Tiers; len(tiers) != 1 || !slices.Equal(tiers[0].IngressPolicies, []string{"prod/knp.default.web"}) {
+	if tiers := p.sent.workloads["prod/web"].Tiers; len(tiers) != 1 || !slices.Equal(tiers[0].IngressPolicies, []string{"prod/knp.default.web"}) {
 		t.Errorf("tiers %v", tiers)
 	}
 	p.Apply(event.Change{Ref: rest.Ref(), Err: errors.New("nothing is understood")})
 	_ = p.Flush()
-	if len(p.told.policies) > 0 {
-		t.Errorf("policies %v", p.told.policies)
+	if len(p.sent.policies) > 0 {
+		t.Errorf("policies %v", p.sent.policies)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestWorkload(t *testing.T) {
 	}
 }
 
-// A built-in tier comes back when the object in its place goes; others go with theirs.
+// A built-in tier returns when the object in its place is removed; other tiers are removed with their objects.
 func TestTiers(t *testing.T) {
 	p, _ := newTest()
 	apply(p, pod("web", "10.1.1.2"), web(), web(func(p *model.Policy) {
@@ -368,7 +368,7 @@ func TestTiers(t *testing.T) {
 	order := func() []string {
 		_ = p.Flush()
 		var out []string
-		for _, tier := range p.told.workloads["prod/web"].Tiers {
+		for _, tier := range p.sent.workloads["prod/web"].Tiers {
 			out = append(out, tier.Name+" "+tier.DefaultAction)
 		}
 		return out

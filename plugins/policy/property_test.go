@@ -17,14 +17,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// state is what a driver knows after all messages: IP sets by their members, all else by what was sent last.
+// state is the driver's view after all messages: IP sets by their members, everything else by its last message.
 type state struct {
-	Told *told
+	Sent *sent
 	Sets map[string]map[string]bool
 	Node dataplane.Node
 }
 
-// collector is a driver that keeps the state its calls describe.
+// collector is a driver that accumulates the state from its calls.
 type collector struct {
 	recorder
 	sets map[string]map[string]bool
@@ -55,9 +55,9 @@ func newCollector() (*Processor, *collector) {
 	return New(Config{NodeName: "node-1"}, c), c
 }
 
-func (c *collector) state(p *Processor) state { return state{p.told, c.sets, c.node} }
+func (c *collector) state(p *Processor) state { return state{p.sent, c.sets, c.node} }
 
-// objects draws changes of a few objects of all kinds, so that they meet.
+// objects draws changes of a few objects of all kinds, so that the objects refer to each other.
 func objects() *rapid.Generator[event.Change] {
 	return rapid.Custom(func(t *rapid.T) event.Change {
 		pick := func(what string, words ...string) string { return rapid.SampledFrom(words).Draw(t, what) }
@@ -122,7 +122,7 @@ func objects() *rapid.Generator[event.Change] {
 	})
 }
 
-// The driver's state depends on the present objects only: not on the way they came, nor on when they were flushed.
+// The driver's state depends on the present objects only: not on the order of changes, nor on the times of flushes.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		long, longDriver := newCollector()
@@ -150,16 +150,16 @@ func TestPathIndependence(t *testing.T) {
 			_ = p.Flush()
 		}
 		opts := cmp.Options{
-			protocmp.Transform(), cmp.AllowUnexported(told{}, ruleList{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+			protocmp.Transform(), cmp.AllowUnexported(sent{}, ruleList{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
 		}
 		if diff := cmp.Diff(freshDriver.state(fresh), longDriver.state(long), opts); diff != "" {
 			t.Fatalf("-at once +step by step\n%s", diff)
 		}
-		for _, ch := range last { // and nothing is left when all of them go
+		for _, ch := range last { // removing all of them leaves nothing
 			long.Apply(event.Change{Ref: ch.Ref})
 		}
 		_ = long.Flush()
-		empty := state{newTold(), nil, longDriver.node}
+		empty := state{newSent(), nil, longDriver.node}
 		if diff := cmp.Diff(empty, longDriver.state(long), opts); diff != "" || len(long.items)+len(long.parents)+len(long.pods)+len(long.local)+len(long.unborn) > 0 {
 			t.Fatalf("left behind: -want +got\n%s %v %v %v", diff, long.items, long.parents, long.pods)
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// A number of a message that the model has no room for does not become another valid number: port 65,616 is not shown as port 80.
+// A number in a message that exceeds the model's range does not become another valid number: port 65,616 is not shown as port 80.
 func TestNumbersOfMessagesDoNotWrap(t *testing.T) {
 	r := written(&felix.Rule{
 		IpVersion: 260, Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Number{Number: 262}},

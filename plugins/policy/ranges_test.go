@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Where pods are is told while there are host endpoints: they have to know by which interface a packet leaves.
+// The driver receives the pods' ranges while host endpoints exist: their policies depend on the interface by which a packet leaves.
 func TestRangesOfPods(t *testing.T) {
 	p, r := newTest()
 	node := func(name string, ranges ...string) *model.Node {

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Reason says why a packet passes or does not, in the words of the objects behind it.
+// Reason explains why a packet passes or does not, in terms of the Kubernetes objects.
 type Reason struct {
 	Denied  bool
-	Decides bool      // a policy, the end of a tier or a profile decides; false: it is so whatever the policies are
+	Decides bool      // a policy, the end of a tier or a profile decides; false: the verdict does not depend on policies
 	Text    string    // one line: "allowed by NetworkPolicy prod/web ingress rule 2"
 	Policy  model.Ref // of a rule; zero otherwise
 	Tier    string    // of a rule, and of the end of a tier
@@ -20,11 +20,11 @@ type Reason struct {
 	Rule    string    // "ingress rule 2"; "" if no rule of a policy decides
 }
 
-// String is the line.
+// String returns the line.
 func (r Reason) String() string { return r.Text }
 
-// Explain tells what a rule of what was programmed stands for: that at a place of the list of an interface (output: what
-// leaves through it), by its number; -1 is the end of the list. False: nothing of the kind was programmed.
+// Explain returns the reason behind a programmed rule. The rule is given by its number in the list of an interface (output: the list
+// for packets that leave through it); -1 is the end of the list. False: no such rule was programmed.
 func (p *Processor) Explain(iface string, output bool, place, rule int) (Reason, bool) {
 	cause, ok := p.driver.Cause(iface, output, place, rule)
 	if !ok {
@@ -36,7 +36,7 @@ func (p *Processor) Explain(iface string, output bool, place, rule int) (Reason,
 	return p.reason(cause), true
 }
 
-// podBehind is the local pod whose interface it is, "namespace/name"; "" if there is none, or if it is several pods'.
+// podBehind returns the local pod of an interface, "namespace/name"; "" if the interface has none or several.
 func (p *Processor) podBehind(iface string) string {
 	found := ""
 	for id, pod := range p.local {
@@ -69,7 +69,7 @@ func (p *Processor) reason(c dataplane.Cause) Reason {
 	case dataplane.CauseProfileRule:
 		r.Text = verb + ": " + p.byProfile(c)
 	case dataplane.CauseNoMatch:
-		if !c.Denied { // of what a host endpoint passes on
+		if !c.Denied { // for forwarded traffic
 			r.Text = fmt.Sprintf("%s: no policy of %s denies it", verb, c.Endpoint)
 			break
 		}
@@ -100,7 +100,7 @@ func endpointText(c dataplane.Cause) string {
 	return c.Endpoint
 }
 
-// PolicyRef is the object that the policy with a name on the wire comes from.
+// PolicyRef returns the object behind a policy's name on the wire.
 func (p *Processor) PolicyRef(tier, name string) model.Ref {
 	if obj, ok := p.graph.Origin(tier, name); ok {
 		return obj.Ref()
@@ -108,10 +108,10 @@ func (p *Processor) PolicyRef(tier, name string) model.Ref {
 	if p.stream != nil {
 		return model.PolicyIDOf(tier, name).Ref()
 	}
-	return model.Ref{Kind: "Policy", Name: tier + "/" + name} // deleted since, and still programmed
+	return model.Ref{Kind: "Policy", Name: tier + "/" + name} // deleted since, but still programmed
 }
 
-// ProfileRef is the object that a profile on the wire comes from.
+// ProfileRef returns the object behind a profile on the wire.
 func ProfileRef(name string) model.Ref {
 	if ns, sa, ok := model.ProfileServiceAccount(name); ok {
 		return model.Ref{Kind: model.KindServiceAccount, Namespace: ns, Name: sa}
@@ -122,10 +122,10 @@ func ProfileRef(name string) model.Ref {
 	return model.Ref{Kind: model.KindProfile, Name: name}
 }
 
-// ruleName is "ingress rule 2": as the object counts its rules.
+// ruleName returns "ingress rule 2", numbered as in the object.
 func (p *Processor) ruleName(c dataplane.Cause) string {
 	var id string
-	if rules := rulesOf(p.told.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) && p.stream == nil { // Felix's own are hashes
+	if rules := rulesOf(p.sent.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) && p.stream == nil { // Felix's ids are hashes
 		id = rules[c.Rule].RuleId
 	}
 	if id == "" {
@@ -134,7 +134,7 @@ func (p *Processor) ruleName(c dataplane.Cause) string {
 	return named(id, c.Egress)
 }
 
-// named puts the direction before the name of a rule that does not say it.
+// named prefixes the name of a rule with the direction, if the name lacks it.
 func named(id string, egress bool) string {
 	if strings.HasPrefix(id, "ingress ") || strings.HasPrefix(id, "egress ") {
 		return id
@@ -163,12 +163,12 @@ func (p *Processor) endOfTier(c dataplane.Cause) string {
 	return text
 }
 
-// tierRefs are the policies of a tier that apply to the endpoint and are enforced, in order.
+// tierRefs returns the enforced policies of a tier that apply to the endpoint, in order.
 func (p *Processor) tierRefs(c dataplane.Cause) []model.Ref {
 	var out []model.Ref
 	seen := map[string]bool{}
 	for _, forward := range []bool{false, true} {
-		for _, tier := range p.told.tiers(c.Endpoint, c.Host, forward) {
+		for _, tier := range p.sent.tiers(c.Endpoint, c.Host, forward) {
 			if tier.Name != c.Tier {
 				continue
 			}
@@ -186,7 +186,7 @@ func (p *Processor) tierRefs(c dataplane.Cause) []model.Ref {
 	return out
 }
 
-// staged reports whether a policy on the wire is listed only (Felix v3.31: such names carry a mark).
+// staged reports whether a policy on the wire is listed and not enforced (Felix v3.31 marks such names).
 func staged(name string) bool {
 	_, last, found := strings.Cut(name, "/")
 	if !found {
@@ -195,7 +195,7 @@ func staged(name string) bool {
 	return strings.HasPrefix(last, "staged:")
 }
 
-// refsText is "NetworkPolicy prod/a", "NetworkPolicy prod/a, prod/b", "NetworkPolicy prod/a, prod/b, prod/c and 2 more".
+// refsText returns "NetworkPolicy prod/a", "NetworkPolicy prod/a, prod/b", "NetworkPolicy prod/a, prod/b, prod/c and 2 more".
 func refsText(refs []model.Ref) string {
 	const most = 3
 	var b strings.Builder
@@ -215,10 +215,10 @@ func refsText(refs []model.Ref) string {
 	return b.String()
 }
 
-// byProfile says that no policy decides. What Calico calls a profile is a namespace to everybody else.
+// byProfile returns the reason when no policy decides. Users know Calico's profiles as namespaces, so the text says Namespace.
 func (p *Processor) byProfile(c dataplane.Cause) string {
 	selected := false
-	for _, tier := range p.told.tiers(c.Endpoint, c.Host, false) {
+	for _, tier := range p.sent.tiers(c.Endpoint, c.Host, false) {
 		selected = selected || len(enforced(tier, c.Egress)) > 0
 	}
 	_, ofNamespace := model.ProfileNamespace(c.Profile)

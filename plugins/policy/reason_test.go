@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// The line is the same wherever a packet's fate is told.
+// Every place that explains a packet's verdict shows the same line.
 func TestReasons(t *testing.T) {
 	p, r := newTest()
 	apply(
@@ -81,7 +81,7 @@ func TestReasons(t *testing.T) {
 				Text: "denied: end of tier adminnetworkpolicy, ingress of prod/web is governed by AdminNetworkPolicy guard and no rule decides",
 			},
 		},
-		{ // of a tier with policies of other kinds, it is the tier that ends
+		{ // in a tier with policies of other kinds, the end of the tier decides
 			free(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Tier: "default",

@@ -7,22 +7,22 @@ import (
 // ruleList names a policy on the wire, within its tier.
 type ruleList struct{ tier, name string }
 
-// told is what the driver was told last, for whoever asks what decides. It holds the messages themselves.
-type told struct {
+// sent holds the last messages sent to the driver, for queries about verdicts. It refers to the messages themselves.
+type sent struct {
 	workloads map[string]*felix.WorkloadEndpoint // by "namespace/name"
 	hosts     map[string]*felix.HostEndpoint
 	policies  map[ruleList]*felix.Policy
 	profiles  map[string]*felix.Profile
 }
 
-func newTold() *told {
-	return &told{
+func newSent() *sent {
+	return &sent{
 		workloads: map[string]*felix.WorkloadEndpoint{}, hosts: map[string]*felix.HostEndpoint{},
 		policies: map[ruleList]*felix.Policy{}, profiles: map[string]*felix.Profile{},
 	}
 }
 
-func (t *told) take(m *felix.ToDataplane) {
+func (t *sent) record(m *felix.ToDataplane) {
 	switch m := m.Payload.(type) {
 	case *felix.ToDataplane_WorkloadEndpointUpdate:
 		t.workloads[m.WorkloadEndpointUpdate.Id.WorkloadId] = m.WorkloadEndpointUpdate.Endpoint
@@ -45,8 +45,8 @@ func (t *told) take(m *felix.ToDataplane) {
 	}
 }
 
-// tiers are those of an endpoint, in order; forward: those for traffic a host endpoint passes on.
-func (t *told) tiers(endpoint string, host, forward bool) []*felix.TierInfo {
+// tiers returns the tiers of an endpoint, in order; forward: those for forwarded traffic of a host endpoint.
+func (t *sent) tiers(endpoint string, host, forward bool) []*felix.TierInfo {
 	switch {
 	case !host:
 		return t.workloads[endpoint].GetTiers()
@@ -63,7 +63,7 @@ func policiesOf(t *felix.TierInfo, egress bool) []string {
 	return t.GetIngressPolicies()
 }
 
-// rulesOf are the rules of a policy or profile for a direction.
+// rulesOf returns the rules of a policy or profile for a direction.
 func rulesOf(x interface {
 	GetInboundRules() []*felix.Rule
 	GetOutboundRules() []*felix.Rule

@@ -10,11 +10,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// A pod serves the ports that its containers declare, and those to which services send. Below dataplane.LowestClientPort a driver takes
-// every port of TCP for a server's, so that only higher ones count here, and those of UDP: most pods have none.
+// A pod serves the ports that its containers declare, and the target ports of services. A driver takes every TCP port below
+// dataplane.LowestClientPort as a server's. So only higher TCP ports count here, and UDP ports; most pods have none.
 
-// telling is a port as served, if a driver has to know it.
-func telling(a netip.Addr, proto model.Protocol, port uint16) (dataplane.Served, bool) {
+// hinted returns a port as served, if the driver cannot guess it.
+func hinted(a netip.Addr, proto model.Protocol, port uint16) (dataplane.Served, bool) {
 	ok := proto == model.TCP && port >= dataplane.LowestClientPort || proto == model.UDP
 	return dataplane.Served{Addr: a, Proto: uint8(proto), First: port, Last: port}, ok
 }
@@ -27,7 +27,7 @@ func (t *Translations) serve(svc *renderer.ContivService, by int) {
 	for name, list := range svc.Backends {
 		proto := svc.Ports[name].Protocol
 		for _, b := range list {
-			s, ok := telling(b.Addr(), model.Protocol(proto), b.Port)
+			s, ok := hinted(b.Addr(), model.Protocol(proto), b.Port)
 			if !ok || !b.Local || b.HostNetwork {
 				continue
 			}
@@ -39,11 +39,11 @@ func (t *Translations) serve(svc *renderer.ContivService, by int) {
 	}
 }
 
-// served are the ports of local pods that have an interface, sorted.
+// served returns the served ports of local pods that have an interface, sorted.
 func (p *Processor) served(interfaces map[netip.Addr]string) []dataplane.Served {
 	var out []dataplane.Served
 	add := func(a netip.Addr, proto model.Protocol, port uint16) {
-		if s, ok := telling(a, proto, port); ok && interfaces[a] != "" {
+		if s, ok := hinted(a, proto, port); ok && interfaces[a] != "" {
 			out = append(out, s)
 		}
 	}

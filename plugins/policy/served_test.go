@@ -12,7 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// What pods serve is what containers declare and services send to, of local pods VPP has, once.
+// A pod serves the ports that its containers declare and the target ports of services. Only local pods with an interface count, each
+// port once.
 func TestServed(t *testing.T) {
 	p, r := newTest()
 	check := func(want string) {

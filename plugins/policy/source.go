@@ -10,8 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// allowedSources are the prefixes that a pod's annotations allow it to send from beside its own addresses. An annotation that cannot be
-// read allows nothing; problem says what is wrong with it.
+// allowedSources returns the prefixes from which a pod may send according to its annotations, beside its addresses. An invalid
+// annotation allows nothing; problem says why it is invalid.
 func allowedSources(p *model.Pod) (out []netip.Prefix, problem string) {
 	switch v := p.Annotations[model.AnnotationSourceCheck]; v {
 	case "", "true":
@@ -31,7 +31,7 @@ func allowedSources(p *model.Pod) (out []netip.Prefix, problem string) {
 	return out, problem
 }
 
-// parseSources reads a JSON list of prefixes or addresses.
+// parseSources parses a JSON list of prefixes or addresses.
 func parseSources(text string) ([]netip.Prefix, error) {
 	var list []string
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
@@ -51,7 +51,7 @@ func parseSources(text string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-// sourceNotes says which annotations of local pods about their sources cannot be read.
+// sourceNotes names the invalid source annotations of local pods.
 func (p *Processor) sourceNotes() (out []model.Note) {
 	for _, pod := range p.local {
 		if _, problem := allowedSources(pod); problem != "" {
@@ -62,7 +62,8 @@ func (p *Processor) sourceNotes() (out []model.Note) {
 	return out
 }
 
-// hostNotes says that what the node itself sends does not reach its pods, because nobody can tell it from what NAT gives the node's address.
+// hostNotes says that packets from the node itself do not reach its pods, because they look like packets that NAT gave the node's
+// address.
 func (p *Processor) hostNotes() []model.Note {
 	isV4 := func(a netip.Addr) bool { return a.Is4() }
 	if !p.synced || p.node.View4 != dataplane.PreDNAT || !slices.ContainsFunc(p.node.Addrs, isV4) || slices.ContainsFunc(p.node.HostAddrs, isV4) {

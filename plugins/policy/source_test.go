@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Annotations allow sources; one that cannot be read allows nothing, and the pod's note names it.
+// Annotations allow sources. An invalid annotation allows nothing, and the pod's note names it.
 func TestAllowedSources(t *testing.T) {
 	for _, c := range []struct{ check, list, want, problem string }{
 		{"", "", "[]", ""},
@@ -44,7 +44,7 @@ func TestAllowedSources(t *testing.T) {
 	}
 }
 
-// Where nat44 serves and nothing tells the node's own traffic from what NAT gives the node's address, the Node's note names the flags.
+// Where nat44 serves and the node's own traffic looks like NAT's, the Node's note names the flags.
 func TestNodeWithoutHostLink(t *testing.T) {
 	node := []netip.Addr{netip.MustParseAddr("192.168.16.1")}
 	for _, c := range []struct {

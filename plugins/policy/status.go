@@ -10,22 +10,22 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Status is what became of one policy on this node.
+// Status is the state of one policy on this node.
 type Status struct {
 	Policy    *model.Policy
-	Endpoints []Applied // it applies to, sorted; none: it is not needed here
+	Endpoints []Applied // endpoints it applies to, sorted; none: this node does not need it
 	Notes     []model.Note
-	Refused   string // why it asks for too much, so that it denies all it applies to; "": it does not
+	Refused   string // why it asks for too much, so that it denies all traffic of its endpoints; "": within limits
 }
 
 // Applied is an endpoint of this node that a policy applies to.
 type Applied struct {
 	Endpoint   string   // "namespace/name" of a pod, the name of a host endpoint
 	Host       bool     // it is a host endpoint
-	Interfaces []string // in VPP; none: not found yet. Of a host endpoint all that lead out of the node or to it, and pods' if it judges what leaves
+	Interfaces []string // in VPP; none: not found yet. For a host endpoint, all that lead out of the node or to it, and those of pods if it evaluates packets that leave
 }
 
-// Policies lists every policy there is, sorted by kind, namespace and name.
+// Policies lists every policy, sorted by kind, namespace and name.
 func (p *Processor) Policies() []Status {
 	applied := p.applied()
 	if p.stream != nil {
@@ -45,7 +45,7 @@ func (p *Processor) Policies() []Status {
 	return out
 }
 
-// applied are the endpoints of each policy in force.
+// applied returns the endpoints of each policy in force.
 func (p *Processor) applied() map[ruleList][]Applied {
 	out := map[ruleList][]Applied{}
 	add := func(at Applied, tiers ...[]*felix.TierInfo) {
@@ -59,7 +59,7 @@ func (p *Processor) applied() map[ruleList][]Applied {
 			}
 		}
 	}
-	for name, w := range p.told.workloads {
+	for name, w := range p.sent.workloads {
 		add(Applied{Endpoint: name, Interfaces: p.interfacesOf(name)}, w.Tiers)
 	}
 	var hosts []string
@@ -68,9 +68,9 @@ func (p *Processor) applied() map[ruleList][]Applied {
 			hosts = append(hosts, name)
 		}
 	}
-	for name, h := range p.told.hosts {
+	for name, h := range p.sent.hosts {
 		add(Applied{Endpoint: name, Host: true, Interfaces: hosts}, h.Tiers, h.ForwardTiers, h.UntrackedTiers, h.PreDnatTiers)
-		for key := range exitsOf(h) { // judged where pods send, too
+		for key := range exitsOf(h) { // also evaluated where pods send
 			list := out[key]
 			list[len(list)-1].Interfaces = slices.Concat(hosts, p.podInterfaces())
 		}
@@ -81,7 +81,7 @@ func (p *Processor) applied() map[ruleList][]Applied {
 	return out
 }
 
-// exitsOf are the policies on what a host endpoint passes on that leaves by it.
+// exitsOf returns the policies for forwarded packets that leave by a host endpoint.
 func exitsOf(h *felix.HostEndpoint) map[ruleList]bool {
 	out := map[ruleList]bool{}
 	for _, tier := range h.ForwardTiers {
@@ -92,10 +92,11 @@ func exitsOf(h *felix.HostEndpoint) map[ruleList]bool {
 	return out
 }
 
-// PodsByInterface are the local pods, "namespace/name", by their interfaces in VPP. An interface of several pods has the first by name.
+// PodsByInterface returns the local pods, "namespace/name", by their interfaces in VPP. For an interface of several pods it has the
+// pod whose name sorts first.
 func (p *Processor) PodsByInterface() map[string]string {
 	out := map[string]string{}
-	for name := range p.told.workloads {
+	for name := range p.sent.workloads {
 		for _, iface := range p.interfacesOf(name) {
 			if was, taken := out[iface]; !taken || name < was {
 				out[iface] = name
@@ -105,17 +106,17 @@ func (p *Processor) PodsByInterface() map[string]string {
 	return out
 }
 
-// OutsideInterfaces are the uplink and the overlay, as far as the node has them. Other nodes, and the world, are behind them.
+// OutsideInterfaces returns the uplink and the overlay, as far as the node has them. They lead to other nodes and the outside world.
 func (p *Processor) OutsideInterfaces() []string {
 	return slices.DeleteFunc([]string{p.node.Uplink, p.node.Overlay}, func(name string) bool { return name == "" })
 }
 
-// podInterfaces are those of all local pods, sorted.
+// podInterfaces returns the interfaces of all local pods, sorted.
 func (p *Processor) podInterfaces() []string {
 	return slices.Compact(slices.Sorted(maps.Values(p.node.Interfaces)))
 }
 
-// interfacesOf are the interfaces of a local pod, "namespace/name".
+// interfacesOf returns the interfaces of a local pod, "namespace/name".
 func (p *Processor) interfacesOf(name string) []string {
 	namespace, name, _ := strings.Cut(name, "/")
 	pod := p.local[model.PodID{Namespace: namespace, Name: name}]

@@ -15,9 +15,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// NewStream returns a processor that calculates nothing: it hands to the driver the messages of somebody else's calculation
-// graph, which come as *event.Dataplane. What it knows of the node it has from them, too, and from VPP. Objects mean nothing
-// to it. Override names interfaces that need not be found.
+// NewStream returns a processor that calculates nothing. It passes the messages of an external calculation graph, received as
+// *event.Dataplane, to the driver. It learns about the node from these messages and from VPP, and ignores Kubernetes objects.
+// Override names interfaces that need no lookup.
 func NewStream(cfg Config, override event.Located, driver dataplane.Driver) *Processor {
 	p := New(cfg, driver)
 	p.stream = &stream{
@@ -27,33 +27,33 @@ func NewStream(cfg Config, override event.Located, driver dataplane.Driver) *Pro
 	return p
 }
 
-// stream is what a processor knows from messages.
+// stream is a processor's state from messages.
 type stream struct {
 	p        *Processor
 	override event.Located
-	queue    []*felix.ToDataplane // that came
-	absorbed []*felix.ToDataplane // that were taken note of, and the driver was not given yet
+	queue    []*felix.ToDataplane // received and not yet absorbed
+	absorbed []*felix.ToDataplane // absorbed and not yet sent to the driver
 
-	hostname  string // as the calculation graph calls this node; "" not said yet
+	hostname  string // name of this node in the calculation graph; "": not received yet
 	endpoints map[endpointID]*streamed
 	nodes     map[string][]netip.Addr            // addresses of nodes
 	own       map[netip.Prefix]struct{}          // routes to this node itself
 	local     map[netip.Prefix]struct{}          // routes to workloads of this node
 	remote    map[netip.Prefix]struct{}          // routes to workloads of other nodes
-	leads     []netip.Prefix                     // some of remote, sorted
+	leads     []netip.Prefix                     // the first of remote, sorted
 	services  map[model.ServiceID][]netip.Prefix // cluster IPs
 
 	located *event.Located // VPP's last answer; nil: none
-	before  *event.Located // the answer there was when VPP was last asked
-	asked   bool           // there was a question
-	version uint64         // counts what Endpoints depends on
-	dirty   bool           // what VPP is asked for changed
+	before  *event.Located // the answer before the last question
+	asked   bool           // the processor asked VPP at least once
+	version uint64         // counts the changes of Endpoints
+	dirty   bool           // the lookups in VPP changed
 	missing bool           // some endpoint has no interface
-	pause   time.Duration  // until VPP is asked again for what is missing
+	pause   time.Duration  // until the next lookup of missing interfaces
 	askAt   time.Time
 }
 
-// endpointID names a workload endpoint of this node.
+// endpointID identifies a workload endpoint of this node.
 type endpointID struct{ orchestrator, workload, endpoint string }
 
 func (id endpointID) compare(o endpointID) int {
@@ -68,14 +68,14 @@ type streamed struct {
 	addrs []netip.Addr
 }
 
-// Dataplane takes messages; the driver gets them with the next Flush or Resync.
+// Dataplane receives messages; the driver gets them with the next Flush or Resync.
 func (p *Processor) Dataplane(ev *event.Dataplane) {
 	if p.stream != nil {
 		p.stream.queue = append(p.stream.queue, ev.Messages...)
 	}
 }
 
-// news are the messages the driver has to be given.
+// news returns the messages that the driver has not received.
 func (p *Processor) news() []*felix.ToDataplane {
 	if p.stream == nil {
 		return p.gate.flush()
@@ -86,19 +86,19 @@ func (p *Processor) news() []*felix.ToDataplane {
 	return p.gate.pass(messages)
 }
 
-// absorb takes note of what came. VPP is asked where endpoints are before the driver is told of the first of them, so that
-// what an earlier life of this process attached to their interfaces stays there.
+// absorb records the received messages. The processor looks up endpoints in VPP before it sends the driver the first endpoint. So
+// the lists that an earlier run of this process attached to their interfaces stay attached.
 func (s *stream) absorb() {
 	for _, m := range s.queue {
-		s.take(m)
+		s.record(m)
 	}
 	s.absorbed = append(s.absorbed, s.queue...)
 	s.queue = nil
 	s.settle()
 }
 
-// take learns from a message what it says of the node and of its endpoints.
-func (s *stream) take(m *felix.ToDataplane) {
+// record records the facts about the node and its endpoints from a message.
+func (s *stream) record(m *felix.ToDataplane) {
 	switch m := m.Payload.(type) {
 	case *felix.ToDataplane_ConfigUpdate:
 		if name := m.ConfigUpdate.GetConfig()["FelixHostname"]; name != "" && name != s.hostname {
@@ -124,7 +124,7 @@ func (s *stream) take(m *felix.ToDataplane) {
 	}
 }
 
-// takeHost learns addresses of nodes. Felix says them in one of three ways, as it is configured.
+// takeHost records addresses of nodes. Felix sends them in one of three forms, depending on its configuration.
 func (s *stream) takeHost(payload any) {
 	switch m := payload.(type) {
 	case *felix.ToDataplane_HostMetadataUpdate:
@@ -159,7 +159,7 @@ func (s *stream) setNode(name string, texts ...string) {
 	s.dirty = true
 }
 
-// prefixOf reads an address or a network.
+// prefixOf parses an address or a network.
 func prefixOf(text string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(text); err == nil {
 		a = a.Unmap().WithZone("")
@@ -181,12 +181,12 @@ func (s *stream) setRoute(text string, types felix.RouteType) {
 		moved = true
 		s.lead(dst)
 	}
-	if moved && (len(s.p.told.hosts) > 0 || s.movesBlock(dst)) { // nobody else wants to know
+	if moved && (len(s.p.sent.hosts) > 0 || s.movesBlock(dst)) { // only these two use it
 		s.p.nodeDirty = true
 	}
 }
 
-// mark puts a network into a set or takes it out, and reports whether that changed it.
+// mark adds a network to a set or removes it, and reports whether the set changed.
 func mark(set map[netip.Prefix]struct{}, p netip.Prefix, in bool) bool {
 	_, is := set[p]
 	if in {
@@ -197,11 +197,11 @@ func mark(set map[netip.Prefix]struct{}, p netip.Prefix, in bool) bool {
 	return is != in
 }
 
-// maxLeads is how many networks of other nodes VPP is asked the way to: any of them says where the overlay is, and there may be a
-// route for every workload.
+// maxLeads bounds how many networks of other nodes are looked up in VPP. The route to any of them identifies the overlay, and every
+// workload may have a route.
 const maxLeads = 4
 
-// lead keeps the networks that VPP is asked the way to, the first by address, after one came or went.
+// lead updates the networks that are looked up in VPP, the first by address, after one was added or removed.
 func (s *stream) lead(p netip.Prefix) {
 	at, among := slices.BinarySearchFunc(s.leads, p, netip.Prefix.Compare)
 	_, in := s.remote[p]
@@ -234,7 +234,7 @@ func (s *stream) setService(id model.ServiceID, clusterIPs []string) {
 	s.p.nodeDirty = true
 }
 
-// setEndpoint takes a workload endpoint; nil takes it away.
+// setEndpoint stores a workload endpoint; nil removes it.
 func (s *stream) setEndpoint(id *felix.WorkloadEndpointID, msg *felix.WorkloadEndpoint) {
 	key := endpointID{id.GetOrchestratorId(), id.GetWorkloadId(), id.GetEndpointId()}
 	old := s.endpoints[key]
@@ -249,7 +249,7 @@ func (s *stream) setEndpoint(id *felix.WorkloadEndpointID, msg *felix.WorkloadEn
 	s.endpoints[key] = now
 }
 
-// podOf is a workload as a pod: its name is "namespace/name" where the orchestrator is Kubernetes.
+// podOf returns the pod of a workload: with the orchestrator Kubernetes its name is "namespace/name".
 func podOf(workload string) model.PodID {
 	for i := range workload {
 		if workload[i] == '/' {
@@ -271,7 +271,7 @@ func addressesOf(e *felix.WorkloadEndpoint) []netip.Addr {
 	return out
 }
 
-// settle derives what the processor has by address and by pod.
+// settle derives the processor's tables by address and by pod.
 func (s *stream) settle() {
 	if !s.dirty && !s.p.nodeDirty {
 		return
@@ -288,8 +288,8 @@ func (s *stream) settle() {
 	}
 }
 
-// place finds the interface of an endpoint: where VPP's route to an address leads; the one that is tagged with the workload; the
-// one that has the name, or the tag, that the endpoint's interface has on the host.
+// place finds the interface of an endpoint, by the first that succeeds: VPP's route to one of its addresses; the interface tagged
+// with the workload; the interface whose name or tag equals the endpoint's interface on the host.
 func (s *stream) place(e *streamed) {
 	p := s.p
 	pod := &model.Pod{ID: e.pod, NodeName: p.cfg.NodeName, IPs: e.addrs}
@@ -322,13 +322,13 @@ func (s *stream) place(e *streamed) {
 	s.missing = s.missing || !found
 }
 
-// Pauses between questions for what VPP does not have yet; it says by itself when interfaces come and go, but not routes.
+// Pauses between lookups of interfaces that VPP does not have yet. VPP sends events for interfaces, but not for routes.
 const (
 	firstPause = time.Second
 	maxPause   = 30 * time.Second
 )
 
-// locate is what VPP is asked for: at once if it changed, and again from time to time while something is missing.
+// locate returns the lookups in VPP: at once after a change, and periodically while an endpoint has no interface.
 func (s *stream) locate(now time.Time) *event.Locate {
 	s.absorb()
 	switch {
@@ -361,10 +361,10 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	return ask
 }
 
-// waiting reports that VPP has not answered the last question.
+// waiting reports that VPP has not answered the last lookup.
 func (s *stream) waiting() bool { return s.p.askAgain || s.asked && s.located == s.before }
 
-// addresses are the node's own, as messages say.
+// addresses returns the node's addresses according to messages.
 func (s *stream) addresses() []netip.Addr {
 	name := s.hostname
 	if name == "" {
@@ -377,7 +377,7 @@ func (s *stream) addresses() []netip.Addr {
 	return sorted(out)
 }
 
-// fill writes down what messages and VPP contribute to a driver's node.
+// fill writes the facts from messages and VPP into a driver's node.
 func (s *stream) fill(n *dataplane.Node) {
 	n.Addrs = append(n.Addrs, s.addresses()...)
 	if l := s.located; l != nil {
@@ -388,12 +388,12 @@ func (s *stream) fill(n *dataplane.Node) {
 	}
 	n.Addrs = sorted(n.Addrs)
 	n.HostAddrs = slices.DeleteFunc(slices.Clone(n.HostAddrs), func(a netip.Addr) bool { return slices.Contains(n.Addrs, a) })
-	if len(s.p.told.hosts) > 0 { // nobody else asks
+	if len(s.p.sent.hosts) > 0 { // only host endpoints use it
 		n.Near = sortedNets(s.local)
 	}
 }
 
-// frontends adds the cluster IPs of services that somebody else translates, and has translated already.
+// frontends adds the cluster IPs of services. Another program translates these, before packets reach VPP.
 func (s *stream) frontends(n *dataplane.Node) {
 	n.Frontends = slices.Clone(n.Frontends)
 	for _, list := range s.services {
@@ -402,9 +402,9 @@ func (s *stream) frontends(n *dataplane.Node) {
 	n.Frontends = widest(n.Frontends)
 }
 
-// widest sorts prefixes and leaves out those that lie in others.
+// widest sorts prefixes and drops those that lie in others.
 func widest(list []netip.Prefix) []netip.Prefix {
-	slices.SortFunc(list, netip.Prefix.Compare) // what holds others is before them
+	slices.SortFunc(list, netip.Prefix.Compare) // a prefix sorts before those it contains
 	out := list[:0]
 	for _, p := range list {
 		if n := len(out); n == 0 || !out[n-1].Overlaps(p) {

@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// said reads messages from text: lines of one each.
+// said parses messages from text, one per line.
 func said(t testing.TB, text string) *event.Dataplane {
 	t.Helper()
 	ev := &event.Dataplane{Source: "felix"}
@@ -61,7 +61,7 @@ func newStreamTest() (*Processor, *recorder) {
 	return NewStream(Config{NodeName: "node-1"}, event.Located{Uplink: "eth9"}, r), r
 }
 
-func TestStreamAsksBeforeItTells(t *testing.T) {
+func TestStreamAsksVPPBeforeItSends(t *testing.T) {
 	p, r := newStreamTest()
 	p.Dataplane(said(t, streamWeb))
 	ask := p.Locate(time.Time{})
@@ -74,7 +74,7 @@ func TestStreamAsksBeforeItTells(t *testing.T) {
 		t.Errorf("asked (-want +got)\n%s", diff)
 	}
 	if len(r.calls) > 0 {
-		t.Errorf("told before the first flush: %v", r.calls)
+		t.Errorf("sent before the first flush: %v", r.calls)
 	}
 	p.Located(&event.Located{
 		Uplink: "eth9", Overlay: "vxlan", Host: "tap-host", UplinkIPs: []netip.Prefix{netip.MustParsePrefix("192.0.2.1/24")},
@@ -88,7 +88,7 @@ func TestStreamAsksBeforeItTells(t *testing.T) {
 		t.Errorf("node: %s", got)
 	}
 	flush(t, p, r)
-	apply(p, pod("web", "10.1.1.2"), pod("other", "10.1.1.7"), web()) // of the services' side
+	apply(p, pod("web", "10.1.1.2"), pod("other", "10.1.1.7"), web()) // from the services' side
 	flush(t, p, r)
 	p.Dataplane(said(t, `
 host_metadata_remove { hostname: "host-1" }
@@ -101,7 +101,7 @@ workload_endpoint_remove { id { orchestrator_id: "k8s" workload_id: "prod/young"
 	}
 }
 
-// VPP is asked again for what it does not have, with growing pauses, and not for what it has.
+// The processor repeats lookups of missing interfaces with growing pauses, and does not repeat others.
 func TestStreamAsksAgain(t *testing.T) {
 	p, _ := newStreamTest()
 	p.Dataplane(said(t, streamWeb))
@@ -134,7 +134,7 @@ func TestStreamAsksAgain(t *testing.T) {
 	}
 }
 
-// A route for every workload elsewhere does not mean a question for each.
+// A route for every remote workload does not cause a lookup for each.
 func TestStreamLeads(t *testing.T) {
 	p, _ := newStreamTest()
 	route := func(i int, kind string) {
@@ -220,7 +220,7 @@ func TestStreamEndpoints(t *testing.T) {
 	}
 }
 
-// values is what a stream makes a renderer of access lists want, as text.
+// values returns, as text, the values of an ACL renderer behind a stream.
 func values(t testing.TB, messages []*felix.ToDataplane, events ...int) string {
 	t.Helper()
 	sink := controller.NewValues()
@@ -253,7 +253,7 @@ func values(t testing.TB, messages []*felix.ToDataplane, events ...int) string {
 	return b.String()
 }
 
-// Whatever the order in which messages come and however they are cut into events, the end is the same.
+// The final state does not depend on the order of messages or on their division into events.
 func TestStreamIsPathIndependent(t *testing.T) {
 	ordered := said(t, streamWeb).Messages
 	want := values(t, ordered)
@@ -264,7 +264,7 @@ func TestStreamIsPathIndependent(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
 		messages := slices.Clone(ordered)
 		rnd.Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
-		if i := slices.IndexFunc(messages, func(m *felix.ToDataplane) bool { return m.GetInSync() != nil }); seed%2 == 0 { // most honest of peers
+		if i := slices.IndexFunc(messages, func(m *felix.ToDataplane) bool { return m.GetInSync() != nil }); seed%2 == 0 { // the usual peer
 			messages = append(slices.Delete(messages, i, i+1), &felix.ToDataplane{Payload: &felix.ToDataplane_InSync{InSync: &felix.InSync{}}})
 		}
 		messages = slices.Insert(messages, rnd.IntN(len(messages)), proto.CloneOf(messages[rnd.IntN(len(messages))])) // one twice
@@ -275,7 +275,7 @@ func TestStreamIsPathIndependent(t *testing.T) {
 	}
 }
 
-// FuzzStream takes bytes all the way from the pipe to access lists: nothing crashes.
+// FuzzStream passes bytes through the pipe up to access lists: nothing crashes.
 func FuzzStream(f *testing.F) {
 	var all []byte
 	for _, m := range said(f, streamWeb).Messages {

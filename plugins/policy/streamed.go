@@ -8,36 +8,36 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// Endpoint is an endpoint of this node that somebody else's calculation graph told of.
+// Endpoint is an endpoint of this node from an external calculation graph.
 type Endpoint struct {
 	Workload   *felix.WorkloadEndpointID // nil: it is a host endpoint
 	Message    *felix.WorkloadEndpoint
 	Host       string   // name of a host endpoint
 	Active     bool     // it is not administratively down
-	Interfaces []string // in VPP; none: not found. Of a host endpoint all that lead out of the node or to it
-	Asked      bool     // VPP was not asked for the interfaces yet, or did not answer
+	Interfaces []string // in VPP; none: not found. For a host endpoint, all that lead out of the node or to it
+	Asked      bool     // VPP has not looked up the interfaces yet, or did not answer
 }
 
-// EndpointsVersion changes whenever Endpoints may have.
+// EndpointsVersion changes whenever the result of Endpoints may change.
 func (p *Processor) EndpointsVersion() uint64 {
 	if p.stream == nil {
 		return 0
 	}
-	if !p.synced { // VPP may be long in coming
+	if !p.synced { // VPP's first answer may take long
 		p.stream.absorb()
 	}
 	return p.stream.version
 }
 
-// Endpoints lists the endpoints the driver was told of, or will be with the first sync, in a fixed order.
+// Endpoints lists, in a fixed order, the endpoints that the driver received or will receive with the first sync.
 func (p *Processor) Endpoints() []Endpoint {
 	if p.stream == nil {
 		return nil
 	}
-	if !p.synced { // VPP may be long in coming
+	if !p.synced { // VPP's first answer may take long
 		p.stream.absorb()
 	}
-	out := make([]Endpoint, 0, len(p.stream.endpoints)+len(p.told.hosts))
+	out := make([]Endpoint, 0, len(p.stream.endpoints)+len(p.sent.hosts))
 	for _, key := range slices.SortedFunc(maps.Keys(p.stream.endpoints), endpointID.compare) {
 		e := p.stream.endpoints[key]
 		at := Endpoint{Workload: e.id, Message: e.msg, Active: e.msg.GetState() == "active", Asked: p.stream.waiting()}
@@ -51,7 +51,7 @@ func (p *Processor) Endpoints() []Endpoint {
 		}
 		out = append(out, at)
 	}
-	for _, name := range slices.Sorted(maps.Keys(p.told.hosts)) {
+	for _, name := range slices.Sorted(maps.Keys(p.sent.hosts)) {
 		at := Endpoint{Host: name, Active: true}
 		for _, i := range []string{p.node.Uplink, p.node.Overlay, p.node.Host} {
 			if i != "" && !slices.Contains(at.Interfaces, i) {
@@ -63,17 +63,17 @@ func (p *Processor) Endpoints() []Endpoint {
 	return out
 }
 
-// streamedPolicies are the policies in force, sorted as Policies has them.
+// streamedPolicies returns the policies in force, in the order of Policies.
 func (p *Processor) streamedPolicies(applied map[ruleList][]Applied) []Status {
 	var out []Status
-	for key, msg := range p.told.policies {
+	for key, msg := range p.sent.policies {
 		pol := &model.Policy{
 			ID: model.PolicyIDOf(key.tier, key.name), Tier: key.tier, Untracked: msg.GetUntracked(), PreDNAT: msg.GetPreDnat(),
 			InboundRules: writtenAll(msg.GetInboundRules()), OutboundRules: writtenAll(msg.GetOutboundRules()),
 		}
 		for _, in := range []bool{true, false} {
 			for _, at := range applied[key] {
-				for _, tier := range slices.Concat(p.told.tiers(at.Endpoint, at.Host, false), p.told.tiers(at.Endpoint, at.Host, true)) {
+				for _, tier := range slices.Concat(p.sent.tiers(at.Endpoint, at.Host, false), p.sent.tiers(at.Endpoint, at.Host, true)) {
 					if tier.GetName() == key.tier && slices.Contains(policiesOf(tier, !in), key.name) {
 						pol.Ingress, pol.Egress = pol.Ingress || in, pol.Egress || !in
 					}

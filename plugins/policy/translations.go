@@ -10,18 +10,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Translations listens to Services. It counts cluster IPs, which are no destination that a policy can judge, lists the other addresses
-// of Services, and keeps the node's state. It hears of the same changes as the renderers, so it agrees with them.
+// Translations listens to Services. It counts cluster IPs, which no policy can evaluate as destinations, lists the other addresses
+// of Services, and stores the node's state. It receives the same changes as the renderers, so it agrees with them.
 type Translations struct {
 	node    renderer.NodeState
-	uses    map[netip.Addr]int // cluster IPs → how many services have it
-	fronts  []netip.Prefix     // frontends; nil: to be listed anew. Never changed, only replaced
+	uses    map[netip.Addr]int // cluster IP → number of services that have it
+	fronts  []netip.Prefix     // frontends; nil: to be recomputed. Replaced, never modified
 	nodeIPs *renderer.IPAddresses
 	exposed map[model.ServiceID]*exposed // services with addresses other than cluster IPs
-	outer   []dataplane.Outer            // all of theirs, sorted; never changed, only replaced
-	stale   bool                         // outer is
-	served  map[dataplane.Served]int     // ports of local endpoints → how many services have them
-	changed bool                         // since taken was called
+	outer   []dataplane.Outer            // the outer frontends of all of them, sorted; replaced, never modified
+	stale   bool                         // outer is out of date
+	served  map[dataplane.Served]int     // port of a local endpoint → number of services that have it
+	changed bool                         // changed since the last call of taken
 }
 
 var (
@@ -34,7 +34,7 @@ func newTranslations() *Translations {
 	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[dataplane.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
-// count adds a service's cluster IPs once, or takes them away. A nil service has none.
+// count adds a service's cluster IPs, each once, or removes them. A nil service has none.
 func (t *Translations) count(svc *renderer.ContivService, by int) {
 	if svc == nil {
 		return
@@ -50,7 +50,7 @@ func (t *Translations) count(svc *renderer.ContivService, by int) {
 	}
 }
 
-// ranged reports whether an address is in a range cluster IPs are from: nothing but a service is there, in any case.
+// ranged reports whether an address is in a range of cluster IPs. Such an address always belongs to a service.
 func (t *Translations) ranged(a netip.Addr) bool {
 	return slices.ContainsFunc(t.node.ServiceCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
 }
@@ -83,7 +83,7 @@ func (t *Translations) UpdateNode(node renderer.NodeState) error {
 	return nil
 }
 
-// fill writes down in a driver's node what services and the node itself contribute.
+// fill writes the facts from services and the node's state into a driver's node.
 func (t *Translations) fill(n *dataplane.Node) {
 	n.Uplink, n.Overlay, n.Host = t.node.Uplink, t.node.Overlay, t.node.Host
 	n.Addrs = slices.Clone(t.node.IPs)
@@ -97,7 +97,7 @@ func (t *Translations) fill(n *dataplane.Node) {
 	n.Frontends, n.Outer = t.frontends(), t.outers()
 }
 
-// frontends are the ranges of cluster IPs, and those that are in none of them.
+// frontends returns the ranges of cluster IPs, and the cluster IPs outside of these ranges.
 func (t *Translations) frontends() []netip.Prefix {
 	if t.fronts != nil {
 		return t.fronts

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// matchesBytes reports whether that VPP compares IPv6 prefixes of an ACL by whole bytes: all before 25.06 do (found in
-// src/plugins/acl/hash_lookup.c of v24.06), and one that does not say what it is may.
+// matchesBytes reports whether a VPP compares IPv6 prefixes of an ACL by whole bytes. All versions before 25.06 do (found in
+// src/plugins/acl/hash_lookup.c of v24.06). An unknown version counts as one that does.
 func matchesBytes(version string) bool {
 	year, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	month, _, _ := strings.Cut(rest, "-")
@@ -17,7 +17,7 @@ func matchesBytes(version string) bool {
 	return errY != nil || errM != nil || y < 25 || y == 25 && m < 6
 }
 
-// whyBytes says why a policy asks for more rules than it would elsewhere.
+// whyBytes explains why a policy asks for more rules than on other versions.
 func whyBytes(version string, bits, bytes int) string {
 	if version == "" {
 		version = "of unknown version"
