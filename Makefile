@@ -50,7 +50,7 @@ test: ## the tests, race detector on
 wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
 	$(GO) test -race -count=1 ./cmd/...
 	$(GO) test -count=1 ./calc ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent
-	CONTIV_KEYS=200000 $(GO) test -count=1 -run '^(TestManyKeys|TestBadInputIsToldShortly)$$' ./plugins/extconfig
+	CONTIV_KEYS=200000 $(GO) test -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
 	CONTIV_CHAOS_RUNS=500 $(GO) test -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 
 fleet: ## NODES simulated agents behind one fan-out server that dies and comes back under change

@@ -8,15 +8,16 @@ import (
 	"os"
 )
 
-// boltFile reads the pages of a Bolt file without trusting them: bbolt follows whatever a page says, round in circles and beyond the
-// file. Layout: go.etcd.io/bbolt v1.5, internal/common/page.go, meta.go and bucket.go; little-endian, as on every machine we build for.
+// boltFile reads the pages of a Bolt file without trusting them. bbolt itself follows any page reference, even in circles and beyond
+// the file. Layout: go.etcd.io/bbolt v1.5, internal/common/page.go, meta.go and bucket.go; little-endian, as on every machine we
+// build for.
 type boltFile struct {
 	data  []byte
 	page  uint64 // size of a page
-	high  uint64 // first page that is not used
+	high  uint64 // first unused page
 	seen  map[uint64]bool
 	kept  []record
-	fault error // the first thing that is wrong
+	fault error // first error found
 }
 
 const (
@@ -26,17 +27,17 @@ const (
 	branchPage    = 0x01
 	leafPage      = 0x02
 	freelistPage  = 0x10
-	bucketElement = 0x01 // flag of an element of a leaf: its value is a bucket
+	bucketElement = 0x01 // flag of a leaf's element: its value is a bucket
 	bucketHeader  = 16   // root u64, sequence u64
 	elementSize   = 16   // of a branch: pos u32, ksize u32, page u64; of a leaf: flags u32, pos u32, ksize u32, vsize u32
 	noFreelist    = 1<<64 - 1
-	maxDepth      = 64 // of pages below each other: a whole file has a handful
+	maxDepth      = 64 // of nested pages; an undamaged file has a handful
 )
 
 var le = binary.LittleEndian
 
-// verify returns the records of a file whose checksums are right. The error says that not all of the file is as bbolt and Store write
-// it; nil: bbolt can be trusted with it. An empty file is whole.
+// verify returns the records of a file whose checksums are right. It returns an error if any part of the file differs from what
+// bbolt and Store write; nil: bbolt can read it safely. An empty file is valid.
 func verify(data []byte) ([]record, error) {
 	if len(data) == 0 {
 		return nil, nil
@@ -62,7 +63,7 @@ func (f *boltFile) wrong(format string, args ...any) {
 	}
 }
 
-// meta is the younger of the meta pages that are whole, as bbolt chooses; nil: none is.
+// meta returns the younger of the valid meta pages, as bbolt chooses; nil: none is valid.
 func (f *boltFile) meta() (best []byte) {
 	for _, at := range []int{0, os.Getpagesize()} {
 		if at+pageHeader+metaSize > len(f.data) {
@@ -83,7 +84,7 @@ func (f *boltFile) meta() (best []byte) {
 	return best
 }
 
-// open is a page with what overflows from it, nil if it is not within the file, in use, or met before.
+// open returns a page with its overflow pages; nil if the page is outside of the file, unused, or already visited.
 func (f *boltFile) open(id uint64, flags uint16) []byte {
 	if id >= f.high || id >= uint64(len(f.data))/f.page {
 		f.wrong("page %d is not in the file", id)
@@ -106,7 +107,7 @@ func (f *boltFile) open(id uint64, flags uint16) []byte {
 	return p[:(over+1)*f.page]
 }
 
-// tree reads the pages from one on; path is the names of the buckets they are in.
+// tree reads the pages below a root; path holds the names of the enclosing buckets.
 func (f *boltFile) tree(id uint64, path [][]byte, depth int) {
 	p := f.open(id, branchPage|leafPage)
 	if p == nil || depth > maxDepth {
@@ -175,7 +176,7 @@ func (f *boltFile) bucket(value []byte, path [][]byte, depth int) {
 }
 
 func (f *boltFile) record(r record) {
-	if now, old := succeeds[string(r.all)]; old { // from before checksums, unless it is the bucket's name that is damaged
+	if now, old := succeeds[string(r.all)]; old { // a record from before checksums, unless the bucket's name is damaged
 		r.all = []byte(now)
 		if _, ok := unframe(r); ok {
 			f.wrong("a bucket of version 1 has a record of version 2, %q", r.key)
@@ -190,7 +191,7 @@ func (f *boltFile) record(r record) {
 	f.kept = append(f.kept, r)
 }
 
-// freelist checks that no page is both free and used, as bbolt would write over it.
+// freelist checks that no page is both free and used, because bbolt would write over it.
 func (f *boltFile) freelist(id uint64) {
 	p := f.open(id, freelistPage)
 	if p == nil {

@@ -18,18 +18,18 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// errDamaged says that the file, or a record in it, is not what a Store wrote.
+// errDamaged means that the file, or a record in it, is not what a Store wrote.
 var errDamaged = errors.New("damaged")
 
-// maxAside is how many damaged files are kept beside the present one; the oldest go first.
+// maxAside is how many damaged files are kept beside the present one; the oldest are removed first.
 const maxAside = 3
 
-// record is an entry of the file with its checksum, in the bucket of a client in one of the two buckets of all.
+// record is an entry of the file with its checksum. It belongs to the bucket of a client, in one of the two buckets of all.
 type record struct{ all, client, key, framed []byte }
 
-// OpenStore opens the file, or makes it and the folder it is in. One process has it at a time: it is an error if another has. A
-// file that is damaged is renamed to PATH.damaged-TIME, and a new one gets those of its records whose checksums are right. A file
-// that cannot be written is read, and every Save fails; one that cannot be read either is as an empty one. Remark says so.
+// OpenStore opens the file, or creates it and its folder. One process has the file at a time: OpenStore fails while another has it.
+// It renames a damaged file to PATH.damaged-TIME, and creates a new one with the records whose checksums are right. A file that
+// cannot be written is read, and every Save fails. A file that cannot be read either counts as empty. Remark returns the problem.
 func OpenStore(path string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return unwritable(path, err), nil
@@ -59,7 +59,7 @@ func OpenStore(path string) (*Store, error) {
 	)}, nil
 }
 
-// unwritable is a store that can be read at best.
+// unwritable returns a store that can at most be read.
 func unwritable(path string, why error) *Store {
 	s := &Store{broken: fmt.Errorf("store %s: cannot be written: %w", path, why)}
 	content, err := os.ReadFile(path)
@@ -82,7 +82,7 @@ func unwritable(path string, why error) *Store {
 	return s
 }
 
-// guarded makes an error of a panic, and of a fault: bbolt trusts what it maps into memory.
+// guarded turns a panic or a memory fault into an error, because bbolt trusts the file that it maps into memory.
 func guarded(do func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -93,15 +93,15 @@ func guarded(do func() error) (err error) {
 	return do()
 }
 
-// openWhole opens the file, makes it if need be, and brings it to the present form, after it has read all of it. If the error wraps
-// errDamaged, kept are the records that are whole.
+// openWhole opens the file, creates it if needed, and migrates it to the present form after reading all of it. If the error wraps
+// errDamaged, kept holds the valid records.
 func openWhole(path string) (db *bbolt.DB, kept []record, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
 	if kept, err = verify(content); err != nil {
-		if lockErr := unused(path); lockErr != nil { // somebody writes it, so what was read may be half of something
+		if lockErr := unused(path); lockErr != nil { // another process writes the file, so the read may be incomplete
 			return nil, nil, lockErr
 		}
 		return nil, kept, err
@@ -119,13 +119,13 @@ func openWhole(path string) (db *bbolt.DB, kept []record, err error) {
 		return nil, kept, damagedBy(err)
 	}
 	if err = guarded(func() error { return db.Update(migrate) }); err != nil {
-		_ = guarded(db.Close) // nothing of it is used any more
+		_ = guarded(db.Close) // none of its content is used any more
 		return nil, kept, err
 	}
 	return db, nil, nil
 }
 
-// unused is nil if no other process has the file open, as bbolt locks it.
+// unused returns nil if no other process has the file open, by the lock that bbolt takes.
 func unused(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -146,7 +146,7 @@ func damagedBy(err error) error {
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 
-// eachRecord calls f with copies of all records in one of the buckets of all, if there is that bucket.
+// eachRecord calls f with copies of all records in one of the buckets of all, if that bucket exists.
 func eachRecord(tx *bbolt.Tx, all string, f func(record) error) error {
 	top := tx.Bucket([]byte(all))
 	if top == nil {
@@ -159,7 +159,7 @@ func eachRecord(tx *bbolt.Tx, all string, f func(record) error) error {
 	})
 }
 
-// migrate makes the buckets, and gives checksums to the records of a file from before there were any.
+// migrate creates the buckets, and adds checksums to the records of a file without them.
 func migrate(tx *bbolt.Tx) error {
 	for from, to := range succeeds {
 		if _, err := tx.CreateBucketIfNotExists([]byte(to)); err != nil {
@@ -184,7 +184,7 @@ func migrate(tx *bbolt.Tx) error {
 	return nil
 }
 
-// restore writes records as they are.
+// restore writes records unchanged.
 func restore(tx *bbolt.Tx, list []record) error {
 	for _, r := range list {
 		bucket, err := tx.Bucket(r.all).CreateBucketIfNotExists(r.client)
@@ -200,17 +200,17 @@ func restore(tx *bbolt.Tx, list []record) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum is over the value and its place, so that a value under another key or client is wrong, too.
+// sum covers the value and its place, so that a value under another key or client has a wrong checksum, too.
 func sum(all, client, key, value []byte) uint32 {
 	return crc32.Checksum(bytes.Join([][]byte{all, client, key, value}, []byte{0}), castagnoli)
 }
 
-// frame puts the checksum before a value: four bytes, the highest first.
+// frame puts the checksum before a value: four bytes, big-endian.
 func frame(all, client, key, value []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, sum(all, client, key, value)), value...)
 }
 
-// unframe is the value of a record, if its checksum is right.
+// unframe returns the value of a record, if its checksum is right.
 func unframe(r record) (value []byte, ok bool) {
 	if len(r.framed) < 4 {
 		return nil, false
@@ -219,7 +219,7 @@ func unframe(r record) (value []byte, ok bool) {
 	return value, binary.BigEndian.Uint32(r.framed) == sum(r.all, r.client, r.key, value)
 }
 
-// setAside renames a damaged file and removes the oldest of those beyond maxAside.
+// setAside renames a damaged file and removes the oldest damaged files beyond maxAside.
 func setAside(path string, now time.Time) (aside string, err error) {
 	aside = path + ".damaged-" + now.UTC().Format("20060102T150405.000000000Z")
 	if err := os.Rename(path, aside); err != nil {
@@ -228,7 +228,7 @@ func setAside(path string, now time.Time) (aside string, err error) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir + "."))
 	if err != nil {
-		return aside, nil // it is set aside: how many there are is the lesser matter
+		return aside, nil // the file is set aside; the number of old files matters less
 	}
 	var old []string
 	for _, e := range entries {

@@ -19,7 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// filled is a store's file with interfaces a, b, … of client c, closed.
+// filled returns a closed store file with interfaces a, b, … of client c.
 func filled(t testing.TB, n int) (file string, content []byte) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "grpc.db")
@@ -43,7 +43,7 @@ func filled(t testing.TB, n int) (file string, content []byte) {
 	return file, content
 }
 
-// usable checks that the store at file opens, keeps something, and has it at the next start, without a further remark.
+// usable checks that the store at file opens, stores a value, and has it at the next start, without a further remark.
 func usable(t testing.TB, file string) (remark string, loaded int) {
 	t.Helper()
 	s, err := OpenStore(file)
@@ -73,7 +73,8 @@ func usable(t testing.TB, file string) (remark string, loaded int) {
 	return remark, len(wants["c"])
 }
 
-// Whatever the file has become, the store opens, says so, keeps the file beside, and what it has is what was written.
+// For any damage, the store opens, reports it, and keeps the damaged file beside; every record it still has is one that was
+// written.
 func TestDamagedStoreIsSetAside(t *testing.T) {
 	garbage := make([]byte, 8<<10)
 	for i := range garbage {
@@ -113,7 +114,7 @@ func TestDamagedStoreIsSetAside(t *testing.T) {
 	}
 }
 
-// flip changes one bit of each copy of a value that holds the text behind its key.
+// flip changes one bit of each copy of a value that has the text behind its key.
 func flip(t *testing.T, b []byte, text string) []byte {
 	t.Helper()
 	at := -1
@@ -150,7 +151,7 @@ func TestDamagedStoresAreBounded(t *testing.T) {
 	}
 }
 
-// A file of a version without checksums gets some, and loses nothing.
+// A file of a version without checksums gets checksums, and loses nothing.
 func TestStoreWithoutChecksumsIsMigrated(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grpc.db")
 	db, err := bbolt.Open(file, 0o600, nil)
@@ -194,7 +195,7 @@ func TestStoreWithoutChecksumsIsMigrated(t *testing.T) {
 	}
 }
 
-// A file that cannot be written is read; what cannot be kept is refused.
+// A file that cannot be written is read; changes are refused.
 func TestUnwritableStore(t *testing.T) {
 	file, _ := filled(t, 3)
 	s := unwritable(file, os.ErrPermission)
@@ -209,7 +210,7 @@ func TestUnwritableStore(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	// Not even the folder can be made.
+	// A folder that cannot be created is also an error.
 	s, err = OpenStore(filepath.Join(file, "in", "a", "file.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +220,7 @@ func TestUnwritableStore(t *testing.T) {
 	}
 }
 
-// The agent runs on with a damaged file, and its status says why programs have to send their configuration again.
+// The agent continues with a damaged file, and its status says why programs have to send their configuration again.
 func TestKeeperRunsOnWithADamagedStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grpc.db")
 	if err := os.WriteFile(file, bytes.Repeat([]byte{0xa5}, 8<<10), 0o600); err != nil {
@@ -240,8 +241,8 @@ func TestKeeperRunsOnWithADamagedStore(t *testing.T) {
 	}
 }
 
-// A whole file with bytes changed anywhere, or anything at all in its place, opens or is set aside; none ends the program. What is
-// kept was written.
+// A valid file with arbitrary changes, or arbitrary bytes in its place, is opened or set aside; no input ends the program. Every
+// remaining record was once written.
 func FuzzOpenStore(f *testing.F) {
 	_, whole := filled(f, 3)
 	f.Add([]byte(nil), uint32(0), byte(0), uint32(0), byte(0))

@@ -1,6 +1,6 @@
-// Package extconfig turns what other programs ask for into values of the controller's: validated, applied, and only then kept
-// in a file, so that a restart has what was acknowledged and nothing that was refused.
+// Package extconfig turns requests of other programs into values for the controller. It validates and applies each request, and only
+// then stores it in a file, so that a restart restores the acknowledged requests and no refused one.
 //
-// Invariant: what a client wants is its own. It is changed by that client alone, whatever others ask for, and the file holds
-// what the clients were told it holds.
+// Invariant: each client owns its values. Only that client changes them, whatever others request, and the file holds exactly what
+// the clients' answers acknowledged.
 package extconfig

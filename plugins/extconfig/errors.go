@@ -8,33 +8,33 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// ErrInvalid is wrapped by the error of a request that was refused before anything was changed.
+// ErrInvalid is wrapped by the error of a request that was refused before anything changed.
 var ErrInvalid = errors.New("invalid request")
 
-// ErrUnavailable is wrapped by the error of a request that could not be carried out now: VPP is away, or the agent ends.
+// ErrUnavailable is wrapped by the error of a request that cannot be carried out now: VPP is away, or the agent is stopping.
 var ErrUnavailable = errors.New("not available")
 
 // KeyError is one item that failed.
 type KeyError struct {
 	Op     string // CREATE, UPDATE or DELETE
 	Status event.ValueStatus
-	// TakenBack reports that the item is not wanted any more: what was there for its key before is again. Otherwise it stays wanted
-	// and is tried again in the background.
+	// TakenBack reports that the item was rolled back: its key has its earlier value again. Otherwise the item stays desired and is
+	// retried in the background.
 	TakenBack bool
 }
 
-// TransactionError names the items of a transaction that failed, sorted by key. There is at least one.
+// TransactionError names the failed items of a transaction, sorted by key. It has at least one.
 type TransactionError struct {
 	Keys []KeyError
-	// Reverted reports that nothing of the request is left, as it asked for.
+	// Reverted reports that the whole request was rolled back, as the client asked.
 	Reverted bool
 }
 
-// maxNamed bounds how many failed items the text names: it travels in a header, and some clients take headers of few KiB only.
+// maxNamed bounds how many failed items the text names: it is sent in a header, and some clients accept headers of few KiB only.
 const maxNamed = 100
 
-// Error is the form that clients of Contiv and ligato parse: KeyErrors: [key (OPERATION): error, …]. Behind the first 100 it tells how
-// many there are more.
+// Error returns the form that clients of Contiv and ligato parse: KeyErrors: [key (OPERATION): error, …]. After the first 100 items
+// it gives the number of the others.
 func (e *TransactionError) Error() string {
 	var b strings.Builder
 	b.WriteString("KeyErrors: [")
@@ -54,7 +54,7 @@ func (e *TransactionError) Error() string {
 	return b.String()
 }
 
-// reason is why a value is not configured, never empty.
+// reason returns why a value is not configured, never empty.
 func reason(st event.ValueStatus) string {
 	if st.Err != "" {
 		return st.Err
@@ -62,9 +62,9 @@ func reason(st event.ValueStatus) string {
 	return st.State.String()
 }
 
-// InvalidError names every item of a request that was refused before anything was changed. It wraps ErrInvalid.
+// InvalidError names every invalid item of a request that was refused before anything changed. It wraps ErrInvalid.
 type InvalidError struct {
-	Items []event.ValueStatus // INVALID, in the order of the request; Key may be that of several items, or one no model has
+	Items []event.ValueStatus // INVALID, in the order of the request. Key may be shared by several items, or may belong to no model
 }
 
 // Error names the items, at most 100.
@@ -80,5 +80,5 @@ func (e *InvalidError) Error() string {
 	return b.String()
 }
 
-// Unwrap is ErrInvalid.
+// Unwrap returns ErrInvalid.
 func (e *InvalidError) Unwrap() error { return ErrInvalid }

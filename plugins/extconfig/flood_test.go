@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
-// many is how many keys a client wants here; CONTIV_KEYS says otherwise (make wide: 200,000).
+// many is the number of keys that a client wants here; CONTIV_KEYS overrides it (make wide: 200,000).
 func many(t *testing.T) int {
 	t.Helper()
 	n := 20_000
@@ -38,7 +38,8 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// An enormous value is a value like any other: kept whole, known after a restart, gone when it is deleted, and nobody else's trouble.
+// An enormous value is a value like any other: it is stored whole, survives a restart, and is removed when it is deleted. Other
+// clients are not affected.
 func TestEnormousValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "db")
 	n := newNode(t)
@@ -72,8 +73,8 @@ func TestEnormousValue(t *testing.T) {
 	stop()
 }
 
-// Keys and lists of errors that nobody wants to read are cut, and nothing was changed.
-func TestBadInputIsToldShortly(t *testing.T) {
+// Long keys and long lists of errors are cut in error texts, and a refused request changes nothing.
+func TestErrorsOfBadInputAreShort(t *testing.T) {
 	n := newNode(t)
 	k, _ := n.keeper(t, "")
 	if _, err := k.Apply(t.Context(), Request{Items: ifs("a=1")}); err != nil {
@@ -121,8 +122,8 @@ func TestBadInputIsToldShortly(t *testing.T) {
 	}
 }
 
-// TestManyKeys: what a client wants costs a bounded amount of memory for each key, most of it comes back when they go, and another
-// client's request takes no longer for it.
+// TestManyKeys: each key costs a bounded amount of memory, most of which is free again after deletion. Another client's request does
+// not become slower.
 func TestManyKeys(t *testing.T) {
 	count := many(t)
 	n := newNode(t)
@@ -134,7 +135,7 @@ func TestManyKeys(t *testing.T) {
 	before := heap()
 	all := make([]proto.Message, 0, count)
 	for i := range count {
-		all = append(all, &interfaces.Interface{Name: fmt.Sprintf("i%d", i), Mtu: pending}) // the VPP of these tests keeps none of them
+		all = append(all, &interfaces.Interface{Name: fmt.Sprintf("i%d", i), Mtu: pending}) // the VPP of these tests configures none of them
 	}
 	began := time.Now()
 	if _, err := k.Apply(t.Context(), Request{Op: Resync, Items: all}); err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// Config is what a Keeper has to know.
+// Config configures a Keeper.
 type Config struct {
-	Name   string       // of the source; must not be empty
-	File   string       // Bolt file with what the clients want; "": nothing outlives the process
+	Name   string       // name of the source; must not be empty
+	File   string       // Bolt file with the clients' values; "": values do not survive the process
 	Logger *slog.Logger // nil: silent
 	// Open opens File; nil: OpenStore.
 	Open func(file string) (Storage, error)
 }
 
-// Storage is where a Keeper keeps what the clients want. *Store is one, and says what its methods do.
+// Storage stores the clients' values. *Store implements it and documents the methods.
 type Storage interface {
 	Load() (wants map[string]kv.Values, unread []error, err error)
 	LoadTerms() (map[string]map[string]Terms, error)
@@ -32,12 +32,12 @@ type Storage interface {
 	Close() error
 }
 
-// Keeper carries out what clients ask for and keeps it. Each client is a source of its own for the controller, Name/client, and the
-// client without a name is Name. It is safe for concurrent use: requests of one client are carried out one after the other, those of
-// several at once.
+// Keeper carries out the clients' requests and stores their values. For the controller each client is a separate source,
+// Name/client, and the client without a name is Name. It is safe for concurrent use: requests of one client run one after the other,
+// those of several clients at once.
 type Keeper struct {
 	cfg   Config
-	ready chan struct{} // closed when Run has told the controller what is in the file
+	ready chan struct{} // closed when Run has sent the controller the content of the file
 	ended chan struct{} // closed when Run takes no more requests
 
 	mu      sync.Mutex
@@ -45,27 +45,27 @@ type Keeper struct {
 	stopped bool
 	jobs    sync.WaitGroup
 
-	ctx   context.Context // of Run
+	ctx   context.Context // context of Run
 	emit  func(event.Event)
 	store Storage // nil: none
 }
 
-// client is one of them. Whoever holds turn may use wants.
+// client is the state of one client. The holder of turn may use wants.
 type client struct {
 	turn  chan struct{}
 	wants kv.Values
-	terms map[string]Terms // of those that have some
+	terms map[string]Terms // of the items that have some
 }
 
-// Terms are what a client says of one of its items beside the item itself. The zero value is nothing.
+// Terms are a client's additions to one of its items. The zero value has none.
 type Terms struct {
-	Merge  event.Merge       // how it goes over what others want for its key
-	Labels map[string]string // for the client's own use; not to be modified
+	Merge  event.Merge       // how the item is merged over the values of others for its key
+	Labels map[string]string // for the client's use; not to be modified
 }
 
 func (t Terms) zero() bool { return t.Merge.Zero() && len(t.Labels) == 0 }
 
-// NewKeeper returns a keeper; nothing happens before Run.
+// NewKeeper returns a keeper; it does nothing before Run.
 func NewKeeper(cfg Config) *Keeper {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -76,8 +76,8 @@ func NewKeeper(cfg Config) *Keeper {
 	return &Keeper{cfg: cfg, ready: make(chan struct{}), ended: make(chan struct{}), clients: map[string]*client{}}
 }
 
-// Run tells the controller what the clients wanted last, by name and the one without a name last, and serves Apply until ctx ends. A
-// Keeper runs once.
+// Run sends the controller the stored values of each client, in the order of names with the unnamed client last. Then it serves
+// Apply until ctx ends. A Keeper runs once.
 func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 	defer k.end()
 	if k.cfg.File != "" {
@@ -129,7 +129,7 @@ func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 	return ctx.Err()
 }
 
-// end lets the requests under way finish and refuses further ones.
+// end waits for the requests in progress and refuses further ones.
 func (k *Keeper) end() {
 	k.mu.Lock()
 	if !k.stopped {
@@ -140,7 +140,7 @@ func (k *Keeper) end() {
 	k.jobs.Wait()
 }
 
-// source is what the controller calls a client.
+// source returns the controller's name for a client.
 func (k *Keeper) source(client string) string {
 	if client == "" {
 		return k.cfg.Name
@@ -159,7 +159,7 @@ func (k *Keeper) client(name string) *client {
 	return c
 }
 
-// agree notes the terms of an item, nil: that it is gone.
+// agree records the terms of an item; nil: the item was removed.
 func (c *client) agree(key string, item proto.Message, t Terms) {
 	if item == nil || t.zero() {
 		delete(c.terms, key)
@@ -168,7 +168,7 @@ func (c *client) agree(key string, item proto.Message, t Terms) {
 	}
 }
 
-// merges are the items that are not merged by proto.Merge alone; nil: none.
+// merges returns the merge terms that differ from plain proto.Merge; nil: none.
 func merges(terms map[string]Terms) map[string]event.Merge {
 	var out map[string]event.Merge
 	for key, t := range terms {
@@ -183,7 +183,7 @@ func merges(terms map[string]Terms) map[string]event.Merge {
 	return out
 }
 
-// Wants is what a client wants, by key, and on which terms, when the requests of its that are under way are done.
+// Wants returns the values of a client, by key, and their terms, after its requests in progress have ended.
 func (k *Keeper) Wants(ctx context.Context, name string) (kv.Values, map[string]Terms, error) {
 	select {
 	case <-ctx.Done():
@@ -207,9 +207,10 @@ func (k *Keeper) Wants(ctx context.Context, name string) (kv.Values, map[string]
 	return maps.Clone(c.wants), maps.Clone(c.terms), nil
 }
 
-// Apply validates the request, has it carried out, keeps it, and returns when all of that is done. The error is an *InvalidError if
-// nothing was changed; a *TransactionError if items have failed; one that wraps ErrUnavailable if VPP is away (the request is kept and
-// carried out later, unless it was all or nothing) or the agent ends; or ctx's, and then the request goes on all the same.
+// Apply validates the request, has it carried out, stores it, and returns when all of that is done. The error is one of these: an
+// *InvalidError if nothing changed; a *TransactionError if items failed; one that wraps ErrUnavailable if VPP is away (the request
+// is stored and carried out later, unless it is all or nothing) or the agent is stopping; or ctx's error, and then the request
+// continues nevertheless.
 func (k *Keeper) Apply(ctx context.Context, req Request) (*Outcome, error) {
 	select {
 	case <-ctx.Done():
@@ -259,7 +260,7 @@ func (k *Keeper) start(job func()) bool {
 	return true
 }
 
-// carryOut does what is asked for: apply, take back what must not stay, keep the rest.
+// carryOut carries out a request: it applies the items, rolls back those that must not stay, and stores the rest.
 func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Message) (*Outcome, error) {
 	changes := values
 	if req.Op == Resync {
@@ -277,7 +278,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	if err == nil && result.Seq == 0 {
 		err = result.Err
 	}
-	if err != nil { // nothing was changed, or nobody is left to tell
+	if err != nil { // nothing changed, or the caller is gone
 		if errors.Is(err, kv.ErrKeyMismatch) || errors.Is(err, kv.ErrNoModel) || errors.Is(err, kv.ErrKeyTooLong) {
 			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 		}
@@ -288,7 +289,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	for _, st := range result.Bad() {
 		never := st.State == event.Invalid && changes[st.Key] != nil
 		if result.Err != nil && st.State != event.Invalid {
-			continue // VPP has not refused it: VPP was not there
+			continue // VPP was away, so it did not refuse the item
 		}
 		failed.Keys = append(failed.Keys, KeyError{Op: operation(c.wants[st.Key], changes[st.Key]), Status: st, TakenBack: never || req.AllOrNothing})
 		if never {
@@ -317,7 +318,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 	return out, nil
 }
 
-// takeBack restores what was there before of all changes that do not stay, and waits for it.
+// takeBack restores the earlier values of all changes that do not stay, and waits for the result.
 func (k *Keeper) takeBack(source string, c *client, changes, stay map[string]proto.Message) error {
 	back := map[string]proto.Message{}
 	for key := range changes {
@@ -336,7 +337,7 @@ func (k *Keeper) takeBack(source string, c *client, changes, stay map[string]pro
 	return nil
 }
 
-// keep remembers the changes, in the file first; if that cannot be written, they are taken back.
+// keep stores the changes, in the file first. If the file cannot be written, it rolls the changes back.
 func (k *Keeper) keep(source string, c *client, req Request, stay map[string]proto.Message) error {
 	if k.store != nil && len(stay) > 0 {
 		if err := k.store.Save(req.Client, stay, req.Terms); err != nil {

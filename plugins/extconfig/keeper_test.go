@@ -25,7 +25,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
-// node is a controller, and a VPP that has what it is told unless an MTU says otherwise.
+// node is a controller, and a VPP that accepts every value unless an MTU says otherwise.
 type node struct {
 	mu   sync.Mutex
 	has  map[string]uint32 // name of an interface → MTU
@@ -33,7 +33,7 @@ type node struct {
 	in   chan event.Event
 }
 
-// What a VPP of these tests does with an interface of that MTU.
+// How a VPP of these tests reacts to an interface of that MTU.
 const (
 	invalid, retrying, pending, unimplemented = 1001, 1002, 1003, 1004
 )
@@ -107,7 +107,7 @@ func (n *node) config() string {
 	return strings.Join(out, " ")
 }
 
-// keeper runs one over a file until stop.
+// keeper runs a Keeper over a file until stop.
 func (n *node) keeper(t testing.TB, file string) (k *Keeper, stop func()) {
 	t.Helper()
 	k = NewKeeper(Config{Name: "test", File: file})
@@ -216,7 +216,7 @@ func TestOutcomeNamesWhatWaits(t *testing.T) {
 	}
 }
 
-// TestTerms: how an item is merged, and its labels, are kept with it, come back when a change is taken back, and go with it.
+// TestTerms: an item's merge terms and labels are stored with it, restored by a rollback, and removed with it.
 func TestTerms(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grpc.db")
 	n := newNode(t)
@@ -327,7 +327,7 @@ func TestWhoeverDoesNotWaitChangesNothing(t *testing.T) {
 	}
 }
 
-func TestStoreTellsWhatItCannotRead(t *testing.T) {
+func TestStoreReportsUnreadableEntries(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "grpc.db")
 	s, err := OpenStore(file)
 	if err != nil {
@@ -379,8 +379,8 @@ func TestErrorsNameAHundredItems(t *testing.T) {
 	}
 }
 
-// TestClientsDoNotMeet: whatever several clients put, delete and resync, failing or not, with restarts in between, VPP has what a map
-// for each of them would hold.
+// TestClientsDoNotMeet: for any puts, deletes and resyncs of several clients, failing or not, with restarts in between, VPP has the
+// union of one map per client.
 func TestClientsDoNotMeet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "")

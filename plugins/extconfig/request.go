@@ -9,47 +9,47 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// Op is what a request does with its items.
+// Op is the operation of a request on its items.
 type Op uint8
 
 // The operations.
 const (
 	Put    Op = iota // create or replace them
-	Delete           // remove them; only what is in their keys has to be set
-	Resync           // create or replace them, and remove everything else of the client's
+	Delete           // remove them; only the fields that form their keys must be set
+	Resync           // create or replace them, and remove the client's other values
 )
 
-// Request is what a client asks for. Its items must not be modified afterwards.
+// Request is a request of a client. Its items must not be modified afterwards.
 type Request struct {
-	Client string // who asks; "": the client without a name
+	Client string // name of the client; "": the client without a name
 	Op     Op
 	Items  []proto.Message
-	Gone   []string         // keys to remove besides, of which nothing else need be known
-	Terms  map[string]Terms // of the items, by key; those not named have none
-	// AllOrNothing takes all of it back if one item fails. Otherwise only what can never work is taken back, and what VPP has
-	// refused is tried again in the background.
+	Gone   []string         // further keys to remove; their values may be unknown
+	Terms  map[string]Terms // terms of items by key; other items have none
+	// AllOrNothing rolls back the whole request if one item fails. Otherwise only items that can never work are rolled back, and the
+	// agent retries the items that VPP refused in the background.
 	AllOrNothing bool
 }
 
-// Outcome is what there is to say of a request that was carried out.
+// Outcome is the result of a request that was carried out.
 type Outcome struct {
-	Seq uint64      // of the transaction; 0: nothing had to change
-	All []KeyStatus // every item, and every key that went, sorted by key
-	// These are not configured, but nothing is wrong with them.
+	Seq uint64      // sequence number of the transaction; 0: nothing had to change
+	All []KeyStatus // every item and every removed key, sorted by key
+	// These values are not configured, but have not failed.
 	Pending       []event.ValueStatus // they wait for other values
-	Unimplemented []event.ValueStatus // there is such a model, but nothing puts it into VPP; they are kept
+	Unimplemented []event.ValueStatus // their model is known, but nothing configures it in VPP; they are stored
 }
 
-// KeyStatus is what was done to one key, and its state afterwards.
+// KeyStatus is the operation on one key, and its state afterwards.
 type KeyStatus struct {
 	Op     string // CREATE, UPDATE or DELETE
 	Status event.ValueStatus
 }
 
-// maxKey bounds how long a key may be, in bytes: errors name keys, and travel in headers.
+// maxKey bounds the length of a key in bytes: errors name keys and are sent in headers.
 const maxKey = kv.MaxKey
 
-// valid is the request's items by key, with nil for those to delete.
+// valid returns the request's items by key, with nil for deletions.
 func valid(req Request) (map[string]proto.Message, error) {
 	values := make(map[string]proto.Message, len(req.Items)+len(req.Gone))
 	var bad []event.ValueStatus
@@ -96,7 +96,7 @@ func valid(req Request) (map[string]proto.Message, error) {
 	return values, nil
 }
 
-// operation is ligato's word for going from one value to another.
+// operation returns ligato's name for the change from one value to another.
 func operation(before, after proto.Message) string {
 	switch {
 	case after == nil:

@@ -15,18 +15,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// Store is a Bolt file with what each client wants: a bucket per client, in it key → message as protobuf; and beside it another
-// one per client for the terms, key → JSON. Each value stands behind its checksum. It is safe for concurrent use.
+// Store is a Bolt file with the clients' values. Each client has two buckets: one maps key → message as protobuf, the other maps key
+// → terms as JSON. A checksum precedes each value. It is safe for concurrent use.
 type Store struct {
-	db     *bbolt.DB // nil: it can be neither read nor written
-	remark string    // what happened to the file; "": nothing
+	db     *bbolt.DB // nil: the file can be neither read nor written
+	remark string    // problem with the file; "": none
 
 	mu     sync.Mutex
-	broken error // why nothing can be written; nil: it can
+	broken error // why nothing can be written; nil: the file is writable
 }
 
-// clients and allTerms are the buckets that hold the clients' buckets, whose names are the clients' behind a byte (none may be empty).
-// Those of version 1 had no checksums.
+// clients and allTerms are the buckets that hold the clients' buckets. A byte precedes the client's name in a bucket's name, because
+// no name may be empty. The buckets of version 1 had no checksums.
 const (
 	clients      = "clients/v2"
 	allTerms     = "terms/v2"
@@ -35,13 +35,13 @@ const (
 	clientPrefix = '/'
 )
 
-// succeeds are the buckets that took the place of others.
+// succeeds maps old buckets to the buckets that replaced them.
 var succeeds = map[string]string{clientsV1: clients, allTermsV1: allTerms}
 
-// lockPatience is how long OpenStore waits for another process to let go of the file.
+// lockPatience is how long OpenStore waits until another process closes the file.
 const lockPatience = 5 * time.Second
 
-// Remark is what is wrong with the file, for people; "": nothing.
+// Remark returns the problem with the file as text for users; "": none.
 func (s *Store) Remark() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,13 +68,13 @@ func (s *Store) view(all string, f func(client, key string, value []byte) error)
 				}
 				return pass(r, value)
 			})
-			old := map[string]string{clients: clientsV1, allTerms: allTermsV1}[all] // there is one only where migrate could not write
+			old := map[string]string{clients: clientsV1, allTerms: allTermsV1}[all] // it exists only where migrate could not write
 			return errors.Join(err, eachRecord(tx, old, func(r record) error { return pass(r, r.framed) }))
 		})
 	})
 }
 
-// Close waits for what is being written.
+// Close waits for writes in progress.
 func (s *Store) Close() error {
 	if s.db == nil {
 		return nil
@@ -82,8 +82,8 @@ func (s *Store) Close() error {
 	return guarded(s.db.Close)
 }
 
-// Load is everything the store has, by client. An entry that cannot be read is told of in unread, one error each, and stays in
-// the file: a later version may know it.
+// Load returns all stored values by client. For each unreadable entry unread has an error. The entry stays in the file, because a
+// later version may be able to read it.
 func (s *Store) Load() (wants map[string]kv.Values, unread []error, err error) {
 	wants = map[string]kv.Values{}
 	err = s.view(clients, func(client, key string, value []byte) error {
@@ -116,13 +116,13 @@ func decode(key string, value []byte) (proto.Message, error) {
 	return msg, kv.Check(key, msg)
 }
 
-// writtenTerms is how Terms are written.
+// writtenTerms is the stored form of Terms.
 type writtenTerms struct {
 	Merge  string            `json:"merge,omitempty"`
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// LoadTerms is the terms of everything that has some, by client and key.
+// LoadTerms returns all stored terms, by client and key.
 func (s *Store) LoadTerms() (map[string]map[string]Terms, error) {
 	out := map[string]map[string]Terms{}
 	err := s.view(allTerms, func(client, key string, value []byte) error {
@@ -145,8 +145,8 @@ func (s *Store) LoadTerms() (map[string]map[string]Terms, error) {
 	return out, nil
 }
 
-// Save writes a change of what a client wants, all of it or nothing: nil messages delete. Terms are those of the messages, by key;
-// what is not named has none. It returns when the disk has it.
+// Save writes a change of a client's values, all of it or nothing: nil messages delete. Terms are those of the messages, by key;
+// other messages have none. It returns when the change is on disk.
 func (s *Store) Save(client string, changes map[string]proto.Message, terms map[string]Terms) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,7 +188,7 @@ func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, term
 	})
 }
 
-// within changes the client's bucket, which is there only if there is something in it.
+// within changes the client's bucket. The bucket exists only while it has entries.
 func within(all *bbolt.Bucket, name []byte, change func(*bbolt.Bucket) error) error {
 	bucket, err := all.CreateBucketIfNotExists(name)
 	if err == nil {

@@ -18,32 +18,32 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// How fast statuses are written: etcd takes 128 operations in a transaction.
+// Limits on the rate of status writes. etcd takes 128 operations in a transaction.
 const (
 	maxBatch   = 100
 	writePause = 100 * time.Millisecond
 	revokeTime = 2 * time.Second
-	maxAsked   = 1024 // events whose result is not there yet
-	maxError   = 4096 // bytes of a status' error
+	maxAsked   = 1024 // events without a result yet
+	maxError   = 4096 // bytes of the error in a status
 	maxDetails = 20
 )
 
-// board is what there is to say of each key that is stored, and what of that is written already.
+// board holds the status of each stored key, and which statuses are already written.
 type board struct {
 	ttl     time.Duration
 	log     *slog.Logger
 	metrics *metrics
 	dial    func(context.Context) (writer, error)
-	wake    chan struct{}              // has room for one
-	asking  chan struct{}              // has an element for each answer that is due
-	results chan *event.ExternalResult // has room for all of them
+	wake    chan struct{}              // capacity one
+	asking  chan struct{}              // has an element for each pending answer
+	results chan *event.ExternalResult // capacity for all answers
 
 	mu     sync.Mutex
-	rowsBy map[string]row               // by the key that is stored
-	states map[string]event.ValueStatus // by the value's key, of those that are in rows; of no state: not known yet
-	owner  map[string]string            // by the value's key: the key that is stored
+	rowsBy map[string]row               // by stored key
+	states map[string]event.ValueStatus // by the value's key, for the values in rows; without a state: unknown
+	owner  map[string]string            // the value's key → the stored key
 	due    map[string]struct{}          // stored keys whose status may have to be written
-	said   map[string]string            // what is written under the present lease
+	said   map[string]string            // statuses written under the present lease
 }
 
 func newBoard(ttl time.Duration, log *slog.Logger, m *metrics) *board {
@@ -54,14 +54,14 @@ func newBoard(ttl time.Duration, log *slog.Logger, m *metrics) *board {
 	}
 }
 
-// rows takes what is stored.
+// rows records changes of the stored keys.
 func (b *board) rows(rows map[string]row) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for raw := range rows { // what leaves first: another key may take its place
+	for raw := range rows { // deletions first, because another key may take its place
 		if was := b.rowsBy[raw]; was.key != "" && b.owner[was.key] == raw {
 			delete(b.owner, was.key)
-			if now := rows[raw]; now.err == nil || now.key != was.key { // otherwise it is the same value still
+			if now := rows[raw]; now.err == nil || now.key != was.key { // otherwise the value is unchanged
 				delete(b.states, was.key)
 			}
 		}
@@ -79,7 +79,7 @@ func (b *board) rows(rows map[string]row) {
 	b.poke()
 }
 
-// asked takes note that these values are on their way: what is known of them is of those before.
+// asked records that these values are sent and not answered: the known states belong to earlier values.
 func (b *board) asked(values map[string]proto.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,7 +88,7 @@ func (b *board) asked(values map[string]proto.Message) {
 	}
 }
 
-// ask has the controller answer an event. It waits while many answers are due: meanwhile changes are put together.
+// ask sends the controller an event with a result. It waits while many results are pending, and changes are merged during that time.
 func (b *board) ask(ctx context.Context, ev *event.External) {
 	select {
 	case <-ctx.Done():
@@ -99,7 +99,7 @@ func (b *board) ask(ctx context.Context, ev *event.External) {
 	ev.Result = b.results
 }
 
-// listen takes the answers.
+// listen receives the results.
 func (b *board) listen(ctx context.Context) error {
 	for {
 		select {
@@ -108,14 +108,14 @@ func (b *board) listen(ctx context.Context) error {
 		case r := <-b.results:
 			<-b.asking
 			if r.Err != nil && len(r.Values) == 0 {
-				b.log.Error("etcd: refused as a whole", "err", r.Err) // what is asked was checked before
+				b.log.Error("etcd: refused as a whole", "err", r.Err) // the source validated the event before
 			}
 			b.answered(r.Values)
 		}
 	}
 }
 
-// answered takes the states of values the controller was asked for. What a transaction has said meanwhile is newer.
+// answered records the states from a result. States from a later transaction are newer and take precedence.
 func (b *board) answered(statuses []event.ValueStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,7 +127,7 @@ func (b *board) answered(statuses []event.ValueStatus) {
 	b.poke()
 }
 
-// committed takes the states of all values a transaction was about.
+// committed records the states of all values in a transaction.
 func (b *board) committed(statuses []event.ValueStatus) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,7 +157,7 @@ func (b *board) poke() {
 	}
 }
 
-// text is what is to be written for a key, "" for nothing; false: it is not known yet.
+// text returns the status to write for a key, "" for none; false: unknown yet.
 func (b *board) text(raw string) (string, bool) {
 	r, stored := b.rowsBy[raw]
 	if !stored {
@@ -177,12 +177,12 @@ func (b *board) text(raw string) (string, bool) {
 	st.Key = strings.ToValidUTF8(st.Key, "?")
 	out, err := protojson.Marshal(st)
 	if err != nil {
-		panic("etcd: status of " + raw + ": " + err.Error()) // UTF-8 was all that could be wrong
+		panic("etcd: status of " + raw + ": " + err.Error()) // only invalid UTF-8 could fail
 	}
 	return string(out), true
 }
 
-// batch is what is written at once.
+// batch is the content of one write.
 type batch struct {
 	puts    []pair
 	deletes []string
@@ -190,7 +190,7 @@ type batch struct {
 	texts   []string
 }
 
-// next is what is due, as much as fits into a transaction; nil: nothing.
+// next returns the statuses that are due, as many as fit into a transaction; nil: none.
 func (b *board) next() *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -219,7 +219,7 @@ func (b *board) next() *batch {
 	return out
 }
 
-// written takes note that a batch was written, or that nobody knows.
+// written records the result of a write: success, or unknown.
 func (b *board) written(done *batch, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,7 +237,7 @@ func (b *board) written(done *batch, err error) {
 	b.poke()
 }
 
-// forget takes note that what was written is gone, with its lease.
+// forget records that the written statuses expired with their lease.
 func (b *board) forget() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,7 +248,7 @@ func (b *board) forget() {
 	b.poke()
 }
 
-// publish writes statuses until ctx ends; then they go.
+// publish writes statuses until ctx ends, and then removes them.
 func (b *board) publish(ctx context.Context) error {
 	pause := firstPause
 	for {
@@ -269,7 +269,7 @@ func (b *board) publish(ctx context.Context) error {
 	}
 }
 
-// session is one lease.
+// session serves one lease.
 func (b *board) session(ctx context.Context) (wrote bool, err error) {
 	w, err := b.dial(ctx)
 	if err != nil {

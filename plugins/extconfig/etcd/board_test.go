@@ -28,7 +28,7 @@ func wantState(t *testing.T, f *fake, raw, want string) {
 	}
 }
 
-// A status follows what VPP says, first as the answer and then whenever it changes; only what changes is written.
+// A status follows VPP's state, first from the answer and then at every change; only changes are written.
 func TestStatusFollowsVPP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -73,7 +73,7 @@ func TestStatusFollowsVPP(t *testing.T) {
 	})
 }
 
-// A value that the agent wants itself in the same way needs no transaction, and has a status all the same.
+// A value that equals the agent's value needs no transaction, and has a status nevertheless.
 func TestStatusWithoutATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, msg, err := decode(loopKey(1), []byte(loopJSON(1, 1500)))
@@ -97,7 +97,7 @@ func TestStatusWithoutATransaction(t *testing.T) {
 	})
 }
 
-// When the lease is lost all statuses are written again, in portions, and not faster than allowed.
+// After the lease is lost all statuses are written again, in portions, within the rate limit.
 func TestLostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -142,7 +142,7 @@ func (f *fake) written() (n int) {
 	return n
 }
 
-// Statuses that etcd refuses do not disturb what it is read for, and are not tried again all the time; they get there.
+// When etcd refuses statuses, reading continues. Writes are retried with pauses and succeed in the end.
 func TestStatusesRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -161,7 +161,7 @@ func TestStatusesRefused(t *testing.T) {
 	})
 }
 
-// The board is told things in an order nobody guarantees: what is newest counts.
+// The board receives states in any order: the newest counts.
 func TestNewestStateCounts(t *testing.T) {
 	b := newBoard(minTTL, nil, newMetrics())
 	at := func(step, want string) {
@@ -178,13 +178,13 @@ func TestNewestStateCounts(t *testing.T) {
 	at("stored", "false false")
 	b.asked(kv.Values{loopKey(1): nil})
 	b.committed(say(event.Pending))
-	b.answered(say(event.Configured)) // of before
+	b.answered(say(event.Configured)) // of the earlier value
 	at("the transaction is newer than the answer", "true false")
 	b.committed(say(event.Configured))
 	at("configured", "true true")
 	b.rows(map[string]row{loopKey(1): {key: loopKey(1)}})
 	at("another value is stored", "false false")
-	b.committed(say(event.Configured)) // of the value before
+	b.committed(say(event.Configured)) // of the earlier value
 	b.asked(kv.Values{loopKey(1): nil})
 	at("it is on its way", "false false")
 	b.answered(say(event.Invalid))

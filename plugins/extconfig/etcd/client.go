@@ -16,12 +16,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// How long etcd may be silent, and how much it may say at once.
+// Limits on etcd's silence and on the size of its messages.
 const (
 	dialTimeout    = 5 * time.Second
 	requestTimeout = 15 * time.Second
 	keepAlive      = 10 * time.Second
-	maxReceive     = 16 << 20 // several values that are refused for their length, or a page of good ones
+	maxReceive     = 16 << 20 // several values that are refused for their length, or a page of valid ones
 )
 
 // client is one connection to etcd. It implements reader and writer.
@@ -30,25 +30,25 @@ type client struct {
 	root string
 }
 
-// dial connects, and returns when a member is there.
+// dial connects, and returns when a member answers.
 func dial(ctx context.Context, cfg *Config) (*client, error) {
 	c := clientv3.Config{
 		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Context: ctx,
 		DialTimeout: dialTimeout, DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAlive, PermitWithoutStream: true,
 		MaxCallRecvMsgSize: maxReceive,
-		Logger:             zap.NewNop(), // what it has to say comes back as errors, too
+		Logger:             zap.NewNop(), // errors report its messages, too
 	}
 	if c.TLS == nil && cfg.secure() {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	if c.TLS != nil && c.TLS.ServerName != "" { // the client's resolver has each endpoint's own, which grpc prefers to that of TLS
+	if c.TLS != nil && c.TLS.ServerName != "" { // the client's resolver sets a name per endpoint, which grpc prefers to that of TLS
 		c.DialOptions = []grpc.DialOption{grpc.WithAuthority(c.TLS.ServerName)}
 	}
 	etcd, err := connect(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Username != "" { // only now: to log in where nobody is fails without a reason; and etcd takes its time with passwords
+	if cfg.Username != "" { // not earlier: without a member a log-in fails without a reason; and etcd checks passwords slowly
 		_ = etcd.Close()
 		c.Username, c.Password, c.DialTimeout = cfg.Username, cfg.Password, requestTimeout
 		if etcd, err = clientv3.New(c); err != nil {
@@ -58,7 +58,7 @@ func dial(ctx context.Context, cfg *Config) (*client, error) {
 	return &client{etcd, cfg.root()}, nil
 }
 
-// connect returns when a member is there, or says why none is, which the client's own calls do not: they wait.
+// connect returns when a member answers, or the reason why none does. The client's calls would wait and give no reason.
 func connect(ctx context.Context, c clientv3.Config) (*clientv3.Client, error) {
 	etcd, err := clientv3.New(c)
 	if err != nil {
@@ -71,11 +71,11 @@ func connect(ctx context.Context, c clientv3.Config) (*clientv3.Client, error) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
 		return nil, errors.Join(errors.New(status.Convert(err).Message()), etcd.Close())
 	}
-	return etcd, nil // whatever else it says: it is there
+	return etcd, nil // any answer means that the member runs
 }
 
 // Close ends the connection.
-func (c *client) Close() { _ = c.etcd.Close() } // there is nothing left to be done about it
+func (c *client) Close() { _ = c.etcd.Close() } // an error here has no remedy
 
 // Page implements reader.
 func (c *client) Page(ctx context.Context, from string, limit int64, rev int64) (*page, error) {
@@ -116,8 +116,8 @@ func (c *client) page(got *clientv3.GetResponse) *page {
 	return p
 }
 
-// Watch implements reader. A connection that was lost is an error even if it comes back: what is behind it may be another etcd.
-func (c *client) Watch(ctx context.Context, rev int64, tell func(rev int64, pairs []pair)) error {
+// Watch implements reader. A lost connection is an error even if it is restored, because it may then lead to another etcd.
+func (c *client) Watch(ctx context.Context, rev int64, handle func(rev int64, pairs []pair)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	monitored := make(chan struct{})
 	go func() { defer close(monitored); cancel(c.lost(ctx)) }()
@@ -135,7 +135,7 @@ func (c *client) Watch(ctx context.Context, rev int64, tell func(rev int64, pair
 			for end < len(resp.Events) && resp.Events[end].Kv.ModRevision == rev {
 				end++
 			}
-			tell(rev, c.events(resp.Events[first:end]))
+			handle(rev, c.events(resp.Events[first:end]))
 			first = end
 		}
 	}
@@ -182,7 +182,7 @@ func (c *client) Grant(ctx context.Context, ttl time.Duration) (lease int64, los
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		for range alive { // that it was renewed
+		for range alive { // its renewals
 		}
 	}()
 	return int64(granted.ID), gone, nil

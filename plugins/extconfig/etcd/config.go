@@ -16,34 +16,34 @@ import (
 // Name is the source's name.
 const Name = "etcd"
 
-// DefaultPrefix is what ligato's and Contiv's keys begin with.
+// DefaultPrefix is the prefix of ligato's and Contiv's keys.
 const DefaultPrefix = "/vnf-agent/"
 
-// MaxValue is how long a value may be, in bytes of JSON. An etcd that nobody told otherwise takes requests of 1.5 MiB.
+// MaxValue is the largest length of a value, in bytes of JSON. An etcd with its default configuration takes requests of 1.5 MiB.
 const MaxValue = 2 << 20
 
-// Config says where etcd is and what of it is this node's.
+// Config locates the etcd and this node's keys in it.
 type Config struct {
 	// Endpoints are the members of one cluster: host:port, or URLs with http or https. At least one.
 	Endpoints []string
-	Prefix    string // what all agents' keys begin with; "": DefaultPrefix
-	Label     string // of this node, behind the prefix; must not be empty, and has no slash
-	// TLS is for all endpoints that are not http; nil: those that are https are checked against the system's certificates.
+	Prefix    string // prefix of all agents' keys; "": DefaultPrefix
+	Label     string // this node's part of the key after the prefix; must not be empty, and has no slash
+	// TLS is for all endpoints except http ones; nil: https endpoints are verified with the system's certificates.
 	TLS      *tls.Config
-	Username string // "": no authentication but by certificate
+	Username string // "": no authentication except by certificate
 	Password string
-	// StartWait is how long the agent's first sync waits for etcd; after that it goes on without, and what etcd has follows when it
-	// answers. 0: as long as it takes.
+	// StartWait is how long the agent's first sync waits for etcd. After that the agent starts without etcd's values, and they
+	// follow when etcd answers. 0: no limit.
 	StartWait time.Duration
-	NoStatus  bool          // write nothing into etcd
-	StatusTTL time.Duration // how long statuses outlive the agent, at least 5 s; 0: 30 s
+	NoStatus  bool          // write no statuses into etcd
+	StatusTTL time.Duration // how long statuses remain after the agent has ended, at least 5 s; 0: 30 s
 	Logger    *slog.Logger  // nil: silent
 }
 
-// minTTL is the shortest lease that survives a busy moment: it is renewed after a third of it.
+// minTTL is the shortest lease that survives a busy moment: the client renews it after a third of its time.
 const minTTL = 5 * time.Second
 
-// Validate names everything that is wrong.
+// Validate returns every problem.
 func (c *Config) Validate() error {
 	var errs []error
 	if len(c.Endpoints) == 0 {
@@ -90,7 +90,7 @@ func (c *Config) checkEndpoint(e string) error {
 	return err
 }
 
-// secure reports that one of the endpoints is https.
+// secure reports whether one of the endpoints is https.
 func (c *Config) secure() bool {
 	for _, e := range c.Endpoints {
 		if strings.HasPrefix(e, "https://") {
@@ -100,7 +100,7 @@ func (c *Config) secure() bool {
 	return false
 }
 
-// root is what all keys of this node begin with: it ends with a slash.
+// root returns the prefix of all keys of this node: it ends with a slash.
 func (c *Config) root() string {
 	prefix := c.Prefix
 	if prefix == "" {
@@ -109,9 +109,9 @@ func (c *Config) root() string {
 	return strings.TrimRight(prefix, "/") + "/" + c.Label + "/"
 }
 
-// LoadTLS is the client's side of TLS from PEM files: who signs the servers' certificates ("": the system's), the client's own
-// certificate and key (both "": none), and the name the servers' have to have ("": that of the endpoint). Certificate and key are
-// read again for each connection: they may be renewed.
+// LoadTLS loads the client's side of TLS from PEM files: the CA of the servers ("": the system's), the client's certificate and key
+// (both "": none), and the required server name ("": that of the endpoint). Certificate and key are read again for each connection,
+// so they may be renewed.
 func LoadTLS(ca, cert, key, serverName string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}
 	if ca != "" {

@@ -18,11 +18,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/punt"
 )
 
-// errTooLong is what is said of a value that was not even looked at.
+// errTooLong is the error for a value that was not parsed because of its length.
 var errTooLong = fmt.Errorf("value is too long: at most %d bytes", MaxValue)
 
-// decode is the value stored under a key (config/…), and the key that v3 has for it: another one only if the key is spelled as v2
-// does, or is no clean path.
+// decode returns the value stored under a key (config/…), and its key in v3. That key differs only if the stored key uses v2's
+// spelling, or is not a clean path.
 func decode(raw string, value []byte) (key string, msg proto.Message, err error) {
 	if len(value) > MaxValue {
 		return "", nil, fmt.Errorf("%w, this one has %d", errTooLong, len(value))
@@ -48,17 +48,17 @@ func decode(raw string, value []byte) (key string, msg proto.Message, err error)
 	return key, msg, nil
 }
 
-// mergeField is the field of a value that says how it is merged; no message has one of that name.
+// mergeField is the JSON field with a value's merge terms; no message has a field of that name.
 const mergeField = "@merge"
 
-// terms are a value without what it says of how it is merged, and that.
+// terms splits a value into its message and its merge terms.
 func terms(value []byte) ([]byte, event.Merge, error) {
 	if len(value) > MaxValue || !bytes.Contains(value, []byte(mergeField)) {
 		return value, event.Merge{}, nil
 	}
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(value, &fields) != nil || fields[mergeField] == nil {
-		return value, event.Merge{}, nil // decode says what is wrong, if anything is
+		return value, event.Merge{}, nil // decode reports errors, if any
 	}
 	var words string
 	if err := json.Unmarshal(fields[mergeField], &words); err != nil {
@@ -73,7 +73,7 @@ func terms(value []byte) ([]byte, event.Merge, error) {
 	return rest, merge, err
 }
 
-// decodeTerms is decode for a value that may say how it is merged.
+// decodeTerms is decode for a value that may have merge terms.
 func decodeTerms(raw string, value []byte) (key string, msg proto.Message, merge event.Merge, err error) {
 	rest, merge, err := terms(value)
 	if err != nil {
@@ -88,12 +88,12 @@ func decodeTerms(raw string, value []byte) (key string, msg proto.Message, merge
 	return key, msg, merge, nil
 }
 
-// plain is an error of protojson's without the spaces that it varies from build to build.
+// plain returns an error of protojson without the spaces that vary from build to build.
 func plain(err error) error {
 	return errors.New(strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
 }
 
-// spelledByV2 is the key that ligato's v2 has for a value whose key is key in v3. Only enums and the DHCP proxy differ.
+// spelledByV2 returns ligato's v2 key for a v3 key. Only enums and the DHCP proxy differ.
 func spelledByV2(msg proto.Message, key string) string {
 	switch msg.(type) {
 	case *l3.DHCPProxy:
@@ -105,7 +105,7 @@ func spelledByV2(msg proto.Message, key string) string {
 	return key
 }
 
-// modern is JSON of v2 with the names that v3 has for values of enums; false: there is nothing to change.
+// modern returns JSON of v2 with v3's names for enum values; false: nothing to change.
 func modern(msg proto.Message, value []byte) ([]byte, bool) {
 	var field string
 	switch msg.(type) {
@@ -120,7 +120,7 @@ func modern(msg proto.Message, value []byte) ([]byte, bool) {
 	}
 	fields := map[string]any{}
 	d := json.NewDecoder(bytes.NewReader(value))
-	d.UseNumber() // what is not to be changed stays digit by digit
+	d.UseNumber() // keeps the digits of unchanged numbers
 	if err := d.Decode(&fields); err != nil || d.More() {
 		return nil, false
 	}
@@ -137,5 +137,5 @@ func modern(msg proto.Message, value []byte) ([]byte, bool) {
 	return out, err == nil
 }
 
-// snake is the name in the .proto of a field of those above.
+// snake returns the name in the .proto of a field with such a JSON name.
 func snake(field string) string { return strings.Replace(field, "l3Protocol", "l3_protocol", 1) }

@@ -1,6 +1,7 @@
-// Package etcd turns what is stored in an etcd under a node's prefix into values of the controller's, and what becomes of them into
-// statuses that are stored beside them.
+// Package etcd turns the configuration stored in an etcd under a node's prefix into values for the controller, and the states of
+// these values into statuses that it writes beside them.
 //
-// Invariant: what the controller was told is what etcd had at one revision, key by key, except for keys whose value is refused: those
-// keep the last value that was good, and say so. What did not change is not told again, however often the connection is lost.
+// Invariant: the controller has the content of etcd at one revision, key by key, except for keys whose value is refused: these keep
+// their last valid value, and their status says so. The source never sends an unchanged value again, however often the connection is
+// lost.
 package etcd

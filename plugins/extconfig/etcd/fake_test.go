@@ -21,7 +21,7 @@ import (
 
 var errCompacted = errors.New("required revision has been compacted")
 
-// fake is an etcd as far as reader and writer can see it: revisions, compaction, leases, and a connection that may be cut.
+// fake is an etcd behind reader and writer: revisions, compaction, leases, and a connection that tests can cut.
 type fake struct {
 	mu        sync.Mutex
 	rev       int64
@@ -34,10 +34,10 @@ type fake struct {
 	away      error         // every call fails
 	cut       chan struct{} // closed when connections are cut
 	changed   chan struct{} // closed at each change
-	pages     []int64       // limits asked for
-	longest   int64         // a page of more keys is too long; 0: none is
-	writes    int           // transactions with statuses
-	refuse    error         // of writes
+	pages     []int64       // requested limits
+	longest   int64         // a page of more keys is too long; 0: no page is
+	writes    int           // number of transactions with statuses
+	refuse    error         // error of writes
 	onPage    func()
 }
 
@@ -99,7 +99,7 @@ func (f *fake) status(raw string) *kvscheduler.ValueStatus {
 	return st
 }
 
-// connection is one of them.
+// connection is a connection to the fake.
 type connection struct {
 	*fake
 	cut <-chan struct{}
@@ -161,7 +161,7 @@ func (c *connection) Page(_ context.Context, from string, limit, rev int64) (*pa
 	return out, nil
 }
 
-func (c *connection) Watch(ctx context.Context, rev int64, tell func(int64, []pair)) error {
+func (c *connection) Watch(ctx context.Context, rev int64, handle func(int64, []pair)) error {
 	for {
 		c.mu.Lock()
 		changed, err := c.changed, c.dead()
@@ -179,7 +179,7 @@ func (c *connection) Watch(ctx context.Context, rev int64, tell func(int64, []pa
 		for _, pairs := range news {
 			rev++
 			if pairs = slices.DeleteFunc(slices.Clone(pairs), func(p pair) bool { return !strings.HasPrefix(p.key, configPrefix) }); len(pairs) > 0 {
-				tell(rev, pairs)
+				handle(rev, pairs)
 			}
 		}
 		if len(news) > 0 {
@@ -236,7 +236,7 @@ func (c *connection) Revoke(_ context.Context, lease int64) error {
 	return nil
 }
 
-// expire is the end of a lease; 0: of the present one.
+// expire ends a lease; 0: the present one.
 func (f *fake) expire(lease int64) {
 	f.mu.Lock()
 	if lease == 0 {
@@ -257,7 +257,7 @@ func (f *fake) expire(lease int64) {
 	f.put(values)
 }
 
-// node is a controller with a VPP that has what it is told, and a source on a fake etcd.
+// node is a controller with a VPP that accepts every value, and a source on a fake etcd.
 type node struct {
 	*fake
 	t      testing.TB
@@ -268,14 +268,14 @@ type node struct {
 	mu     sync.Mutex
 	has    kv.Values
 	txns   []*event.Txn
-	states map[string]event.ValueStatus // what VPP says of keys, in place of CONFIGURED
-	busy   chan struct{}                // VPP answers when it may send; nil: at once
+	states map[string]event.ValueStatus // VPP's states for keys, in place of CONFIGURED
+	busy   chan struct{}                // VPP answers after a send; nil: at once
 	notes  []*event.SyncStatus
 }
 
 func config() Config { return Config{Endpoints: []string{"127.0.0.1:1"}, Label: "node-1"} }
 
-// start runs everything; internal is what the agent itself wants.
+// start starts everything; internal is the agent's desired state.
 func start(t testing.TB, f *fake, cfg Config, internal kv.Values) *node {
 	t.Helper()
 	s, err := New(cfg)
@@ -357,7 +357,7 @@ func (n *node) commit(ctx context.Context, txn *event.Txn) *event.Committed {
 	return done
 }
 
-// transactions are those so far, and forgotten then.
+// transactions returns the transactions so far and clears them.
 func (n *node) transactions() []*event.Txn {
 	n.mu.Lock()
 	defer n.mu.Unlock()

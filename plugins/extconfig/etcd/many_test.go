@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// crowd is an etcd with n interfaces, which are made as they are read. Every bad'th is refused.
+// crowd is an etcd with n interfaces, which it makes when they are read. Every bad'th is refused.
 type crowd struct {
 	n, bad  int
 	largest int // page
@@ -62,7 +62,7 @@ func heap() int {
 	return int(m.HeapAlloc)
 }
 
-// TestManyKeys: as many keys as somebody cares to store cost a bounded amount of memory each, and reading them again little more.
+// TestManyKeys: each stored key costs a bounded amount of memory, and reading all keys again costs little more.
 func TestManyKeys(t *testing.T) {
 	n := 20_000
 	if s := os.Getenv("CONTIV_KEYS"); s != "" {

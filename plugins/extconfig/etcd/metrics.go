@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the figures of the source.
+// metrics are the metrics of the source.
 type metrics struct {
 	connected prometheus.Gauge
 	revision  prometheus.Gauge
@@ -16,7 +16,7 @@ type metrics struct {
 	changes   prometheus.Counter
 	statuses  *prometheus.CounterVec // by result
 
-	read atomic.Bool // everything, once
+	read atomic.Bool // etcd's content was read once
 }
 
 func newMetrics() *metrics {
@@ -36,7 +36,7 @@ func newMetrics() *metrics {
 		statuses:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "contiv_etcd_status_writes_total", Help: "Transactions that write statuses into etcd, by result (ok, failed)."}, []string{"result"}),
 	}
 	m.stored(0, 0)
-	for _, result := range []string{"ok", "failed"} { // there from the start
+	for _, result := range []string{"ok", "failed"} { // exported from the start
 		m.statuses.WithLabelValues(result)
 	}
 	return m
@@ -60,7 +60,7 @@ func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.connected, m.revision, m.keys, m.refused, m.resyncs, m.changes, m.statuses}
 }
 
-// resynced reports that everything was read once.
+// resynced reports whether etcd's content was read once.
 func (m *metrics) resynced() bool { return m.read.Load() }
 
 func (m *metrics) loaded(rev int64) {

@@ -9,27 +9,27 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// maxQueued is how many events wait for a busy loop one by one; further changes are put together, so that what waits is bounded by
-// the number of keys.
+// maxQueued is how many events wait separately for a busy loop. Further changes are merged, so the number of keys bounds the size of
+// the queue.
 const maxQueued = 64
 
-// queue is between etcd, which does not wait, and the loop, which may be busy.
+// queue connects etcd, which does not wait, to the loop, which may be busy.
 type queue struct {
 	mu      sync.Mutex
 	events  []event.Event
-	wake    chan struct{} // has room for one
-	told    bool          // what etcd has was told once
-	without bool          // the loop was told to go on before that
-	err     error         // why it was not told yet
+	wake    chan struct{} // capacity one
+	sent    bool          // the loop received etcd's content once
+	without bool          // the loop was released before that
+	err     error         // why it has not received the content yet
 }
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// change adds what etcd has: all of it the first time.
+// change adds a change of etcd's content; the first one has all of it.
 func (q *queue) change(ev *event.External) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.told = true
+	q.sent = true
 	if n := len(q.events); n >= maxQueued {
 		if last, ok := q.events[n-1].(*event.External); ok {
 			merged := *last
@@ -47,11 +47,11 @@ func (q *queue) change(ev *event.External) {
 	q.add(ev)
 }
 
-// status adds how far the source is.
+// status adds the state of the source.
 func (q *queue) status(ev *event.SyncStatus) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.err = ev.Err; q.without && !q.told {
+	if q.err = ev.Err; q.without && !q.sent {
 		ev = q.goingOn(ev.Source)
 	}
 	if n := len(q.events); n > 0 {
@@ -63,11 +63,11 @@ func (q *queue) status(ev *event.SyncStatus) {
 	q.add(ev)
 }
 
-// goOn tells the loop to start without what etcd has, unless it was told that already.
+// goOn releases the loop to start without etcd's content, unless it was released before.
 func (q *queue) goOn(source string, why error) (note string, first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.told {
+	if q.sent {
 		return "", false
 	}
 	if q.without = true; q.err == nil {
@@ -90,7 +90,7 @@ func (q *queue) add(ev event.Event) {
 	}
 }
 
-// run hands events on until ctx ends; before each, it calls due with it.
+// run sends events until ctx ends; before each, it calls due with it.
 func (q *queue) run(ctx context.Context, due func(*event.External), emit func(event.Event)) error {
 	for {
 		select {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// configPrefix is what configuration begins with behind a node's root, statusPrefix what is said of it.
+// configPrefix is the prefix of configuration behind a node's root, statusPrefix that of statuses.
 const (
 	configPrefix = "config/"
 	statusPrefix = "config-status/"
@@ -19,36 +19,36 @@ var (
 	errLeaseLost   = errors.New("lease lost")
 )
 
-// pair is a key of this node's, without the root, and what is stored there.
+// pair is a key of this node, without the root, and its stored value.
 type pair struct {
 	key     string
 	value   []byte
 	deleted bool
-	tooLong bool // the value was not even read
+	tooLong bool // the value was not read
 }
 
-// page is a part of what is stored.
+// page is a part of etcd's content.
 type page struct {
 	pairs []pair
 	more  bool
-	rev   int64 // of the store
+	rev   int64 // revision of the store
 }
 
-// reader is what an etcd is asked for configuration.
+// reader reads configuration from an etcd.
 type reader interface {
-	// Page is at most limit pairs from a key on ("": the first), sorted, as they were at a revision (0: now). errPageTooLong: fewer
-	// may be got.
+	// Page returns at most limit pairs from a key on ("": the first), sorted, as of a revision (0: now). errPageTooLong: a smaller
+	// limit may succeed.
 	Page(ctx context.Context, from string, limit int64, rev int64) (*page, error)
-	// Watch tells the changes behind a revision, one revision at a time, until ctx ends or it fails.
-	Watch(ctx context.Context, rev int64, tell func(rev int64, pairs []pair)) error
+	// Watch calls handle for the changes after a revision, one revision at a time, until ctx ends or the watch fails.
+	Watch(ctx context.Context, rev int64, handle func(rev int64, pairs []pair)) error
 	Close()
 }
 
-// writer is what an etcd is asked for statuses.
+// writer writes statuses into an etcd.
 type writer interface {
-	// Grant makes a lease and keeps it; lost is closed when it could not be kept, or ctx ends.
+	// Grant creates a lease and renews it; lost is closed when a renewal fails, or ctx ends.
 	Grant(ctx context.Context, ttl time.Duration) (lease int64, lost <-chan struct{}, err error)
-	// Write writes all of it or nothing; errLeaseLost: there is no such lease.
+	// Write writes all of it or nothing; errLeaseLost: the lease does not exist.
 	Write(ctx context.Context, lease int64, puts []pair, deletes []string) error
 	Revoke(ctx context.Context, lease int64) error
 	Close()

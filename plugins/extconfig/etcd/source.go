@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// How many keys are read at once, and how long to wait before etcd is asked again.
+// Number of keys per page, and pauses between attempts to reach etcd.
 const (
 	maxPage    = 1000
 	firstPause = 250 * time.Millisecond
@@ -26,19 +26,19 @@ const (
 	maxLogged = 100
 )
 
-// Source is what is stored in an etcd for this node, as a source of external configuration.
+// Source is the configuration that an etcd stores for this node, as a source of external configuration.
 type Source struct {
 	cfg     Config
 	log     *slog.Logger
 	dial    func(context.Context) (reader, error)
 	table   *table
-	limit   int64 // keys of a page, less where values are long
+	limit   int64 // keys of a page; smaller where values are long
 	queue   *queue
 	board   *board // nil: statuses are not written
 	metrics *metrics
 }
 
-// New checks the configuration; nothing happens before Run.
+// New validates the configuration; the source does nothing before Run.
 func New(cfg Config) (*Source, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -61,10 +61,10 @@ func New(cfg Config) (*Source, error) {
 // String implements controller.ExternalConfigSource.
 func (*Source) String() string { return Name }
 
-// Show implements controller.Onlooker: only what becomes of values matters here.
+// Show implements controller.Onlooker: this source uses only the states of Committed.
 func (*Source) Show(func() []event.Value) {}
 
-// Committed implements controller.Onlooker: it takes what became of values.
+// Committed implements controller.Onlooker: it records the states of values.
 func (s *Source) Committed(ev *event.Committed, _ func(key string) proto.Message) {
 	if s.board != nil {
 		s.board.committed(ev.Statuses)
@@ -96,7 +96,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	return g.Wait()
 }
 
-// impatient lets the agent start without etcd after a while.
+// impatient lets the agent start without etcd after StartWait.
 func (s *Source) impatient(ctx context.Context) error {
 	timer := time.NewTimer(s.cfg.StartWait)
 	defer timer.Stop()
@@ -110,12 +110,12 @@ func (s *Source) impatient(ctx context.Context) error {
 	return nil
 }
 
-// follow reads what is stored and watches it, again whenever that ends.
+// follow reads etcd's content and watches it, and starts again when either ends.
 func (s *Source) follow(ctx context.Context) error {
 	pause := firstPause
-	for told := ""; ; {
+	for reported := ""; ; {
 		read := false
-		err := s.session(ctx, func() { read, told = true, "" })
+		err := s.session(ctx, func() { read, reported = true, "" })
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -123,8 +123,8 @@ func (s *Source) follow(ctx context.Context) error {
 		if read {
 			pause = firstPause
 		}
-		if err.Error() != told { // it is told once that etcd is away
-			told = err.Error()
+		if err.Error() != reported { // the source reports once that etcd is away
+			reported = err.Error()
 			s.log.Warn("etcd", "endpoints", s.cfg.Endpoints, "err", err)
 			s.say(err)
 		}
@@ -137,7 +137,8 @@ func (s *Source) follow(ctx context.Context) error {
 	}
 }
 
-// say tells how far the source is. Once everything was read, an etcd that is away is no reason to stop: VPP keeps what it has.
+// say reports the state of the source. After the first full read, an absent etcd does not stop the agent: VPP keeps its
+// configuration.
 func (s *Source) say(err error) {
 	st := &event.SyncStatus{Source: Name, Status: event.InSync, Note: s.table.remark()}
 	switch {
@@ -156,7 +157,7 @@ func join(a, b string) string {
 	return a + "; " + b
 }
 
-// session is one connection: it reads everything, hands on what differs, and then every change. It always ends with an error.
+// session is one connection: it reads everything, sends the differences, and then every change. It always ends with an error.
 func (s *Source) session(ctx context.Context, ready func()) error {
 	r, err := s.dial(ctx)
 	if err != nil {
@@ -191,7 +192,7 @@ func (s *Source) session(ctx context.Context, ready func()) error {
 	return err
 }
 
-// load brings the table up to date with everything that is stored at one revision, page by page.
+// load updates the table with etcd's content at one revision, page by page.
 func (s *Source) load(ctx context.Context, r reader) (rev int64, err error) {
 	s.table.begin()
 	for from := ""; ; {
@@ -201,7 +202,7 @@ func (s *Source) load(ctx context.Context, r reader) (rev int64, err error) {
 			s.limit = max(1, s.limit/4)
 			continue
 		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-			s.limit = max(1, s.limit/4) // for the next attempt, which may be at another member
+			s.limit = max(1, s.limit/4) // for the next attempt, which may reach another member
 			return 0, fmt.Errorf("no answer within %s", requestTimeout)
 		case err != nil:
 			return 0, err
@@ -221,7 +222,7 @@ func (s *Source) load(ctx context.Context, r reader) (rev int64, err error) {
 	}
 }
 
-// deliver hands on what has changed, and tells how many values that are. The first time it is everything.
+// deliver sends the changes, and returns the number of their values. The first call sends everything.
 func (s *Source) deliver(first bool) int {
 	c := s.table.take()
 	s.refusals(c.rows)

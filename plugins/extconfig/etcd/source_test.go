@@ -31,7 +31,7 @@ func loopJSON(n int, mtu int) string {
 	return fmt.Sprintf(`{"name":"loop%d","type":"SOFTWARE_LOOPBACK","mtu":%d}`, n, mtu)
 }
 
-// mtus are the interfaces VPP has.
+// mtus returns the interfaces in VPP, by name.
 func (n *node) mtus() map[string]uint32 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,14 +49,14 @@ func want(t *testing.T, n *node, mtus map[string]uint32) {
 	}
 }
 
-// settle lets everything happen that does not need time, and then what statuses need.
+// settle runs everything that needs no time, and then the writes of statuses.
 func settle() {
 	synctest.Wait()
 	time.Sleep(5 * writePause)
 	synctest.Wait()
 }
 
-// One revision is one transaction with all of its keys, and no other.
+// One revision is one transaction with all of its keys and no others.
 func TestOneRevisionIsOneTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -81,7 +81,8 @@ func TestOneRevisionIsOneTransaction(t *testing.T) {
 	})
 }
 
-// What is refused changes nothing, is named, and says why; what is right beside it is done. It is mended by a good value.
+// A refused value changes nothing; its status names it and the reason. Valid values beside it are applied. A valid value ends the
+// refusal.
 func TestRefusedChangesNothing(t *testing.T) {
 	long := `{"name":"loop4","physAddress":"` + strings.Repeat("x", 10<<20) + `"}`
 	for name, tc := range map[string]struct{ key, value, err string }{
@@ -128,8 +129,8 @@ func TestRefusedChangesNothing(t *testing.T) {
 	}
 }
 
-// After a lost connection, with or without compaction, only what differs is told; what does not is not even touched.
-func TestReconnectTellsWhatDiffers(t *testing.T) {
+// After a lost connection, with or without compaction, the source sends the differences only; equal values are not touched.
+func TestReconnectSendsDifferences(t *testing.T) {
 	for name, compact := range map[string]bool{"history is there": false, "compacted": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestReconnectTellsWhatDiffers(t *testing.T) {
 				}
 				f.put(map[string]string{loopKey(1): "", loopKey(4): loopJSON(4, 1)})
 				f.put(map[string]string{loopKey(2): loopJSON(2, 1400)})
-				f.put(map[string]string{loopKey(3): `{"mtu": 1500, "type":"SOFTWARE_LOOPBACK", "name":"loop3"}`}) // the same, written otherwise
+				f.put(map[string]string{loopKey(3): `{"mtu": 1500, "type":"SOFTWARE_LOOPBACK", "name":"loop3"}`}) // the same value in another notation
 				if compact {
 					f.compact()
 				}
@@ -175,7 +176,7 @@ func TestReconnectTellsWhatDiffers(t *testing.T) {
 	}
 }
 
-// An etcd that was emptied and filled anew behind the same address is compared by what it holds.
+// The content of an etcd that was emptied and refilled behind the same address is compared with the earlier content.
 func TestAnotherEtcdInItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -185,7 +186,7 @@ func TestAnotherEtcdInItsPlace(t *testing.T) {
 		n := start(t, f, config(), nil)
 		settle()
 		n.transactions()
-		f.disconnect(nil) // first: nobody watches the new one from a revision of the old
+		f.disconnect(nil) // first, so that no watch starts at a revision of the old one
 		f.mu.Lock()
 		f.rev, f.history, f.values = 0, nil, map[string]string{}
 		f.mu.Unlock()
@@ -199,7 +200,7 @@ func TestAnotherEtcdInItsPlace(t *testing.T) {
 	})
 }
 
-// A page that is compacted away while the others are read makes no half of a picture: reading begins again.
+// If pages are compacted during the read, the source reads everything again and never uses half of it.
 func TestCompactedWhileReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -225,7 +226,7 @@ func TestCompactedWhileReading(t *testing.T) {
 	})
 }
 
-// Pages get smaller where values are long, and the whole is read: the next page begins right behind the last key.
+// Pages become smaller where values are long, and everything is read: the next page begins directly after the last key.
 func TestPagesShrink(t *testing.T) {
 	for _, longest := range []int64{1, 20} {
 		synctest.Test(t, func(t *testing.T) {
@@ -245,7 +246,7 @@ func TestPagesShrink(t *testing.T) {
 	}
 }
 
-// An etcd that does not answer keeps the agent waiting as long as it was told, and no longer; what it has follows.
+// An absent etcd delays the agent for StartWait and no longer; its content follows.
 func TestStartWait(t *testing.T) {
 	for _, wait := range []time.Duration{0, 30 * time.Second} {
 		t.Run(wait.String(), func(t *testing.T) {
@@ -285,7 +286,7 @@ func TestStartWait(t *testing.T) {
 	}
 }
 
-// A busy loop gets what happened meanwhile in few transactions, and the queue holds no more than there are keys.
+// A busy loop receives the accumulated changes in few transactions, and the queue holds no more entries than keys.
 func TestBusyLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake()
@@ -318,7 +319,7 @@ func TestBusyLoop(t *testing.T) {
 	})
 }
 
-// v2's spelling of a key and v3's are the same value; v3's decides, and v2's is next.
+// v2's and v3's spelling of a key are the same value; v3's decides, and v2's is next.
 func TestBothSpellings(t *testing.T) {
 	const v2, v3 = "config/vpp/v2/dhcp-proxy/IPv4", "config/vpp/v2/dhcp-proxy/IPv4/rx-vrf/3"
 	value := func(server string) string {
@@ -360,7 +361,7 @@ func TestBothSpellings(t *testing.T) {
 	})
 }
 
-// A value may say how it goes over the agent's own; one that says nonsense is refused.
+// A value may have terms for the merge over the agent's value; invalid terms are refused.
 func TestMerge(t *testing.T) {
 	internal := kv.Values{loopKey(1): &interfaces.Interface{Name: "loop1", Mtu: 1500, IpAddresses: []string{"10.0.0.1/24"}}}
 	synctest.Test(t, func(t *testing.T) {
@@ -400,7 +401,7 @@ func TestMerge(t *testing.T) {
 	})
 }
 
-// Of several changes that are handed on together the last counts, in how they are merged, too.
+// When several changes are merged in the queue the last one counts, for merge terms, too.
 func TestMergeOfTheLast(t *testing.T) {
 	once := pair{key: loopKey(1), value: []byte(`{"name":"loop1","@merge":"once"}`)}
 	plain := pair{key: loopKey(1), value: []byte(loopJSON(1, 1500))}
@@ -462,7 +463,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever is stored, what is taken belongs to its key and says the same when it is written again.
+// FuzzDecode: an accepted value belongs to its key, and is unchanged after encoding it again.
 func FuzzDecode(f *testing.F) {
 	f.Add("config/vpp/v2/dhcp-proxy/IPv4", []byte(`{"sourceIpAddress":"10.0.0.1","rxVrfId":3}`))
 	f.Add("config/vpp/v2/tohost/l3/IPv4/l4/UDP/port/53", []byte(`{"l3Protocol":"IPv4","l4Protocol":"UDP","port":53}`))

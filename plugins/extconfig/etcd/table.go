@@ -12,43 +12,43 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// table is what is stored for this node, key by key, and which values follow from it. Whatever order it is told things in, the
-// values depend on what is stored alone, and on the last good value of keys whose value is refused.
+// table holds the stored keys of this node, and the values that follow from them. The values depend only on etcd's content, not on
+// the order of changes, and on the last valid value of keys whose value is refused.
 type table struct {
 	seed    maphash.Seed
-	entries map[string]*entry   // by the key that is stored
-	others  map[string][]*entry // by the value's key: entries for it that are spelled otherwise; few
+	entries map[string]*entry   // by stored key
+	others  map[string][]*entry // by the value's key: entries for it with another spelling; few
 	bad     map[string]*entry   // those refused
-	round   uint32              // of reading everything
+	round   uint32              // number of the present full read
 	changes changes
 }
 
-// entry is one key that is stored.
+// entry is one stored key.
 type entry struct {
 	raw  string
-	key  string        // of the value; "": there was no good one yet
-	msg  proto.Message // the last good one
-	how  event.Merge   // it is merged
-	hash uint64        // of what is stored
-	err  error         // why that is refused; nil: it is msg
-	seen uint32        // round
+	key  string        // of the value; "": the key never had a valid value
+	msg  proto.Message // the last valid one
+	how  event.Merge   // its merge terms
+	hash uint64        // of the stored value
+	err  error         // why the stored value is refused; nil: it is msg
+	seen uint32        // last round that read the entry
 }
 
-// changes are what has become of keys since they were last taken.
+// changes are the changes of keys since the last take.
 type changes struct {
-	values map[string]proto.Message // by the value's key; nil: not wanted any more
-	merge  map[string]event.Merge   // of those that say how they are merged
-	rows   map[string]row           // by the key that is stored
+	values map[string]proto.Message // by the value's key; nil: deleted
+	merge  map[string]event.Merge   // merge terms, of the values that have some
+	rows   map[string]row           // by stored key
 }
 
-// row is what there is to say of a key that is stored.
+// row is the status of a stored key.
 type row struct {
-	key  string // whose state is this row's; "": none's
-	err  error  // what is wrong with what is stored; nil: nothing
-	gone bool   // nothing is stored any more
+	key  string // the value whose state this row shows; "": none
+	err  error  // what is wrong with the stored value; nil: nothing
+	gone bool   // the key is no longer stored
 }
 
-// errShadowed is wrapped by the errors of keys whose value is fine, but not the one that counts.
+// errShadowed is wrapped by the errors of keys whose value is valid, but which another spelling overrides.
 var errShadowed = errors.New("the same value is stored under another spelling of its key, which decides")
 
 func newTable() *table {
@@ -57,14 +57,14 @@ func newTable() *table {
 	return t
 }
 
-// take returns the changes and forgets them.
+// take returns the changes and clears them.
 func (t *table) take() changes {
 	out := t.changes
 	t.changes = changes{values: map[string]proto.Message{}, merge: map[string]event.Merge{}, rows: map[string]row{}}
 	return out
 }
 
-// begin starts reading everything; end takes away what was not there.
+// begin starts a full read; end removes the keys that the read did not find.
 func (t *table) begin() { t.round++ }
 
 func (t *table) end() {
@@ -75,7 +75,7 @@ func (t *table) end() {
 	}
 }
 
-// set takes what is stored under a key. It reports whether that differs from before.
+// set records the stored value of a key. It reports whether the value changed.
 func (t *table) set(p pair) bool {
 	if p.deleted {
 		return t.remove(p.key)
@@ -119,7 +119,7 @@ func (t *table) set(p pair) bool {
 	return true
 }
 
-// remove takes note that nothing is stored under a key.
+// remove records that a key is no longer stored.
 func (t *table) remove(raw string) bool {
 	e := t.entries[raw]
 	if e == nil {
@@ -135,7 +135,7 @@ func (t *table) remove(raw string) bool {
 	return true
 }
 
-// leave takes an entry out of those for its value's key.
+// leave removes an entry from those for its value's key.
 func (t *table) leave(e *entry) {
 	if e.key == "" || e.key == e.raw {
 		return
@@ -146,7 +146,7 @@ func (t *table) leave(e *entry) {
 	}
 }
 
-// winner is the entry that decides about a value: the one spelled as v3 does, or else the first by name; nil: there is none.
+// winner returns the entry that decides about a value: the one with v3's spelling, or else the first by name; nil: none.
 func (t *table) winner(key string) *entry {
 	if e := t.entries[key]; e != nil && e.key == key {
 		return e
@@ -160,7 +160,7 @@ func (t *table) winner(key string) *entry {
 	return first
 }
 
-// decide notes what is wanted for a key now, and what that means for all that is stored for it.
+// decide records the desired value of a key, and updates the rows of all stored keys for it.
 func (t *table) decide(key string) {
 	w := t.winner(key)
 	delete(t.changes.merge, key)
@@ -177,7 +177,7 @@ func (t *table) decide(key string) {
 	}
 }
 
-// row notes what there is to say of an entry.
+// row records the status of an entry.
 func (t *table) row(e *entry) {
 	r := row{err: e.err}
 	switch w := t.winner(e.key); {
@@ -193,10 +193,10 @@ func (t *table) row(e *entry) {
 	t.changes.rows[e.raw] = r
 }
 
-// maxSorted bounds how many refused keys are looked at to name some of them.
+// maxSorted bounds how many refused keys are examined to name some of them.
 const maxSorted = 1000
 
-// remark says how many keys' values are refused, and names some; "": none is.
+// remark returns how many keys have refused values, and names some; "": none.
 func (t *table) remark() string {
 	const named = 3
 	if len(t.bad) == 0 {

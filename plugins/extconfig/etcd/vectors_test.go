@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// TestVectors: what ligato's agents store is taken, under v3's key.
+// TestVectors: the source accepts the values that ligato's agents store, under v3's key.
 func TestVectors(t *testing.T) {
 	raw, err := os.ReadFile("testdata/vectors.txt")
 	if err != nil {
@@ -39,7 +39,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestExamples: what the page and the README put into etcd is taken.
+// TestExamples: the source accepts the examples of the documentation page and the README.
 func TestExamples(t *testing.T) {
 	for _, page := range []string{"../README.md", "../../../README.md"} {
 		raw, err := os.ReadFile(page)

@@ -16,13 +16,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 )
 
-// MaxStream is how long a change may be that comes in portions, in bytes of protobuf, and all of those under way together.
+// MaxStream is the largest size of a change in portions, in bytes of protobuf, and of all such changes in progress together.
 const MaxStream = 4 * MaxRequest
 
-// portion is how many values are told of in one message.
+// portion is how many values one message reports.
 const portion = 1000
 
-// configService is that of proto/contiv/config.
+// configService describes the service of proto/contiv/config.
 func configService() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "contiv.config.ConfigService", HandlerType: (*any)(nil), Metadata: config.File_contiv_config_config_proto.Path(),
@@ -56,7 +56,7 @@ func (s *Server) applyStream(stream grpc.ServerStream) error {
 	out, err := s.keeper.Apply(ctx, req)
 	if err != nil {
 		s.cfg.Logger.Warn("external configuration", "client", req.Client, "err", err)
-		if err := tell(stream, troubled(err)); err != nil {
+		if err := sendStatuses(stream, troubled(err)); err != nil {
 			return err
 		}
 		return statusOf(err)
@@ -67,10 +67,10 @@ func (s *Server) applyStream(stream grpc.ServerStream) error {
 			unwell = append(unwell, valueStatus(k.Status, k.Op))
 		}
 	}
-	return tell(stream, unwell)
+	return sendStatuses(stream, unwell)
 }
 
-// collect reads the portions of a change, and adds up how long they are. Held is to be called when they are no longer needed.
+// collect receives the portions of a change, and adds up their sizes. The caller calls held when it no longer needs them.
 func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, length *int64, held *[]func()) error {
 	for first := true; ; first = false {
 		p := &config.ApplyRequest{}
@@ -109,7 +109,7 @@ func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, lengt
 	}
 }
 
-// troubled are the items an error is about, all of them.
+// troubled returns all items of an error.
 func troubled(err error) (out []*kvscheduler.ValueStatus) {
 	var refused *extconfig.InvalidError
 	var failed *extconfig.TransactionError
@@ -126,7 +126,7 @@ func troubled(err error) (out []*kvscheduler.ValueStatus) {
 	return out
 }
 
-func tell(stream grpc.ServerStream, statuses []*kvscheduler.ValueStatus) error {
+func sendStatuses(stream grpc.ServerStream, statuses []*kvscheduler.ValueStatus) error {
 	for some := range slices.Chunk(statuses, portion) {
 		if err := stream.SendMsg(&config.ApplyResponse{Statuses: some}); err != nil {
 			return err
@@ -135,7 +135,7 @@ func tell(stream grpc.ServerStream, statuses []*kvscheduler.ValueStatus) error {
 	return nil
 }
 
-// valueStatus is a status as ligato writes it; op may be empty.
+// valueStatus returns a status in ligato's form; op may be empty.
 func valueStatus(st event.ValueStatus, op string) *kvscheduler.ValueStatus {
 	return &kvscheduler.ValueStatus{
 		Key: st.Key, State: kvscheduler.ValueState(st.State), Error: st.Err, Details: st.Details,

@@ -42,17 +42,17 @@ import (
 	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
-// An agent in a process of its own is killed, without a word, at every step a request takes, and started again:
+// An agent in a separate process is killed, without warning, at every step of a request, and started again:
 //
 //	client ──▶ gRPC ─▶ emit ─▶ controller ─▶ txn ─▶ vppagent ─▶ vpp:N ─▶ committed ─▶ save … saving … saved ─▶ answer
 //	           └──────────────────────── the process that dies ──────────────────────────────────────────┘
 //
 // The VPP (simulated), the client and the file outlive it.
 
-// chaosEnv has, in the process that is killed: where everything is, and the step it dies at.
+// chaosEnv, in the killed process, has the locations of everything, and the step at which to die.
 const chaosEnv = "CONTIV_TEST_CHAOS"
 
-// chaosRuns is how often; CONTIV_CHAOS_RUNS says otherwise (make wide: 500), CONTIV_CHAOS_SEED repeats a run.
+// chaosRuns is the number of runs; CONTIV_CHAOS_RUNS overrides it (make wide: 500), CONTIV_CHAOS_SEED repeats a run.
 const chaosRuns = 100
 
 func TestMain(m *testing.M) {
@@ -63,13 +63,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// die ends this process at once, and nothing of it goes on.
+// die ends this process at once, without any cleanup.
 func die() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }
 
-// faultyStore dies before, while, or after something is saved.
+// faultyStore dies before, during, or after a save.
 type faultyStore struct {
 	extconfig.Storage
 	step  string
@@ -90,7 +90,7 @@ func (s faultyStore) Save(client string, changes map[string]proto.Message, terms
 	return err
 }
 
-// chaosAgent is the process that is killed: a server, a controller and a vppagent.
+// chaosAgent is the killed process: a server, a controller and a vppagent.
 func chaosAgent(dir, step, number string) {
 	n, _ := strconv.Atoi(number)
 	server, err := New(Config{Unix: filepath.Join(dir, "grpc"), File: filepath.Join(dir, "db")})
@@ -145,7 +145,7 @@ func chaosAgent(dir, step, number string) {
 	os.Exit(1) // it could not listen
 }
 
-// chaos is what outlives the agent, and what the client knows.
+// chaos is the state that outlives the agent, and the client's knowledge.
 type chaos struct {
 	t      *testing.T
 	rng    *rand.Rand
@@ -154,7 +154,7 @@ type chaos struct {
 	client *grpc.ClientConn
 	want   map[string]uint32 // name of an interface → MTU, as acknowledged
 
-	kill   atomic.Pointer[exec.Cmd] // to be killed at a write; nil: nobody
+	kill   atomic.Pointer[exec.Cmd] // to be killed at a write; nil: none
 	writes atomic.Int32             // until then
 }
 
@@ -199,7 +199,7 @@ func (c *chaos) start(step string, n int) *exec.Cmd {
 
 const tooMuch = 70000 // an MTU that no interface has
 
-// request draws some interfaces, one of which may be impossible, and what is wanted if it is carried out.
+// request draws some interfaces, one of which may be impossible, and the expected state if it is carried out.
 func (c *chaos) request() (req *rpc.DataRequest, del, all bool, after map[string]uint32) {
 	req, after = &rpc.DataRequest{}, maps.Clone(c.want)
 	del, all = c.rng.IntN(4) == 0, c.rng.IntN(3) == 0
@@ -243,7 +243,7 @@ func (c *chaos) run(step string, n int) {
 	go func() {
 		defer close(dead)
 		ended = cmd.Wait()
-		cancel() // of no server that could answer
+		cancel() // from a server that can no longer answer
 	}()
 	method := "/rpc.DataChangeService/Put"
 	if del {
@@ -282,7 +282,7 @@ func text(want map[string]uint32) string {
 	return strings.Join(out, " ")
 }
 
-// inFile is what the next agent will find; on the way the file is looked through for damage.
+// inFile returns the content that the next agent will find, and checks the file for damage.
 func (c *chaos) inFile() string {
 	c.t.Helper()
 	file := filepath.Join(c.dir, "db")
@@ -336,8 +336,8 @@ func (c *chaos) inVPP() string {
 	return text(got)
 }
 
-// TestKilledAtEveryStep: what was acknowledged is there after a restart, what was refused is not, and what was cut short is there
-// altogether or not at all; the file is never corrupt, and VPP follows it.
+// TestKilledAtEveryStep: after a restart, acknowledged requests are present, refused ones are absent, and interrupted ones are
+// present or absent as a whole. The file is never corrupt, and VPP follows it.
 func TestKilledAtEveryStep(t *testing.T) {
 	runs := pace.Fewer(chaosRuns, 4)
 	if testing.Short() {

@@ -11,25 +11,26 @@ import (
 	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
-// Name is the source's name; that of a client called c is Name/c.
+// Name is the source's name; the source of a client called c is Name/c.
 const Name = "grpc"
 
-// MaxRequest is how long a request may be, in bytes of protobuf: more than twice 20,000 DNat44 with ten endpoints each.
+// MaxRequest is the largest size of a request, in bytes of protobuf: more than twice the size of 20,000 DNat44 with ten endpoints
+// each.
 const MaxRequest = 16 << 20
 
-// Config says where the server listens and whom it trusts.
+// Config configures the listeners and the trusted clients.
 type Config struct {
-	TCP  string // host:port; port 0: a free one; "": none
-	Unix string // path of a socket for the user this runs as; "": none
+	TCP  string // host:port; port 0: a free one; "": no TCP
+	Unix string // path of a socket for the agent's user; "": none
 	// TLS is for TCP; it should ask for certificates (LoadTLS does). nil: TCP is plaintext.
 	TLS *tls.Config
 	// Plaintext allows TCP without TLS beyond loopback.
 	Plaintext bool
-	File      string       // Bolt file with what the clients want; "": nothing outlives the process
+	File      string       // Bolt file with the clients' values; "": values do not survive the process
 	Logger    *slog.Logger // nil: silent
 }
 
-// Validate names everything that is wrong.
+// Validate returns every problem.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.TCP == "" && c.Unix == "" {
@@ -58,7 +59,7 @@ func loopback(host string) bool {
 	return err == nil && addr.Unmap().IsLoopback()
 }
 
-// LoadTLS is the server's side of mutual TLS from PEM files: its certificate and key, and who signs the clients'.
+// LoadTLS loads the server's side of mutual TLS from PEM files: its certificate and key, and the CA of the clients' certificates.
 func LoadTLS(cert, key, ca string) (*tls.Config, error) {
 	own, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

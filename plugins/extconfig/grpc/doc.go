@@ -1,7 +1,6 @@
-// Package grpc turns calls of Contiv's and ligato's APIs for configuration from outside into requests for a Keeper, and what became of
-// them into statuses.
+// Package grpc turns calls of Contiv's and ligato's APIs for external configuration into requests for a Keeper, and their results
+// into statuses.
 //
-// Invariant: a call returns when its transaction is done; what it returns as an error names every item that failed (up to a hundred).
-// Nothing a request has is dropped without a word. Nobody without a certificate is heard from beyond this machine, unless that was
-// asked for.
+// Invariant: a call returns when its transaction is done; its error names every failed item (up to a hundred). The server never
+// drops a part of a request silently. Beyond this machine it accepts only clients with a certificate, unless configured otherwise.
 package grpc

@@ -39,16 +39,16 @@ func (raw) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// methods are all that take a request.
+// methods are all methods that take a request.
 var methods = []string{
 	put, del, resync, configuratorPath + "Get", configuratorPath + "Update", configuratorPath + "Delete", configuratorPath + "Dump",
 	managerPath + "SetConfig", managerPath + "GetConfig", managerPath + "DumpState", metaPath + "KnownModels", metaPath + "ProtoFileDescriptor",
 }
 
-// streams are all that take or give a stream.
+// streams are all methods with a stream.
 var streams = []string{configuratorPath + "Notify", managerPath + "Subscribe", "/contiv.config.ConfigService/Apply"}
 
-// Wrong certificates get nothing: not from any method, not from any stream, nor from reflection.
+// Clients with wrong certificates get nothing: not from any method, not from any stream, nor from reflection.
 func TestWrongCertificatesGetNothing(t *testing.T) {
 	ours, theirs := newAuthority(t), newAuthority(t)
 	cert, key := ours.sign("server")
@@ -77,7 +77,7 @@ func TestWrongCertificatesGetNothing(t *testing.T) {
 		}
 		for _, method := range append([]string{"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"}, streams...) {
 			if strings.Contains(method, "reflection") && name == "a path as name" {
-				continue // it has a certificate, and reflection tells what is public
+				continue // it has a certificate, and reflection shows only public facts
 			}
 			var answer []byte
 			st, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method, grpc.ForceCodec(raw{}))
@@ -91,14 +91,14 @@ func TestWrongCertificatesGetNothing(t *testing.T) {
 			}
 		}
 	}
-	// A client sees what it wants itself, and not what another does.
+	// A client sees its values and not those of another client.
 	got, err := ask[configurator.GetResponse](t, dial(t, addr, ours.client("bob", ours)), configuratorPath+"Get", &configurator.GetRequest{})
 	if err != nil || len(got.GetConfig().GetVppConfig().GetInterfaces()) != 0 {
 		t.Errorf("bob gets %v, %v", got, err)
 	}
 }
 
-// A server that only asks for certificates refuses those who show none.
+// A server that only requests certificates refuses clients without one.
 func TestNoCertificateWhereOneIsAskedFor(t *testing.T) {
 	ours := newAuthority(t)
 	cert, key := ours.sign("server")
@@ -116,7 +116,7 @@ func TestNoCertificateWhereOneIsAskedFor(t *testing.T) {
 	}
 }
 
-// What is too long is refused in few words, what is merely long is taken, and nobody else is disturbed.
+// A value that is too long is refused with a short error; a long one is accepted. Other clients are not affected.
 func TestLongValues(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0", File: filepath.Join(t.TempDir(), "grpc.db")})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())
@@ -161,8 +161,8 @@ func TestLongValues(t *testing.T) {
 	}
 }
 
-// FuzzRequests sends anything to any method: what arrives is either refused as a whole or has the key of its value, and the server
-// goes on.
+// FuzzRequests sends arbitrary bytes to any method: the server refuses the request as a whole, or the value has its right key. The
+// server continues.
 func FuzzRequests(f *testing.F) {
 	for i, m := range []proto.Message{
 		loops("a", "b"), loops("a"), loops("c"), nil, update(iface("a", 1)), &configurator.DeleteRequest{Delete: update(iface("a", 1)).Update}, nil,
@@ -199,7 +199,7 @@ func FuzzRequests(f *testing.F) {
 			}
 		}
 		switch status.Code(err) {
-		case codes.OK, codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.Internal: // Internal: no protobuf
+		case codes.OK, codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound, codes.Internal: // Internal: invalid protobuf
 		default:
 			if !strings.Contains(fmt.Sprint(err), "EOF") {
 				t.Fatalf("%v", err)
@@ -215,7 +215,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// fuzzNode is a node for as long as the fuzzing lasts.
+// fuzzNode is a node for the duration of the fuzzing.
 func fuzzNode(f *testing.F) (*node, *grpc.ClientConn) {
 	n, err := newNode(Config{TCP: "127.0.0.1:0"})
 	if err != nil {
@@ -234,7 +234,7 @@ func fuzzNode(f *testing.F) (*node, *grpc.ClientConn) {
 	return n, conn
 }
 
-// Bytes that are no HTTP/2, and connections that say nothing, leave the server as it is.
+// Bytes that are no HTTP/2, and silent connections, do not affect the server.
 func TestGarbageOnTheWire(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	addr := n.addr(t, 0)

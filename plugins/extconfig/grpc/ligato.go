@@ -20,10 +20,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp"
 )
 
-// SeqHeader, in the header of an answer of ConfiguratorService, is the number of the transaction. As in ligato's API.
+// SeqHeader, in the header of an answer of ConfiguratorService, is the sequence number of the transaction. As in ligato's API.
 const SeqHeader = "seqnum"
 
-// ligatoServices are the three of proto/ligato.
+// ligatoServices describes the three services of proto/ligato.
 func ligatoServices() []*grpc.ServiceDesc {
 	const config, manager, meta = "ligato.configurator.ConfiguratorService", "ligato.generic.ManagerService", "ligato.generic.MetaService"
 	file := generic.File_ligato_generic_generic_proto.Path()
@@ -49,7 +49,7 @@ func ligatoServices() []*grpc.ServiceDesc {
 	}
 }
 
-// serverStream decodes a request and answers it as long as there is something to say.
+// serverStream decodes a request and answers it with a stream of messages.
 func serverStream[T any, P interface {
 	*T
 	proto.Message
@@ -69,7 +69,7 @@ func serverStream[T any, P interface {
 	}}
 }
 
-// listed are the items of a configuration.
+// listed returns the items of a configuration.
 func listed(c *configurator.Config) (out []proto.Message, err error) {
 	if len(c.ProtoReflect().GetUnknown()) > 0 {
 		return nil, unknown(c.ProtoReflect())
@@ -82,7 +82,7 @@ func listed(c *configurator.Config) (out []proto.Message, err error) {
 	return out, nil
 }
 
-// placed is a configuration with these items. Those of models that it has no field for are not in it.
+// placed returns a configuration with these items. It omits items whose models have no field in it.
 func placed(msgs []proto.Message) *configurator.Config {
 	config := &configurator.Config{VppConfig: &vpp.ConfigData{}, LinuxConfig: &linux.ConfigData{}}
 	type place struct {
@@ -163,10 +163,10 @@ func (s *Server) configure(ctx context.Context, op extconfig.Op, config *configu
 	return nil
 }
 
-// errBlind is the answer to whoever asks for more than the server was shown (controller.Onlooker).
+// errBlind is the error for a client that asks for states while the server has no access to them (controller.Onlooker).
 var errBlind = status.Error(codes.Unimplemented, "this server does not see what becomes of values")
 
-// settled waits until none of these values waits for another.
+// settled waits until none of these values is PENDING.
 func (s *Server) settled(ctx context.Context, pending []event.ValueStatus) error {
 	for len(pending) > 0 {
 		at := s.changes.next()
@@ -201,7 +201,7 @@ func (s *Server) dump(ctx context.Context, _ *configurator.DumpRequest) (proto.M
 	return &configurator.DumpResponse{Dump: placed(msgs)}, nil
 }
 
-// notify tells of interfaces, from the number the client names on.
+// notify sends changes of interfaces, from the client's number on.
 func (s *Server) notify(req *configurator.NotifyRequest, stream grpc.ServerStream) error {
 	at := uint64(req.GetIdx())
 	for {
@@ -214,7 +214,7 @@ func (s *Server) notify(req *configurator.NotifyRequest, stream grpc.ServerStrea
 			if !wanted(n, req.GetFilters()) {
 				continue
 			}
-			next := uint32(first + uint64(i) + 1) // it is 32 bits in the API, and may start anew
+			next := uint32(first + uint64(i) + 1) // the API's number has 32 bits and may wrap around
 			if err := stream.SendMsg(&configurator.NotifyResponse{NextIdx: next, Notification: n}); err != nil {
 				return err
 			}
@@ -223,7 +223,7 @@ func (s *Server) notify(req *configurator.NotifyRequest, stream grpc.ServerStrea
 	}
 }
 
-// wanted reports whether all that is set in one of the filters is so in the notification.
+// wanted reports whether the notification has all fields that one of the filters sets.
 func wanted(n *configurator.Notification, filters []*configurator.Notification) bool {
 	return len(filters) == 0 || slices.ContainsFunc(filters, func(f *configurator.Notification) bool {
 		both := proto.CloneOf(n)

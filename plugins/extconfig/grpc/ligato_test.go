@@ -109,7 +109,7 @@ func TestConfigurator(t *testing.T) {
 	}
 }
 
-// Nothing is dropped without a word: what there is no field for is refused, wherever it is.
+// Unknown fields are refused at any depth: nothing is dropped silently.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())
@@ -274,7 +274,7 @@ func TestManager(t *testing.T) {
 	}
 }
 
-// stream opens a stream that is told everything at once.
+// stream opens a stream that receives every change at once.
 func stream(t *testing.T, conn *grpc.ClientConn, method string, both bool, req ...proto.Message) grpc.ClientStream {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -309,7 +309,7 @@ func TestSubscribeAndNotify(t *testing.T) {
 		if _, err := ask[configurator.UpdateResponse](t, conn, configuratorPath+"Update", step); err != nil {
 			t.Fatal(err)
 		}
-		n.in <- &event.Committed{Statuses: []event.ValueStatus{{Key: kv.InterfaceKey("a"), State: event.Configured}}} // no news
+		n.in <- &event.Committed{Statuses: []event.ValueStatus{{Key: kv.InterfaceKey("a"), State: event.Configured}}} // no change
 	}
 	var got []string
 	for len(got) < 5 {
@@ -322,7 +322,7 @@ func TestSubscribeAndNotify(t *testing.T) {
 		}
 	}
 	if want := []string{"a CONFIGURED", "a CONFIGURED", "later PENDING", "a CONFIGURED", "later REMOVED"}; !sameSet(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+		t.Errorf("sent %q, want %q", got, want)
 	}
 	down := &configurator.Notification{Notification: &configurator.Notification_VppNotification{VppNotification: &vpp.Notification{
 		Interface: &interfaces.InterfaceNotification{State: &interfaces.InterfaceState{AdminStatus: interfaces.InterfaceState_DOWN}},
@@ -355,7 +355,7 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(a, b)
 }
 
-// Whoever reads too slowly is told that something is missing, and the server keeps a bounded part of it.
+// A slow reader learns that notifications are missing, and the server stores a bounded number for it.
 func TestFeedIsBounded(t *testing.T) {
 	var f feed[int]
 	for i := range feedLength + 10 {
@@ -372,7 +372,7 @@ func TestFeedIsBounded(t *testing.T) {
 	}
 }
 
-// TestModels: by what the server says of the models, a client that knows nothing else gives every value the name it has.
+// TestModels: with only the server's description of the models, a client gives every value its right name.
 func TestModels(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())
@@ -418,7 +418,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// filled has a word in each text, a network where one belongs, and a number in each number.
+// filled returns a message with a word in each text, a network where one belongs, and a number in each number.
 func filled(msg proto.Message) proto.Message {
 	m := msg.ProtoReflect()
 	for i := range m.Descriptor().Fields().Len() {
@@ -443,7 +443,7 @@ func filled(msg proto.Message) proto.Message {
 	return msg
 }
 
-// named executes a template with the functions that ligato has for it.
+// named executes a template with ligato's functions.
 func named(t *testing.T, text string, msg proto.Message) string {
 	t.Helper()
 	type network struct {
@@ -486,7 +486,7 @@ func TestApplyStream(t *testing.T) {
 	portions = append(portions, &config.ApplyRequest{Items: []*config.Item{{Item: item(t, iface("later", 667))}}})
 	statuses, err := received(stream(t, conn, "/contiv.config.ConfigService/Apply", true, portions...))
 	if err != nil || len(n.has) != many || !slices.Equal(statuses, []string{"config/vpp/v2/interfaces/later PENDING CREATE "}) {
-		t.Errorf("%v, VPP has %d values, told %q", err, len(n.has), statuses)
+		t.Errorf("%v, VPP has %d values, got %q", err, len(n.has), statuses)
 	}
 	all := &config.ApplyRequest{Operation: config.Operation_RESYNC, AllOrNothing: true}
 	for i := range 150 {
@@ -494,7 +494,7 @@ func TestApplyStream(t *testing.T) {
 	}
 	statuses, err = received(stream(t, conn, "/contiv.config.ConfigService/Apply", true, all))
 	if status.Code(err) != codes.FailedPrecondition || len(n.has) != many || len(statuses) != 150 || statuses[149] != "config/vpp/v2/interfaces/bad149 RETRYING CREATE no memory" {
-		t.Errorf("all or nothing: %v, VPP has %d values, told %d", err, len(n.has), len(statuses))
+		t.Errorf("all or nothing: %v, VPP has %d values, got %d", err, len(n.has), len(statuses))
 	}
 	for name, wrong := range map[string][]proto.Message{
 		"operation":      {&config.ApplyRequest{Operation: 7}},
@@ -523,7 +523,7 @@ func TestApplyStream(t *testing.T) {
 	}
 }
 
-// received is all a stream tells, and how it ends.
+// received returns all messages of a stream, and its error.
 func received(st grpc.ClientStream) (out []string, err error) {
 	for {
 		resp := &config.ApplyResponse{}
@@ -538,7 +538,7 @@ func received(st grpc.ClientStream) (out []string, err error) {
 	}
 }
 
-// What two clients say of one item is merged; by the option, the later one by name has its way.
+// The values of two clients for one item are merged; with the option, the client whose name sorts later decides.
 func TestMergeOption(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())

@@ -18,24 +18,26 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Limits of all clients together. A message of protobuf of two bytes becomes a hundred and more in memory, so requests are counted
+// Limits for all clients together. A protobuf message of two bytes may need more than a hundred in memory, so requests are counted
 // before they are decoded.
 const (
-	// MaxMessages is how many messages of protobuf a request may have, nested ones included: 20,000 DNat44 with ten endpoints have 240,000.
+	// MaxMessages is the largest number of protobuf messages in a request, nested ones included: 20,000 DNat44 with ten endpoints
+	// have 240,000.
 	MaxMessages = 400_000
-	// MaxDecoded is how many messages the requests under way may have together: others wait to be decoded.
+	// MaxDecoded is the largest number of messages in all requests in progress: further requests wait before they are decoded.
 	MaxDecoded = 500_000
-	// MaxCalls is how many calls may be under way; further ones are refused. Those that watch count apart.
+	// MaxCalls is the largest number of calls in progress; further ones are refused. Watching calls count separately.
 	MaxCalls = 32
-	// MaxWatchers is how many calls may watch.
+	// MaxWatchers is the largest number of watching calls.
 	MaxWatchers = 256
-	// maxAsked is how many messages a request to watch may have: it is kept for as long as the client likes.
+	// maxAsked is the largest number of messages in a request to watch, because such a request stays in memory for as long as the
+	// client watches.
 	maxAsked = 1000
-	// maxStreams is how many calls a connection may have under way.
+	// maxStreams is the largest number of calls in progress on a connection.
 	maxStreams = 100
 )
 
-// calls counts what is under way.
+// calls counts the calls in progress.
 type calls struct {
 	answered, watching atomic.Int64
 	decoded            *semaphore.Weighted
@@ -43,7 +45,7 @@ type calls struct {
 
 func newCalls() *calls { return &calls{decoded: semaphore.NewWeighted(MaxDecoded)} }
 
-// watches are the methods that last as long as the client likes.
+// watches are the methods whose duration the client decides.
 func watches(method string) bool {
 	switch method {
 	case "/ligato.configurator.ConfiguratorService/Notify", "/ligato.generic.ManagerService/Subscribe", "/grpc.health.v1.Health/Watch":
@@ -52,7 +54,7 @@ func watches(method string) bool {
 	return strings.HasPrefix(method, "/grpc.reflection.")
 }
 
-// admit is asked before anything of a call is read but its header. The call's context ends with it.
+// admit is called before the server reads more of a call than its header. The call's context ends with it.
 func (c *calls) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	n, most, what := &c.answered, int64(MaxCalls), "calls are under way"
 	if watches(call.FullMethodName) {
@@ -66,8 +68,8 @@ func (c *calls) admit(ctx context.Context, call *tap.Info) (context.Context, err
 	return ctx, nil
 }
 
-// read decodes a request into an empty message when there is room for it: it waits, or where the call holds others already, it fails, since two
-// such calls could wait for each other. Done is to be called when the message is no longer needed.
+// read decodes a request into an empty message when the limit has room for it. It waits for room, or fails if the call already holds
+// other messages, since two such calls could wait for each other. The caller calls done when it no longer needs the message.
 func (c *calls) read(ctx context.Context, receive func(any) error, into proto.Message, most int, wait bool) (done func(), err error) {
 	var r undecoded
 	if err := receive(&r); err != nil {
@@ -93,8 +95,8 @@ func (c *calls) read(ctx context.Context, receive func(any) error, into proto.Me
 	return done, nil
 }
 
-// messages counts the messages in an encoded one, itself included, until there are more than most. What is no protobuf ends the count:
-// decoding finds it.
+// messages counts the messages in an encoded one, itself included, and stops above most. Invalid protobuf ends the count: decoding
+// reports it.
 func messages(d protoreflect.MessageDescriptor, b []byte, most int) int {
 	n := 1
 	for len(b) > 0 && n <= most {
@@ -121,10 +123,10 @@ func messages(d protoreflect.MessageDescriptor, b []byte, most int) int {
 	return n
 }
 
-// undecoded is a request that is not decoded yet.
+// undecoded is an encoded request.
 type undecoded struct{ data []byte }
 
-// codec is protobuf's, and leaves undecoded messages as they are.
+// codec is protobuf's codec, but returns undecoded messages unchanged.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2("proto")} }
@@ -138,7 +140,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return c.CodecV2.Unmarshal(data, v)
 }
 
-// options are those of a server within the limits.
+// options returns the options of a server within the limits.
 func (c *calls) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(MaxRequest), grpc.MaxConcurrentStreams(maxStreams), grpc.InTapHandle(c.admit), grpc.ForceServerCodecV2(newCodec()),

@@ -21,13 +21,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
-// empties is a request of so many empty DNat44, three bytes each.
+// empties is a request with that many empty DNat44, three bytes each.
 func empties(n int) []byte {
 	f := (&rpc.DataRequest{}).ProtoReflect().Descriptor().Fields().ByJSONName("DNATs")
 	return []byte(strings.Repeat(string(protowire.AppendVarint(protowire.AppendTag(nil, f.Number(), protowire.BytesType), 0)), n))
 }
 
-// A request of very many small messages is refused before it is decoded, and names the limit; so is one that is too long.
+// A request of very many small messages is refused before it is decoded, and the error names the limit. So is a request that is too
+// long.
 func TestManyMessagesAreRefusedUndecoded(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	conn := dial(t, n.addr(t, 0), insecure.NewCredentials())
@@ -56,7 +57,7 @@ func TestManyMessagesAreRefusedUndecoded(t *testing.T) {
 	}
 }
 
-// What is counted is what is decoded.
+// The count equals the number of decoded messages.
 func TestMessagesAreCounted(t *testing.T) {
 	req := &rpc.DataRequest{}
 	for range 10 {
@@ -82,7 +83,7 @@ func TestMessagesAreCounted(t *testing.T) {
 	}
 }
 
-// Calls beyond the limit are refused at once, the others are answered, and when they have ended there is room again.
+// Calls beyond the limit are refused at once, the others are answered, and after they have ended there is room again.
 func TestCallsAreLimited(t *testing.T) {
 	n := start(t, Config{TCP: "127.0.0.1:0"})
 	var open []grpc.ClientStream
@@ -116,7 +117,7 @@ func until(t *testing.T, ok func() bool) {
 	}
 }
 
-// Many long requests at once wait for each other rather than be decoded together.
+// Many long requests at once wait for each other; the server does not decode all of them together.
 func TestLongRequestsWait(t *testing.T) {
 	c := newCalls()
 	text := empties(200_000)

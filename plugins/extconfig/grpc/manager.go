@@ -17,10 +17,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
 )
 
-// typePrefix is before the full name of a message in the type URL. As in ligato's API.
+// typePrefix precedes the full name of a message in the type URL. As in ligato's API.
 const typePrefix = "models.ligato.io/"
 
-// model is the one that is asked for; by is kv.Model's Name or Proto.
+// model returns the requested model; by is kv.Model's Name or Proto.
 func model(word string, by func(kv.Model) string) (kv.Model, error) {
 	for _, m := range kv.Models() {
 		if by(m) == word {
@@ -33,7 +33,7 @@ func model(word string, by func(kv.Model) string) (kv.Model, error) {
 func modelName(m kv.Model) string  { return m.Name }
 func modelProto(m kv.Model) string { return m.Proto }
 
-// read is the key of an item, and its value; nil: it has none.
+// read returns the key of an item, and its value; nil: it has none.
 func read(item *generic.Item) (string, proto.Message, error) {
 	key := ""
 	if id := item.GetId(); id != nil {
@@ -67,13 +67,13 @@ func read(item *generic.Item) (string, proto.Message, error) {
 	return kv.Key(msg), msg, nil
 }
 
-// id names the value with a key.
+// id returns ligato's identifier of a key.
 func id(key string) *generic.Item_ID {
 	m, name, _ := kv.Lookup(key)
 	return &generic.Item_ID{Model: m.Name, Name: name}
 }
 
-// write is a value as an item; nil: its name only.
+// write returns a value as an item; nil: its name only.
 func write(key string, msg proto.Message) (*generic.Item, error) {
 	item := &generic.Item{Id: id(key)}
 	if msg != nil {
@@ -87,7 +87,7 @@ func write(key string, msg proto.Message) (*generic.Item, error) {
 	return item, nil
 }
 
-// itemStatus is where a value stands.
+// itemStatus returns the state of a value.
 func itemStatus(st event.ValueStatus) *generic.ItemStatus {
 	out := &generic.ItemStatus{Status: st.State.String(), Message: st.Err}
 	if len(st.Details) > 0 {
@@ -123,7 +123,7 @@ func (s *Server) setConfig(ctx context.Context, set *generic.SetConfigRequest) (
 	return resp, nil
 }
 
-// add puts an item into a request, or if it has no value has it removed.
+// add adds an item to a request: a creation, or a deletion if the item has no value.
 func add(req *extconfig.Request, item *generic.Item, terms extconfig.Terms) error {
 	if item == nil {
 		return status.Error(codes.InvalidArgument, "a change without an item")
@@ -168,7 +168,8 @@ func chosen(ids []*generic.Item_ID) (func(key string) bool, error) {
 	}, nil
 }
 
-// labelled reports whether labels are as asked for: there with that value, any if it is empty; behind an exclamation mark, not so.
+// labelled reports whether labels match a selector: the label exists with that value, or with any if the value is empty; after an
+// exclamation mark, the reverse.
 func labelled(want, have map[string]string) bool {
 	for name, value := range want {
 		name, not := strings.CutPrefix(name, "!")
@@ -243,7 +244,7 @@ func (s *Server) dumpState(ctx context.Context, req *generic.DumpStateRequest) (
 	return resp, nil
 }
 
-// subscribe tells what becomes of values from now on.
+// subscribe sends the changes of values from now on.
 func (s *Server) subscribe(req *generic.SubscribeRequest, stream grpc.ServerStream) error {
 	if s.values == nil {
 		return errBlind
@@ -257,7 +258,7 @@ func (s *Server) subscribe(req *generic.SubscribeRequest, stream grpc.ServerStre
 		return err
 	}
 	at := s.changes.next()
-	if err := stream.SendHeader(nil); err != nil { // so that the client knows from when on
+	if err := stream.SendHeader(nil); err != nil { // marks the start of the subscription for the client
 		return err
 	}
 	for {

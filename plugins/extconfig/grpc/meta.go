@@ -14,14 +14,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/generic"
 )
 
-// class is that of all models.
+// class is the class of all models.
 const class = "config"
 
-// plainName is the template of a model whose values have a name of their own.
+// plainName is the template of a model whose values have a name field.
 const plainName = "{{.Name}}"
 
-// nameTemplates are how values are named, as ligato writes it, where it is not by their name. Clients make names of their own by
-// these.
+// nameTemplates are the templates of other names, in ligato's form. Clients form names with them.
 var nameTemplates = map[string]string{
 	"contiv.vpp.interface-acls":   "{{.Interface}}",
 	"contiv.vpp.sctp-ports":       "{{.Interface}}",
@@ -53,7 +52,7 @@ var nameTemplates = map[string]string{
 	"vpp.vrrp":      "{{.Interface}}/vrid/{{.VrId}}",
 }
 
-// file defines the message of a model.
+// file returns the file that defines the message of a model.
 func file(m kv.Model) protoreflect.FileDescriptor {
 	return m.New().ProtoReflect().Descriptor().ParentFile()
 }
@@ -99,7 +98,7 @@ func (s *Server) protoFile(ctx context.Context, req *generic.ProtoFileDescriptor
 	return nil, status.Errorf(codes.NotFound, "no model is defined in %q", req.GetFullProtoFileName())
 }
 
-// imported adds all that a file needs, each once.
+// imported adds all imports of a file, each once.
 func imported(f protoreflect.FileDescriptor, seen map[string]bool, into *descriptorpb.FileDescriptorSet) {
 	for i := range f.Imports().Len() {
 		if next := f.Imports().Get(i).FileDescriptor; !seen[next.Path()] {

@@ -7,15 +7,15 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// patience is how long a connection may do nothing: there are few, and a client that is gone or silent must not hold one.
+// patience is how long a connection may be idle. Connections are few, so an absent or silent client must not hold one.
 type patience struct {
-	hello  time.Duration // until the client has said hello, with TLS if that is asked for
-	idle   time.Duration // without a call; a call that watches is one
-	ping   time.Duration // without a byte until the server asks whether the client is there
-	answer time.Duration // to that
+	hello  time.Duration // until the client's handshake, with TLS if configured
+	idle   time.Duration // without a call; a watching call counts
+	ping   time.Duration // without a byte until the server sends a ping
+	answer time.Duration // to the ping
 }
 
-// standard is for servers; clients connect again by themselves.
+// standard is for servers; clients reconnect by themselves.
 var standard = patience{hello: 10 * time.Second, idle: 5 * time.Minute, ping: time.Minute, answer: 20 * time.Second}
 
 func (p patience) options() []grpc.ServerOption {

@@ -18,7 +18,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// A client that says nothing, and one that asks nothing more, do not keep their connections.
+// Silent clients, before and after their last call, do not keep their connections.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	server, err := New(Config{TCP: "127.0.0.1:0"})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	defer conn.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	for range 2 { // it connects again when it has something to ask
+	for range 2 { // it reconnects for its next call
 		if _, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	}
 }
 
-// SECURITY.md names the times as they are, and servers have them.
+// SECURITY.md names the times correctly, and servers use them.
 func TestSecurityPageNamesTheTimes(t *testing.T) {
 	page, err := os.ReadFile("../../../SECURITY.md")
 	if err != nil {

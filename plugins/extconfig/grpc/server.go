@@ -20,24 +20,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
-// Server is the source of external configuration that clients call. It serves Contiv's services, ligato's, one of our own, reflection
-// and health.
+// Server is the source of external configuration from gRPC clients. It serves Contiv's services, ligato's, the agent's
+// ConfigService, reflection and health.
 type Server struct {
 	cfg       Config
 	keeper    *extconfig.Keeper
-	values    func() []event.Value // all there are; nil: nobody shows them
+	values    func() []event.Value // all values; nil: the controller does not show them
 	changes   feed[change]
-	told      map[string]change // what was last told of each value there is
+	reported  map[string]change // last reported change of each value
 	links     feed[*interfaces.InterfaceNotification]
-	admin     map[string]interfaces.InterfaceState_Status // what was last told of each interface
-	under     atomic.Int64                                // bytes of changes that come in portions and are not whole yet
+	admin     map[string]interfaces.InterfaceState_Status // last reported state of each interface
+	under     atomic.Int64                                // bytes of changes in portions that are not complete yet
 	calls     *calls
 	patience  patience
 	listening chan struct{} // closed when Run has opened its listeners
 	addrs     []net.Addr
 }
 
-// New checks the configuration; nothing happens before Run.
+// New validates the configuration; the server does nothing before Run.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func New(cfg Config) (*Server, error) {
 // String implements controller.ExternalConfigSource.
 func (*Server) String() string { return Name }
 
-// Addrs waits until the server listens and tells where: TCP first, then the unix socket, as far as it has them.
+// Addrs waits until the server listens and returns its addresses: TCP first, then the unix socket, as far as configured.
 func (s *Server) Addrs(ctx context.Context) ([]net.Addr, error) {
 	select {
 	case <-ctx.Done():
@@ -76,7 +76,7 @@ func (s *Server) Run(ctx context.Context, emit func(event.Event)) error {
 		g.Go(func() error { return server.Serve(httpserver.Limit(l)) })
 		g.Go(func() error {
 			<-ctx.Done()
-			server.Stop() // whoever waits is told that the agent ends
+			server.Stop() // waiting callers learn that the agent ends
 			return ctx.Err()
 		})
 		s.addrs = append(s.addrs, l.Addr())
@@ -112,7 +112,7 @@ func (s *Server) listen(ctx context.Context) (out []net.Listener, err error) {
 	return out, nil
 }
 
-// server has all services; that for TCP speaks TLS if there are certificates.
+// server returns a gRPC server with all services; with certificates, the one for TCP uses TLS.
 func (s *Server) server(tcp bool) *grpc.Server {
 	opts := append(s.calls.options(), s.patience.options()...)
 	if tcp && s.cfg.TLS != nil {

@@ -44,18 +44,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
-// node is a controller with a server, over a VPP that takes everything but interfaces of MTU 666, and those of MTU 667 only later.
+// node is a controller with a server, over a VPP that accepts everything except interfaces of MTU 666, and accepts those of MTU 667
+// only later.
 type node struct {
 	mu     sync.Mutex
 	has    map[string]proto.Message
-	states map[string]event.ValueStatus // of those that VPP does not have
+	states map[string]event.ValueStatus // of those that VPP has not configured
 	server *Server
 	in     chan<- event.Event
 	stop   func()
 	failed error // of the server, once it has stopped
 }
 
-// values is what an agent would show.
+// values returns what an agent would show.
 func (n *node) values() []event.Value {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -148,7 +149,7 @@ func (n *node) commit(txn *event.Txn) *event.Committed {
 	return done
 }
 
-// config is the last word of each key.
+// config is the last sent value of each key.
 func (n *node) config() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -407,7 +408,7 @@ func (a *authority) sign(name string) (cert, key string) {
 	return cert, key
 }
 
-// client is what a client with that name has to show.
+// client returns the TLS configuration of a client with that name.
 func (a *authority) client(name string, trusts *authority) credentials.TransportCredentials {
 	pool := x509.NewCertPool()
 	pool.AddCert(trusts.cert)
@@ -449,7 +450,7 @@ func TestMutualTLS(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err == nil && name != "a path as name" {
-			t.Errorf("%s: health was told", name)
+			t.Errorf("%s: health was sent", name)
 		}
 	}
 	if n.config() != "a c" {

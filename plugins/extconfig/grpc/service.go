@@ -26,34 +26,34 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 )
 
-// What a call may have in its metadata.
+// Keys of a call's metadata.
 const (
 	// ClientKey names the client among those with the same certificate, or with none. As in ligato's API.
 	ClientKey = "datasrc"
-	// RevertKey, "true": if one item fails, all of the request is taken back.
+	// RevertKey, "true": if one item fails, the whole request is rolled back.
 	RevertKey = "revert-on-failure"
-	// MergeKey says how items go over what others want for their keys (event.ParseMerge): the words for all items of the request,
-	// or behind a key and a space those for one, which then are all for that one. It may be given many times. A key that is not
-	// plain ASCII is quoted as in Go.
+	// MergeKey has the terms by which items are merged over the values of others (event.ParseMerge): either terms for all items of
+	// the request, or a key, a space and the terms for one item, which then replace the common ones. It may occur many times. A key
+	// that is not plain ASCII is quoted as in Go.
 	MergeKey = "merge"
 )
 
-// What a call that succeeded has in its trailer: keys of values that are not configured, at most maxNamed of each, quoted as in Go if
-// they are not plain ASCII.
+// Keys in the trailer of a successful call: values that are not configured, at most maxNamed of each, quoted as in Go if they are
+// not plain ASCII.
 const (
 	PendingKey       = "pending"
 	UnimplementedKey = "unimplemented"
 )
 
-// maxNamed bounds what is said of single items: it travels in headers.
+// maxNamed bounds the items that are named, because they are sent in headers.
 const maxNamed = 100
 
-// services describes all that are served.
+// services describes all services.
 func services() []*grpc.ServiceDesc {
 	return append(append(contivServices(), ligatoServices()...), configService())
 }
 
-// contivServices are the two of proto/contiv/rpc.
+// contivServices describes the two services of proto/contiv/rpc.
 func contivServices() []*grpc.ServiceDesc {
 	const change, resync = "rpc.DataChangeService", "rpc.DataResyncService"
 	file := rpc.File_contiv_rpc_rpc_proto.Path()
@@ -107,7 +107,7 @@ func (s *Server) data(ctx context.Context, op extconfig.Op, data *rpc.DataReques
 	return err
 }
 
-// apply carries a request out, with the terms that are in the metadata; the error is a status.
+// apply carries out a request with the terms from the metadata; the error is a status.
 func (s *Server) apply(ctx context.Context, req *extconfig.Request) (*extconfig.Outcome, error) {
 	if err := readMerges(ctx, req); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func keys(values []event.ValueStatus) (out []string) {
 	return out
 }
 
-// printable is a key as metadata may have it: quoted as in Go if it is not plain ASCII.
+// printable returns a key in the form for metadata: quoted as in Go if it is not plain ASCII.
 func printable(key string) string {
 	for i := range len(key) {
 		if key[i] < 0x20 || key[i] > 0x7e {
@@ -140,7 +140,7 @@ func printable(key string) string {
 	return key
 }
 
-// caller is a request of whoever calls, on the caller's conditions, with nothing in it yet.
+// caller returns an empty request of the calling client, with its terms.
 func caller(ctx context.Context) (extconfig.Request, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	req := extconfig.Request{}
@@ -168,7 +168,7 @@ func caller(ctx context.Context) (extconfig.Request, error) {
 	return req, err
 }
 
-// readMerges adds to a request what the metadata says of merging.
+// readMerges adds the merge terms of the metadata to a request.
 func readMerges(ctx context.Context, req *extconfig.Request) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if len(md.Get(MergeKey)) == 0 {
@@ -210,7 +210,7 @@ func readMerges(ctx context.Context, req *extconfig.Request) error {
 	return nil
 }
 
-// cutKey cuts the key off that may be in front of the words.
+// cutKey splits the key, if any, from the terms.
 func cutKey(text string) (key, words string, err error) {
 	if strings.HasPrefix(text, `"`) {
 		quoted, err := strconv.QuotedPrefix(text)
@@ -226,8 +226,8 @@ func cutKey(text string) (key, words string, err error) {
 	return "", text, nil
 }
 
-// certified is what a client with a certificate is called: tls/common name, or tls/common name/name. A client without one has no
-// slash in its name.
+// certified returns the name of a client with a certificate: tls/common name, or tls/common name/name. The name of a client without
+// one has no slash.
 func certified(auth credentials.TLSInfo, name string) (string, error) {
 	if len(auth.State.VerifiedChains) == 0 {
 		return "", status.Error(codes.Unauthenticated, "no certificate that is trusted")
@@ -253,8 +253,8 @@ func single(md metadata.MD, key string) (string, error) {
 	return "", status.Errorf(codes.InvalidArgument, "metadata %s: given more than once", key)
 }
 
-// items appends all that is in a request, whatever field it is in, in the order of the fields. What there is no field for is refused,
-// in the items as well: nothing is dropped without a word.
+// items appends the items of all fields of a request, in the order of the fields. It refuses unknown fields, in the items as well,
+// so that nothing is dropped silently.
 func items(out []proto.Message, m protoreflect.Message) ([]proto.Message, error) {
 	if len(m.GetUnknown()) > 0 {
 		return nil, unknown(m)
@@ -284,7 +284,7 @@ func items(out []proto.Message, m protoreflect.Message) ([]proto.Message, error)
 	return out, nil
 }
 
-// understood reports whether there is nothing in a message, however deep, that its type has no field for.
+// understood reports whether a message, at any depth, has no field that its type does not know.
 func understood(m protoreflect.Message) (err error) {
 	if len(m.GetUnknown()) > 0 {
 		return unknown(m)
@@ -316,8 +316,9 @@ func unknown(m protoreflect.Message) error {
 	return status.Errorf(codes.InvalidArgument, "%s: field %d is not known here", m.Descriptor().FullName(), number)
 }
 
-// statusOf is InvalidArgument for what was refused, FailedPrecondition for what VPP refused, each with a ligato.kvscheduler.ValueStatus
-// for every item; Unavailable while VPP is away; Internal for the rest, as a file that cannot be written.
+// statusOf returns the gRPC status of an error: InvalidArgument for a refused request and FailedPrecondition for items that VPP
+// refused, each with a ligato.kvscheduler.ValueStatus for every item; Unavailable while VPP is away; Internal for others, such as a
+// file that cannot be written.
 func statusOf(err error) error {
 	var refused *extconfig.InvalidError
 	var failed *extconfig.TransactionError

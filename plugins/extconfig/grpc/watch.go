@@ -13,15 +13,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 )
 
-// feedLength is how many notifications are kept for clients that are slow, or ask for earlier ones.
+// feedLength is how many notifications are kept for slow clients and for clients that ask for earlier ones.
 const feedLength = 1 << 16
 
-// feed is the latest of what happened, numbered from 0. Whoever adds does not wait for those who read. The zero value is empty.
+// feed holds the latest notifications, numbered from 0. The writer does not wait for readers. The zero value is empty.
 type feed[T any] struct {
 	mu    sync.Mutex
 	first uint64 // number of entries[0]
 	last  []T
-	more  chan struct{} // closed when something is added; nil: nobody waits
+	more  chan struct{} // closed when an entry is added; nil: no reader waits
 }
 
 func (f *feed[T]) add(entries ...T) {
@@ -41,14 +41,14 @@ func (f *feed[T]) add(entries ...T) {
 	}
 }
 
-// next is the number that the next entry will have.
+// next returns the number of the next entry.
 func (f *feed[T]) next() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.first + uint64(len(f.last))
 }
 
-// read waits until there is an entry with that number or a later one, and returns all of them and the number of the first.
+// read waits until an entry with that number or a later one exists, and returns all of these and the number of the first.
 func (f *feed[T]) read(ctx context.Context, at uint64) ([]T, uint64, error) {
 	for {
 		f.mu.Lock()
@@ -71,10 +71,10 @@ func (f *feed[T]) read(ctx context.Context, at uint64) ([]T, uint64, error) {
 	}
 }
 
-// change is what became of one value.
+// change is the change of one value.
 type change struct {
 	event.ValueStatus
-	message proto.Message // nil: it is not wanted any more
+	message proto.Message // nil: deleted
 }
 
 // Show implements controller.Onlooker.
@@ -101,23 +101,23 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 	s.links.add(links...)
 }
 
-// news reports whether a value or its state differs from what was told last. It is the loop's alone.
+// news reports whether a value or its state differs from the last reported one. Only the loop calls it.
 func (s *Server) news(c change) bool {
-	was, known := s.told[c.Key]
+	was, known := s.reported[c.Key]
 	if known && was.State == c.State && was.Err == c.Err && slices.Equal(was.Details, c.Details) && kv.Equal(was.message, c.message) {
 		return false
 	}
-	if s.told == nil {
-		s.told = map[string]change{}
+	if s.reported == nil {
+		s.reported = map[string]change{}
 	}
-	if s.told[c.Key] = c; c.message == nil {
-		delete(s.told, c.Key)
+	if s.reported[c.Key] = c; c.message == nil {
+		delete(s.reported, c.Key)
 	}
 	return true
 }
 
-// link is what there is to tell of a value, if it is an interface that has gone up or down or is no more; nil: nothing. It is the
-// loop's alone.
+// link returns the notification for a value, if it is an interface that went up or down or was deleted; nil: none. Only the loop
+// calls it.
 func (s *Server) link(c change) *interfaces.InterfaceNotification {
 	model, name, _ := kv.Lookup(c.Key)
 	if model.Proto != string((*interfaces.Interface)(nil).ProtoReflect().Descriptor().FullName()) {
