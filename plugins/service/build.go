@@ -12,22 +12,22 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// RendererAnnotation names the one renderer that may serve a Service, nat44 or cnat. An address whose family that one does not have
-// on a node is not served there.
+// RendererAnnotation names the only renderer that may serve a Service, nat44 or cnat. Addresses of a family that this renderer does
+// not have on a node are not served there.
 const RendererAnnotation = "contiv-agent.io/service-renderer"
 
 // surroundings are the facts about the cluster that the building of one service depends on.
 type surroundings struct {
-	node   string // this node
+	node   string // name of this node
 	zone   string // its zone
 	isNode func(netip.Addr) bool
-	// closed is why an address may not be an external IP; "": it may. Nil: all may.
+	// closed returns why an address may not be an external IP; "": it may. Nil: all may.
 	closed func(netip.Addr) string
-	// keepTerminating: endpoints that terminate and still serve are used beside ready ones.
+	// keepTerminating: terminating endpoints that still serve are used beside ready ones.
 	keepTerminating bool
 }
 
-// skipReason is why a service is not rendered at all; "": it is.
+// skipReason returns why a service is not rendered; "": it is rendered.
 func skipReason(spec *model.Service, proxyName string) string {
 	switch {
 	case spec == nil:
@@ -44,8 +44,8 @@ func skipReason(spec *model.Service, proxyName string) string {
 	return ""
 }
 
-// build joins a service with its slices, which must be sorted by name. Addresses that are refused, each with the reason, are left
-// out. Conflicts are not filled in.
+// build joins a service with its slices, which must be sorted by name. It leaves out refused addresses, each with the reason. The
+// caller fills in conflicts.
 func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, refused map[netip.Addr]string) (*renderer.ContivService, []model.Note) {
 	svc := &renderer.ContivService{
 		ID:                     spec.ID,
@@ -103,7 +103,7 @@ func appendNodes(nodes []renderer.BackendNode, found []candidate) []renderer.Bac
 	return nodes
 }
 
-// fillLocal completes the local sets of the ports that came before the first one that needed them.
+// fillLocal completes the local sets of the ports before the first one that needed them.
 func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.ServiceBackend) {
 	for name := range svc.Ports {
 		if _, has := local[name]; !has {
@@ -131,7 +131,7 @@ func fillAddresses(svc *renderer.ContivService, spec *model.Service, closed func
 	return notes
 }
 
-// keep are the addresses of a list that are not refused; refuse is called for the others.
+// keep returns the addresses of a list that are not refused; it calls refuse for the others.
 func keep(what string, addrs []netip.Addr, refused map[netip.Addr]string, refuse func(format string, args ...any)) []netip.Addr {
 	if len(refused) == 0 {
 		return addrs
@@ -147,8 +147,8 @@ func keep(what string, addrs []netip.Addr, refused map[netip.Addr]string, refuse
 	return out
 }
 
-// externalAddrs are the addresses that are not cluster IPs, of the families the service has a cluster IP in; those a load
-// balancer gave are the last of them, and listed again. Refuse is called for each that is left out.
+// externalAddrs returns the addresses other than cluster IPs, of the families in which the service has a cluster IP. Load-balancer
+// addresses are the last of them, and are also returned separately. It calls refuse for each omitted address.
 func externalAddrs(spec *model.Service, closed func(netip.Addr) string, refuse func(format string, args ...any)) (addrs, balancer []netip.Addr) {
 	families := familiesOf(spec.ClusterIPs)
 	take := func(a netip.Addr, what string) {
@@ -185,9 +185,8 @@ type candidate struct {
 	wide, near bool
 }
 
-// gather lists what the slices say about a port, sorted by address and port, each once. Of two slices that name the
-// same endpoint the more useful word counts: not terminating, then ready, then serving, then local. The list is made in room
-// if it fits.
+// gather lists the endpoints of a port from all slices, sorted by address and port, each once. If two slices have the same endpoint,
+// the more useful one counts: not terminating, then ready, then serving, then local. The list uses room if it fits.
 func gather(room []candidate, port model.ServicePort, parts []*model.EndpointSlice, fam families, node string) []candidate {
 	n := 0
 	for _, part := range parts {
@@ -231,7 +230,7 @@ func falseFirst(a, b bool) int {
 	return 1
 }
 
-// portOf is the number a slice has for a service's port: by name and protocol, never by number.
+// portOf returns the slice's number for a service's port, by name and protocol, never by number.
 func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
 	for _, p := range part.Ports {
 		if p.Name == port.Name && p.Protocol == port.Protocol && p.Port != 0 {
@@ -241,8 +240,8 @@ func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
 	return 0, false
 }
 
-// endpointsOf makes the two sets of a port: for policy Cluster and for policy Local, and reports whether the second is
-// just the local part of the first. Address families are judged apart, as if each had a proxy of its own.
+// endpointsOf returns the two sets of a port, for policy Cluster and for policy Local, and whether the second is exactly the local
+// part of the first. It evaluates address families separately, as separate proxies would.
 func endpointsOf(found []candidate, env surroundings) (all, local []*renderer.ServiceBackend, derived bool) {
 	first6 := len(found)
 	for i := range found {
@@ -290,9 +289,9 @@ func appendAddr(out []byte, a netip.Addr) []byte {
 	return append(out, b[:]...)
 }
 
-// categorize marks the endpoints that policy Cluster and policy Local may use, and counts the latter. In each set, endpoints
-// that terminate but still serve count only if none is ready, unless they are kept; topology hints narrow the ready ones of
-// policy Cluster.
+// categorize marks the endpoints that policy Cluster and policy Local may use, and counts the latter. In each set, terminating
+// endpoints that still serve count only if none is ready, unless they are kept; topology hints narrow the ready ones of policy
+// Cluster.
 func categorize(eps []candidate, env surroundings) (near int) {
 	fits, stays := hints(eps, env)
 	var anyWide, anyNear bool
@@ -314,9 +313,9 @@ func categorize(eps []candidate, env surroundings) (near int) {
 	return near
 }
 
-// hints tells which ready endpoints this node shall use: those meant for the node if all name nodes and one names this
-// one, else those meant for the zone under the same condition, else all. Stays tells the same of those that terminate and are
-// kept: nobody gives them hints any more, so they are judged by where they are.
+// hints returns which ready endpoints this node uses: those with a hint for this node, if all have node hints and one names this
+// node; else those with a hint for its zone under the same condition; else all. Stays does the same for terminating endpoints that
+// are kept. Kubernetes gives these no hints any more, so their location decides.
 func hints(eps []candidate, env surroundings) (fits, stays func(*model.Endpoint) bool) {
 	allNodes, thisNode, allZones, thisZone := true, false, true, false
 	for i := range eps {
@@ -362,7 +361,7 @@ func policyOf(p model.TrafficPolicy) renderer.TrafficPolicyType {
 	return renderer.ClusterWide
 }
 
-// seconds rounds up, so that an affinity stays one.
+// seconds rounds up, so that a positive affinity remains positive.
 func seconds(d time.Duration) uint32 { return uint32((d + time.Second - 1) / time.Second) }
 
 func note(obj model.Object, refused bool, format string, args ...any) model.Note {

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// here builds a service as node-1 in zone a sees it; 192.168.16.x are nodes.
+// here builds a service as seen from node-1 in zone a; 192.168.16.x are nodes.
 func here(spec *model.Service, parts ...*model.EndpointSlice) (*renderer.ContivService, []model.Note) {
 	return build(spec, parts, surroundings{
 		node: "node-1", zone: "a",
@@ -29,8 +29,8 @@ func text(list []*renderer.ServiceBackend) string {
 	return strings.Join(out, ", ")
 }
 
-// An endpoint is written "10.1.1.2" (10.1.1.x is on node-1), followed by marks: - not ready, s serving, t terminating,
-// @a for zone a, #node-1 for a node.
+// An endpoint is written "10.1.1.2" (10.1.1.x is on node-1), followed by marks: - not ready, s serving, t terminating, @a for zone
+// a, #node-1 for a node.
 func marked(words ...string) []model.Endpoint {
 	var out []model.Endpoint
 	for _, w := range words {
@@ -99,7 +99,7 @@ func TestEndpointSets(t *testing.T) {
 	}
 }
 
-// LocalBackends is nil exactly when it says nothing that Backends does not, so that equal services are equal values.
+// LocalBackends is nil exactly when it adds nothing to Backends, so that equal services are equal values.
 func TestLocalBackendsOnlyWhenNeeded(t *testing.T) {
 	plain, _ := here(cluster("a", "10.96.0.1"), slice("a", marked("10.1.1.2", "10.1.2.2")...))
 	if plain.LocalBackends != nil {
@@ -133,7 +133,7 @@ func TestSlicesAreMerged(t *testing.T) {
 	}
 }
 
-// A renderer learns the node of every endpoint that Kubernetes knows one of, and of no endpoint that is not used.
+// A renderer receives the nodes of the used endpoints that have one, and no others.
 func TestNodesOfEndpoints(t *testing.T) {
 	eps := marked("10.1.1.3", "10.1.1.2", "10.1.2.2", "10.1.1.9 -")
 	eps[2].NodeName = ""

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// claims knows which services ask for which frontend. The zero address stands for every node address with node ports.
+// claims indexes which services ask for which frontend. The zero address stands for every node address with node ports.
 type claims struct {
 	at    map[netip.Addr]*place
 	nodes *renderer.IPAddresses // all of them
@@ -39,18 +39,18 @@ type claimant struct {
 	outer bool
 }
 
-// compare puts the owner of a spot first: cluster IPs before all else, then the older Service.
+// compare sorts the owner of a spot first: cluster IPs before all else, then the older Service.
 func (c claimant) compare(o claimant) int {
 	return cmp.Or(falseFirst(c.outer, o.outer), c.by.asking.CompareAge(o.by.asking))
 }
 
-// place is who claims the spots of one address, each list by right: the first has the spot. Most addresses have one spot, and
-// most spots one claimant: for these there is room.
+// place holds the claims for one address. The first of each list has the spot. Most addresses have one spot, and most spots one
+// claimant, so place has room for these.
 type place struct {
 	spot  spot
-	first []claimant // of spot; none: there is no such spot
+	first []claimant // of spot; none: the spot does not exist
 	more  map[spot][]claimant
-	inner int // claims by cluster IPs
+	inner int // number of claims by cluster IPs
 	one   [1]claimant
 }
 
@@ -99,8 +99,8 @@ func newClaims() *claims {
 	return &claims{at: map[netip.Addr]*place{}, nodes: renderer.NewIPAddresses(), ports: renderer.NewIPAddresses()}
 }
 
-// appendAsks appends everything a service asks for to an empty list, sorted, each frontend once. Closed is why an external IP is
-// not served; "": it is. A service that another proxy serves asks for its cluster IPs alone: they are its own all the same.
+// appendAsks appends all frontends that a service asks for to an empty list, sorted, each once. Closed returns why an external IP is
+// not served; "": it is. A service of another proxy asks for its cluster IPs only, because it owns them nevertheless.
 func appendAsks(out []ask, spec *model.Service, closed func(netip.Addr) string, served bool) []ask {
 	var external []netip.Addr
 	if served {
@@ -113,7 +113,7 @@ func appendAsks(out []ask, spec *model.Service, closed func(netip.Addr) string, 
 		protocol := renderer.ProtocolType(port.Protocol)
 		for outer, addrs := range [][]netip.Addr{spec.ClusterIPs, external} {
 			for _, a := range addrs {
-				if a = a.Unmap().WithZone(""); a.IsValid() { // as renderer.IPAddresses has it
+				if a = a.Unmap().WithZone(""); a.IsValid() { // in the form of renderer.IPAddresses
 					out = append(out, ask{renderer.Frontend{IP: a, Port: port.Port, Protocol: protocol}, outer > 0})
 				}
 			}
@@ -126,8 +126,8 @@ func appendAsks(out []ask, spec *model.Service, closed func(netip.Addr) string, 
 	return slices.CompactFunc(out, func(a, b ask) bool { return a.Frontend == b.Frontend })
 }
 
-// set replaces what a service claims by what spec asks for (nil: nothing), and calls dirty for every other service whose luck
-// that may change.
+// set replaces a service's claims by those of spec (nil: none), and calls dirty for every other service whose frontends may change
+// as a result.
 func (c *claims) set(s *service, spec *model.Service, want []ask, dirty func(*service)) {
 	sameAge := s.asking != nil && spec != nil && s.asking.CompareAge(spec) == 0
 	if sameAge && slices.Equal(s.claimed, want) {
@@ -180,8 +180,8 @@ func (c *claims) remove(s *service, a ask) {
 	}
 }
 
-// rivals calls f for every service whose luck a claim may change: those that claim the same frontend, and for a cluster IP those
-// that claim any port of the address.
+// rivals calls f for every service that a claim may affect: those that claim the same frontend, and for a cluster IP those that
+// claim any port of the address.
 func (c *claims) rivals(a ask, f func(*service)) {
 	if !a.outer {
 		c.claimants(a.IP, f)
@@ -197,8 +197,8 @@ func (c *claims) claimants(a netip.Addr, f func(*service)) {
 	c.at[a].each(func(c claimant) { f(c.by) })
 }
 
-// setNodes replaces the node addresses, all and those that node ports are served on, and calls dirty for services whose luck
-// that may change.
+// setNodes replaces the node addresses, all and those that node ports are served on, and calls dirty for services whose frontends
+// may change as a result.
 func (c *claims) setNodes(nodes, ports *renderer.IPAddresses, dirty func(*service)) {
 	changed := difference(c.nodes, nodes)
 	c.nodes, c.ports = nodes, ports
@@ -207,7 +207,7 @@ func (c *claims) setNodes(nodes, ports *renderer.IPAddresses, dirty func(*servic
 	}
 }
 
-// difference is every address in just one of the sets.
+// difference returns every address in exactly one of the sets.
 func difference(a, b *renderer.IPAddresses) []netip.Addr {
 	var out []netip.Addr
 	for _, ip := range a.Addrs() {
@@ -223,7 +223,7 @@ func difference(a, b *renderer.IPAddresses) []netip.Addr {
 	return out
 }
 
-// conflicts lists the service's frontends that an older Service has. Addresses that are refused as a whole are not among them.
+// conflicts lists the service's frontends that an older Service has, except at refused addresses.
 func (c *claims) conflicts(s *service, refused map[netip.Addr]string) map[renderer.Frontend]model.ServiceID {
 	var lost map[renderer.Frontend]model.ServiceID
 	for _, a := range s.claimed {
@@ -239,7 +239,7 @@ func (c *claims) conflicts(s *service, refused map[netip.Addr]string) map[render
 	return lost
 }
 
-// inner is the Service with the best right to an address as its cluster IP, apart from one; nil: there is none.
+// inner returns the first Service that has an address as its cluster IP, except one; nil: none.
 func (c *claims) inner(a netip.Addr, except *service) *service {
 	here := c.at[a]
 	if here == nil || here.inner == 0 {

@@ -68,7 +68,7 @@ func TestSharedFrontendGoesToTheFirstByName(t *testing.T) {
 	}
 }
 
-// A node's address is the node's, also from the moment on at which it is.
+// A node's address belongs to the node, as soon as the node has it.
 func TestNodePortMeetsExternalIP(t *testing.T) {
 	p, r := newTest(t)
 	apply(p, node(1, "192.168.16.1"), cluster("b", "10.96.0.2", withNodePort(80)), cluster("a", "10.96.0.1", withExternal("192.168.16.2")))
@@ -187,7 +187,7 @@ func TestInterfacesFollowState(t *testing.T) {
 	remove(p, cluster("a", "10.96.0.1")) // no service, no backend
 	_ = p.Flush()
 	check("[eth0 tap0 tap1 tap2 vxlan0]", "[tap0 vxlan0]")
-	// A pod of the same name comes back elsewhere, and serves again: nothing is counted.
+	// A pod of the same name is created elsewhere and serves again: no stale count remains.
 	apply(p, cluster("a", "10.96.0.1"))
 	remove(p, pod("web", "10.1.1.2"))
 	_ = p.Flush()
@@ -235,7 +235,7 @@ func TestLocateAsksAgainWithGrowingPauses(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	apply(p, node(1, "192.168.16.1"), pod("a", "10.1.1.2"))
 	var asked []int
-	answer := &event.Located{Uplink: "eth0"} // the pod is not there yet
+	answer := &event.Located{Uplink: "eth0"} // the pod does not exist yet
 	for s := range 40 {
 		if p.Locate(start.Add(time.Duration(s)*time.Second)) != nil {
 			asked = append(asked, s)
@@ -261,7 +261,7 @@ func TestLocateAsksAgainWithGrowingPauses(t *testing.T) {
 	}
 	p.Located(&event.Located{Uplink: "eth0", Pods: map[netip.Addr]string{addr("10.1.1.2"): "tap1", addr("10.1.1.3"): "tap2"}})
 	_ = p.Flush()
-	_ = p.Locate(start.Add(100 * time.Second)) // all is well
+	_ = p.Locate(start.Add(100 * time.Second)) // nothing is missing
 	p.Located(&event.Located{Uplink: "eth0"})  // VPP lost them
 	_ = p.Flush()
 	_ = p.Locate(start.Add(200 * time.Second))

@@ -1,4 +1,4 @@
-// Package service turns Services, EndpointSlices, Nodes and local Pods into what service renderers are told.
+// Package service turns Services, EndpointSlices, Nodes and local Pods into the calls of service renderers.
 //
 //	Apply(change) ─▶ indexes ─▶ dirty services ─▶ build ─▶ compare ─▶ the seven methods of every renderer
 //	Located       ─▶ interface sets, node state ───────────────────▶ (and UpdateNode of those that have it)
@@ -7,6 +7,6 @@
 //	users    endpoint address → slices that name it
 //	pods     address → local pods, to know interfaces and to keep the NAT loopback free
 //
-// Invariant: what renderers were told last is a function of the current objects only, not of the order they came in;
-// and a change of one object costs work in the services it touches, not in all of them.
+// Invariant: the last state sent to a renderer depends on the current objects only, not on the order of changes. A change of one
+// object costs work only in the services that it affects.
 package service

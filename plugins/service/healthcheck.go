@@ -6,12 +6,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// healthCheck counts what a load balancer is told of one service: the addresses of its ready endpoints on this node, each once,
-// whatever their ports. Endpoints that terminate do not count, though clients may still reach them: the load balancer shall
-// send new ones elsewhere.
+// healthCheck counts the endpoints of one service for load balancers: the addresses of its ready endpoints on this node, each once,
+// whatever their ports. Terminating endpoints do not count, although clients may still reach them, because the load balancer is to
+// send new clients elsewhere.
 type healthCheck struct {
 	svc  *renderer.ContivService
-	port uint16 // 0: nobody asks, so nobody counts
+	port uint16 // 0: no load balancer asks, so nothing is counted
 	seen map[netip.Addr]struct{}
 }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// pods are the Pods that have addresses of their own.
+// pods holds the Pods that have addresses outside of the host network.
 type pods struct {
 	node    string
 	ips     map[model.PodID][]netip.Addr
 	at      map[netip.Addr][]model.PodID
-	local   map[model.PodID]struct{} // those of this node
-	changed bool                     // local ones, or what else Locate asks, since it last asked
+	local   map[model.PodID]struct{} // pods of this node
+	changed bool                     // local pods, or other lookups of Locate, changed since the last one
 }
 
 func newPods(node string) pods {
@@ -30,8 +30,8 @@ func newPods(node string) pods {
 	}
 }
 
-// set takes the present form of a pod (nil: it is gone) and reports whether that changes anything. A pod of the host
-// network or one that finished has no address.
+// set stores the present form of a pod (nil: deleted) and reports whether that changes anything. A pod of the host network and a
+// finished pod have no address.
 func (p *pods) set(id model.PodID, pod *model.Pod) bool {
 	var now []netip.Addr
 	isLocal := false
@@ -62,27 +62,27 @@ func (p *pods) set(id model.PodID, pod *model.Pod) bool {
 	return true
 }
 
-// interfaces is what was asked of VPP and what it answered.
+// interfaces holds the lookups in VPP and their answers.
 type interfaces struct {
 	remote  []netip.Prefix // pod CIDRs of other nodes, sorted
 	located *event.Located // nil: no answer yet
-	waiting bool           // the last question has no answer yet
-	missing bool           // the last answer did not have everything
+	waiting bool           // the last lookup has no answer yet
+	missing bool           // the last answer was incomplete
 	again   backoff.Timer
 }
 
-// Located takes VPP's answer: all of what was asked for and found. It replaces the answer before.
+// Located receives VPP's answer: every object that was looked up and found. It replaces the answer before.
 func (p *Processor) Located(l *event.Located) {
 	if p.located == nil || l == nil || !slices.Equal(p.located.UplinkIPs, l.UplinkIPs) {
-		p.nodesDirty = true // ranges of nodes are among those no external IP may be in
+		p.nodesDirty = true // the uplink's ranges are among those closed to external IPs
 	}
 	p.located = l
 	p.waiting = false
 	p.stateDirty = true
 }
 
-// Locate is what to look up in VPP now: everything, whenever it changed, and again with growing pauses while something
-// was not found; nil: nothing. Now also tells the processor the time.
+// Locate returns the lookups that are due in VPP: all of them after any change, and again with growing pauses while an object was
+// not found; nil: none. Now also sets the processor's time.
 func (p *Processor) Locate(now time.Time) *event.Locate {
 	p.now = now
 	if p.nodesDirty {
@@ -95,7 +95,7 @@ func (p *Processor) Locate(now time.Time) *event.Locate {
 	case !p.waiting && !p.missing:
 		p.again = backoff.Timer{}
 		return nil
-	case p.again.Pause == 0: // the first pause begins when the first answer is not enough
+	case p.again.Pause == 0: // the first pause begins when the first answer is incomplete
 		p.again.Failed(now, retries)
 		return nil
 	case !p.again.Due(now):
@@ -143,8 +143,8 @@ func (p *Processor) placeInterfaces(remark func(bool, string, ...any)) {
 	}
 }
 
-// placeNode adds the interfaces that are not a pod's: clients come through all of them, endpoints are behind the host
-// interface and the one that leads to the other nodes.
+// placeNode adds the interfaces that are not a pod's. Clients come through all of them. Endpoints are behind the host interface and
+// the one that leads to the other nodes.
 func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool, string, ...any)) {
 	uplink := cmp.Or(p.cfg.Override.Uplink, p.located.Uplink)
 	overlay := cmp.Or(p.cfg.Override.Overlay, p.located.Overlay)
@@ -154,8 +154,8 @@ func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool,
 	}
 	p.state.Uplink, p.state.Overlay, p.state.Host = uplink, overlay, host
 	p.state.UplinkIPs, p.state.HostIPs = p.located.UplinkIPs, p.hostAddresses()
-	p.missing = p.located.NoOverlay              // the overlay is asked for again, without a remark: a cluster may have none
-	if host != "" && len(p.state.HostIPs) == 0 { // the kernel may yet make itself known
+	p.missing = p.located.NoOverlay              // the overlay is looked up again without a remark, because a cluster may have none
+	if host != "" && len(p.state.HostIPs) == 0 { // the kernel's address may still be unknown
 		p.missing = true
 	}
 	if uplink == "" {
@@ -174,8 +174,8 @@ func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool,
 	}
 }
 
-// hostAddresses are the addresses at the other end of the host interface that are neither the node's, which NAT gives to others, nor a
-// pod's.
+// hostAddresses returns the addresses at the other end of the host interface. It omits the node's addresses, which NAT uses for
+// other sources, and pods' addresses.
 func (p *Processor) hostAddresses() (out []netip.Addr) {
 	for _, a := range p.located.HostIPs {
 		own := slices.Contains(p.self.Addrs(), a) || slices.ContainsFunc(p.located.UplinkIPs, func(u netip.Prefix) bool { return u.Addr() == a })
@@ -186,7 +186,7 @@ func (p *Processor) hostAddresses() (out []netip.Addr) {
 	return out
 }
 
-// interfaceOf is the interface of a local pod: the one VPP reaches its first located address through; "": not found.
+// interfaceOf returns the interface of a local pod: the one through which VPP reaches its first located address; "": not found.
 func (p *Processor) interfaceOf(id model.PodID) string {
 	for _, a := range p.pods.ips[id] {
 		if name := p.located.Pods[a]; name != "" {
@@ -196,8 +196,8 @@ func (p *Processor) interfaceOf(id model.PodID) string {
 	return ""
 }
 
-// serves reports whether a local pod is an endpoint of a rendered service, ready or not: one that starts or ends must not
-// make its interface change roles back and forth.
+// serves reports whether a local pod is an endpoint of a rendered service, ready or not. A pod that starts or ends must not make its
+// interface alternate between roles.
 func (p *Processor) serves(id model.PodID) bool {
 	for _, a := range p.pods.ips[id] {
 		for _, slice := range p.users.of(a) {

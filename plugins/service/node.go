@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// refreshNodes recomputes what follows from the Node and ServiceCIDR objects alone.
+// refreshNodes recomputes everything that depends on the Node and ServiceCIDR objects only.
 func (p *Processor) refreshNodes() {
 	p.nodesDirty = false
 	p.stateDirty = true
@@ -33,7 +33,7 @@ func (p *Processor) refreshNodes() {
 	}
 	ips := renderer.IPAddressesOf(addrs...)
 	for _, ip := range difference(p.claims.nodes, ips) {
-		for _, slice := range p.users.of(ip) { // a slice that changed has marked its services itself
+		for _, slice := range p.users.of(ip) { // a changed slice has already marked its services
 			p.mark(p.get(slice.now.Service))
 		}
 	}
@@ -50,7 +50,7 @@ func (p *Processor) refreshNodes() {
 	p.pods.changed = p.pods.changed || !slices.Equal(wasRemote, p.remote) || !slices.Equal(wasSelf, p.self.Addrs())
 }
 
-// refreshState recomputes the node's state and the interface sets; all of it is a function of the objects.
+// refreshState recomputes the node's state and the interface sets, which depend on the objects only.
 func (p *Processor) refreshState() {
 	p.nodeNotes = nil
 	p.version++
@@ -76,7 +76,7 @@ func (p *Processor) refreshState() {
 	p.placeInterfaces(remark)
 }
 
-// loopback is the highest usable address of the node's first IPv4 pod CIDR that is free, or the configured one.
+// loopback returns the highest free usable address of the node's first IPv4 pod CIDR, or the configured one.
 func (p *Processor) loopback(remark func(bool, string, ...any)) netip.Addr {
 	if fixed := p.cfg.Loopback; fixed.IsValid() {
 		if by := p.occupant(fixed); by != "" {
@@ -89,7 +89,7 @@ func (p *Processor) loopback(remark func(bool, string, ...any)) netip.Addr {
 		return netip.Addr{}
 	}
 	cidr := p.self.PodCIDRs[at].Masked()
-	wanted := lastAddr(cidr).Prev() // the last one is for broadcast
+	wanted := lastAddr(cidr).Prev() // the last address is for broadcast
 	for a := wanted; cidr.Bits() < 31 && a != cidr.Addr(); a = a.Prev() {
 		if p.occupant(a) != "" {
 			continue
@@ -103,7 +103,7 @@ func (p *Processor) loopback(remark func(bool, string, ...any)) netip.Addr {
 	return netip.Addr{}
 }
 
-// PodAt is the pod of this node that has an address; of several the first by name.
+// PodAt returns the pod of this node that has an address; of several the first by name.
 func (p *Processor) PodAt(a netip.Addr) (id model.PodID, ok bool) {
 	owners := p.pods.at[a]
 	if len(owners) == 0 {
@@ -112,7 +112,7 @@ func (p *Processor) PodAt(a netip.Addr) (id model.PodID, ok bool) {
 	return slices.MinFunc(owners, model.PodID.Compare), true
 }
 
-// occupant names who has an address; "": nobody that is known.
+// occupant names the object that has an address; "": no known object.
 func (p *Processor) occupant(a netip.Addr) string {
 	if pod, ok := p.PodAt(a); ok {
 		return "Pod " + pod.String()

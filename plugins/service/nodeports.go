@@ -8,14 +8,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// NodePortAddresses chooses the addresses of nodes that node ports are served on, as kube-proxy's nodePortAddresses does; the
-// zero value: all addresses in the Node objects.
+// NodePortAddresses selects the addresses of nodes on which node ports are served, as kube-proxy's nodePortAddresses does; the zero
+// value: all addresses in the Node objects.
 type NodePortAddresses struct {
 	Primary bool           // the first address of each family of a node, internal ones first
-	CIDRs   []netip.Prefix // those in any of these ranges; not beside Primary
+	CIDRs   []netip.Prefix // addresses in any of these ranges; excludes Primary
 }
 
-// ParseNodePortAddresses reads "primary" alone, or ranges of addresses; nothing is the zero value.
+// ParseNodePortAddresses parses "primary" alone, or ranges of addresses; an empty list is the zero value.
 func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 	var out NodePortAddresses
 	for _, text := range list {
@@ -34,7 +34,7 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 	return out, nil
 }
 
-// of are the chosen ones of a node's addresses.
+// of returns the selected ones of a node's addresses.
 func (c NodePortAddresses) of(addrs []netip.Addr) []netip.Addr {
 	if !c.Primary && len(c.CIDRs) == 0 {
 		return addrs
@@ -50,7 +50,7 @@ func (c NodePortAddresses) of(addrs []netip.Addr) []netip.Addr {
 	return out
 }
 
-// placeNodePorts works out on which of all nodes' addresses node ports are served, and notes the others.
+// placeNodePorts computes the addresses of all nodes on which node ports are served, and the node addresses without node ports.
 func (p *Processor) placeNodePorts(all []netip.Addr) *renderer.IPAddresses {
 	var chosen []netip.Addr
 	for _, node := range p.nodes {
@@ -66,7 +66,7 @@ func (p *Processor) placeNodePorts(all []netip.Addr) *renderer.IPAddresses {
 	return ports
 }
 
-// portlessNode says that node ports are served nowhere on this node, though it has addresses.
+// portlessNode returns a note that no address of this node serves node ports, although the node has addresses.
 func (p *Processor) portlessNode(remark func(bool, string, ...any)) {
 	if len(p.self.Addrs()) == 0 || slices.ContainsFunc(p.self.Addrs(), p.claims.ports.Contains) {
 		return

@@ -45,7 +45,7 @@ func TestNodePortAddresses(t *testing.T) {
 	}
 }
 
-// What is chosen is told of all nodes; a node without any says so; all its addresses stay its own.
+// Renderers receive the selected addresses of all nodes. A node without any has a note, and still owns its addresses.
 func TestNodePortsOnSomeAddresses(t *testing.T) {
 	p, r := newTest(t)
 	p.cfg.NodePorts.CIDRs = []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}
@@ -75,7 +75,7 @@ func TestNodePortsOnSomeAddresses(t *testing.T) {
 	}
 }
 
-// Another node's first address becomes another: that is all renderers are told.
+// The first address of another node changes: renderers receive only that.
 func TestPrimaryOfAnotherNode(t *testing.T) {
 	p, r := newTest(t)
 	p.cfg.NodePorts.Primary = true

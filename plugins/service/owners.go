@@ -7,14 +7,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Who owns an address, the first that applies: a node; the API server; the Service whose cluster IP it is; a pod; and last, port
-// by port, the oldest Service that names it as external IP or load-balancer IP. A tenant writes external IPs as it likes, so the
-// order must not depend on anything a tenant chooses, such as names.
+// The owner of an address is the first that applies: a node; the API server; the Service with this cluster IP; a pod; and last, port
+// by port, the oldest Service that names it as external IP or load-balancer IP. Tenants choose external IPs freely, so the order
+// must not depend on anything a tenant chooses, such as names.
 
 // apiService is the Service whose endpoints are the API server.
 var apiService = model.ServiceID{Namespace: "default", Name: "kubernetes"}
 
-// owners are those of addresses who are no Services, beside nodes and pods, and the ranges that external IPs must not be in.
+// owners holds the owners of addresses that are neither Services, nodes nor pods, and the ranges that are closed to external IPs.
 type owners struct {
 	api      map[netip.Addr]struct{} // addresses of the API server
 	apiDirty bool
@@ -23,12 +23,12 @@ type owners struct {
 	uplink   []netip.Prefix // addresses of VPP's uplink with the ranges they are in, sorted
 }
 
-// refused are the addresses that somebody with a better right has, and who that is; nil: none.
+// refused returns the addresses that have an owner with precedence, and that owner; nil: none.
 func (p *Processor) refused(s *service) map[netip.Addr]string {
 	var out map[netip.Addr]string
 	for i, a := range s.claimed {
 		if i > 0 && s.claimed[i-1].IP == a.IP {
-			continue // same address, and cluster IPs come first: judged
+			continue // the same address, already evaluated, because cluster IPs are first
 		}
 		if why := p.owner(s, a); why != "" {
 			if out == nil {
@@ -40,7 +40,7 @@ func (p *Processor) refused(s *service) map[netip.Addr]string {
 	return out
 }
 
-// owner says who has a better right to an address than a service that asks for it; "": nobody.
+// owner returns the owner that has precedence over a service that asks for an address; "": none.
 func (p *Processor) owner(s *service, a ask) string {
 	_, api := p.owners.api[a.IP]
 	switch {
@@ -61,7 +61,7 @@ func (p *Processor) owner(s *service, a ask) string {
 	return ""
 }
 
-// closed says why an address may not be an external IP of any service; "": it may.
+// closed returns why an address may not be an external IP of any service; "": it may.
 func (p *Processor) closed(a netip.Addr) string {
 	within := func(list []netip.Prefix) (netip.Prefix, bool) {
 		at := slices.IndexFunc(list, func(r netip.Prefix) bool { return r.Contains(a) })
@@ -96,7 +96,7 @@ func (o *owners) onUplink(a netip.Addr) bool {
 	return slices.ContainsFunc(o.uplink, func(r netip.Prefix) bool { return r.Addr() == a })
 }
 
-// refreshRanges recomputes the ranges of pods, cluster IPs and nodes. Services with external IPs ask anew if they changed.
+// refreshRanges recomputes the ranges of pods, cluster IPs and nodes. If they changed, Services with external IPs claim anew.
 func (p *Processor) refreshRanges() {
 	pods := slices.Clone(p.remote)
 	pods = append(pods, p.self.PodCIDRs...)
@@ -146,7 +146,7 @@ func (p *Processor) refreshAPI() {
 	p.markDifference(was, now)
 }
 
-// markDifference marks the services that claim an address of just one of the sets.
+// markDifference marks the services that claim an address in exactly one of the sets.
 func (p *Processor) markDifference(a, b map[netip.Addr]struct{}) {
 	for _, pair := range [][2]map[netip.Addr]struct{}{{a, b}, {b, a}} {
 		for ip := range pair[0] {

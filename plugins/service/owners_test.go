@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// born gives a service an age: the smaller the older.
+// born gives a service an age: a smaller number is older.
 func born(seconds int64, uid string) func(*model.Service) {
 	return func(s *model.Service) { s.Created, s.UID = time.Unix(seconds, 0).UTC(), uid }
 }
@@ -30,7 +30,7 @@ func withBalancer(ips ...string) func(*model.Service) {
 	}
 }
 
-// clusterOf is a service with several changes.
+// clusterOf returns a service with several modifications.
 func clusterOf(name, ip string, changes ...func(*model.Service)) *model.Service {
 	return cluster(name, ip, func(s *model.Service) {
 		for _, change := range changes {
@@ -39,7 +39,7 @@ func clusterOf(name, ip string, changes ...func(*model.Service)) *model.Service 
 	})
 }
 
-// openEverywhere lets external IPs be anywhere, so that owners alone decide.
+// openEverywhere allows external IPs everywhere, so that owners alone decide.
 func openEverywhere(p *Processor) {
 	p.cfg.ExternalIPCIDRs = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 }
@@ -51,13 +51,13 @@ func apiServer(ip string) *model.EndpointSlice {
 	return s
 }
 
-// servedOf is what addresses of a service renderers serve.
+// servedOf returns the addresses of a service that renderers serve.
 func servedOf(r *recorder, name string) string {
 	svc := r.services[model.ServiceID{Namespace: "default", Name: name}]
 	return svc.ClusterIPs.String() + svc.ExternalIPs.String() + conflictsOf(r, name)
 }
 
-// An owner's address is nobody else's external IP, whoever is first by name or by age, and in whichever order they arrive.
+// An owner's address is no other service's external IP, whatever the names, ages and order of arrival.
 func TestOwnersKeepTheirAddresses(t *testing.T) {
 	nodes := node(1, "192.168.16.1")
 	located := func(p *Processor) {
@@ -117,7 +117,7 @@ func TestOwnersKeepTheirAddresses(t *testing.T) {
 	}
 }
 
-// The victim of such an attempt has all its frontends, also those at the very port.
+// The victim of such an attempt keeps all its frontends, even at the same port.
 func TestVictimOfAThiefIsServed(t *testing.T) {
 	for _, reversed := range []bool{false, true} {
 		p, r := newTest(t)
@@ -161,8 +161,8 @@ func TestOtherProxysServiceKeepsItsClusterIP(t *testing.T) {
 	}
 }
 
-// Without --external-ip-cidrs, the ranges of nodes, pods and cluster IPs are closed; with it, all but its own ranges. Load-balancer
-// IPs, which only controllers write, are free of both.
+// Without --external-ip-cidrs, the ranges of nodes, pods and cluster IPs are closed; with it, everything except its ranges.
+// Load-balancer IPs, which only controllers write, are exempt from both.
 func TestRangesOfExternalIPs(t *testing.T) {
 	all := []string{"10.1.1.99", "10.1.2.99", "10.96.0.99", "172.30.0.9", "192.168.16.99", "203.0.113.7"}
 	setup := func(closed ...netip.Prefix) (*Processor, *recorder) {
@@ -210,7 +210,7 @@ func TestRangesOfExternalIPs(t *testing.T) {
 	}
 }
 
-// An external IP in a closed range keeps no other service from it, whose address it is by a load balancer.
+// An external IP in a closed range does not prevent another service from having it as its load-balancer address.
 func TestClosedClaimIsNone(t *testing.T) {
 	p, r := newTest(t)
 	p.cfg.ExternalIPCIDRs = []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}
@@ -250,7 +250,7 @@ func TestOlderClaimWins(t *testing.T) {
 	}
 }
 
-// A Service that is deleted and created again within one flush is as old as it now is.
+// A Service that is deleted and created again within one flush has its new age.
 func TestAgeOfARecreatedService(t *testing.T) {
 	p, r := newTest(t)
 	old := func(seconds int64) model.Object {
@@ -268,8 +268,8 @@ func TestAgeOfARecreatedService(t *testing.T) {
 	}
 }
 
-// Whatever tenants write, and in whichever order, an owner's address is served to nobody else, and an owner loses nothing: a literal
-// reading of the order, over all objects.
+// For any objects that tenants write, and in any order, an owner's address is served only for the owner, and an owner loses nothing. The check
+// is a literal implementation of the order, over all objects.
 func TestNobodyTakesAnOwnersAddress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &recorder{services: map[model.ServiceID]*renderer.ContivService{}}
@@ -315,7 +315,7 @@ func drawHostile(t *rapid.T) model.Object {
 		})
 }
 
-// checkOwners reads the rules literally.
+// checkOwners implements the rules literally.
 func checkOwners(t *rapid.T, objects map[model.Ref]model.Object, r *recorder) {
 	owned := map[netip.Addr]model.Ref{} // nodes before cluster IPs before pods: here they are distinct
 	for ref, obj := range objects {

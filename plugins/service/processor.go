@@ -15,32 +15,32 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// Config is what a processor needs to know beside the cluster's objects.
+// Config configures a processor.
 type Config struct {
-	NodeName     string         // this node; "" has no local endpoints
+	NodeName     string         // name of this node; "": no endpoint is local
 	ProxyName    string         // label service.kubernetes.io/service-proxy-name of the Services to serve; "": those without it
 	Loopback     netip.Addr     // NAT loopback; zero: a free address of the node's pod CIDR
 	ServiceCIDRs []netip.Prefix // in addition to the ServiceCIDR objects
-	Override     event.Located  // names of interfaces that are known and need not be found; "" ones are found
+	Override     event.Located  // names of known interfaces that need no lookup; "" ones are looked up
 
-	// NoExternalIPs leaves spec.externalIPs unserved: whoever may write a Service may otherwise take any address outside the
-	// cluster (CVE-2020-8554).
+	// NoExternalIPs ignores spec.externalIPs. With them, a user who may write a Service may take any address outside the cluster
+	// (CVE-2020-8554).
 	NoExternalIPs bool
-	// ExternalIPCIDRs are the ranges that spec.externalIPs may be in; none: everywhere but in the ranges of pods and cluster IPs.
-	// Addresses of nodes, of the API server, of pods, and cluster IPs are refused either way.
+	// ExternalIPCIDRs are the ranges that spec.externalIPs may be in; none: everywhere except in the ranges of pods and cluster IPs.
+	// Addresses of nodes, of the API server, of pods, and cluster IPs are refused in both cases.
 	ExternalIPCIDRs []netip.Prefix
 	APIServers      []netip.Addr // addresses of the API server, in addition to the endpoints of Service default/kubernetes
 
-	NodePorts NodePortAddresses // of all nodes, those that node ports are served on; zero: all
+	NodePorts NodePortAddresses // addresses of all nodes on which node ports are served; zero: all
 
-	// KeepTerminating uses endpoints that terminate and still serve beside ready ones, which Kubernetes does only where none is
-	// ready: new connections reach them, too, and nat44, which cannot drain, does not cut those they have.
+	// KeepTerminating uses terminating endpoints that still serve beside ready ones; Kubernetes uses them only where none is ready.
+	// New connections then reach them, too, and nat44, which cannot drain, does not cut their existing connections.
 	KeepTerminating bool
 
-	Limits budget.Limits // what Services may ask for; zero: there are no limits
+	Limits budget.Limits // limits of what Services may ask for; zero: no limits
 }
 
-// Processor holds the objects and tells renderers what follows from them. It is not safe for concurrent use.
+// Processor holds the objects and calls the renderers with the results. It is not safe for concurrent use.
 type Processor struct {
 	cfg     Config
 	targets []*target
@@ -62,40 +62,40 @@ type Processor struct {
 	stateDirty  bool
 	nodePorts   map[*service]struct{}     // built ones with a node port
 	all         []*renderer.ContivService // built ones, sorted by ID
-	self        model.Node                // this node; zero: not known
+	self        model.Node                // this node; zero: unknown
 	remoteNodes []renderer.RemoteNode     // the other nodes, sorted by name
 	noPorts     []netip.Addr              // node addresses without node ports, sorted
-	version     int                       // of the state and the interface sets
+	version     int                       // counts changes of the state and the interface sets
 	state       renderer.NodeState
 	frontends   renderer.Interfaces
 	backends    renderer.Interfaces
 	nodeNotes   []model.Note
 }
 
-// service is everything known about one Service.
+// service is the state of one Service.
 type service struct {
-	id      model.ServiceID
-	spec    *model.Service         // nil: only slices are there
-	parts   []*model.EndpointSlice // sorted by name
-	renamed bool                   // spec changed, so the claims may have
-	marked  bool                   // it is in the processor's dirty list
-	claimed []ask                  // sorted
-	asking  *model.Service         // whose claims these are; nil: there are none
-	built   *renderer.ContivService
-	notes   []model.Note
-	told    []*renderer.ContivService // by target: what its renderer has accepted
-	errs    []error                   // by target: why it has not accepted built
+	id       model.ServiceID
+	spec     *model.Service         // nil: only its slices exist
+	parts    []*model.EndpointSlice // sorted by name
+	renamed  bool                   // spec changed, so the claims may change
+	marked   bool                   // it is in the processor's dirty list
+	claimed  []ask                  // sorted
+	asking   *model.Service         // the spec behind the claims; nil: no claims
+	built    *renderer.ContivService
+	notes    []model.Note
+	accepted []*renderer.ContivService // by target: the last form that its renderer accepted
+	errs     []error                   // by target: why it did not accept built
 
 	// Room for the lists above in the common case: one slice, one frontend, one renderer.
-	onePart  [1]*model.EndpointSlice
-	oneClaim [1]ask
-	oneTold  [1]*renderer.ContivService
-	oneErr   [1]error
+	onePart     [1]*model.EndpointSlice
+	oneClaim    [1]ask
+	oneAccepted [1]*renderer.ContivService
+	oneErr      [1]error
 }
 
 func compareServices(a, b *service) int { return a.id.Compare(b.id) }
 
-// New returns a processor without objects. Nothing is told to renderers before the first Resync or Flush.
+// New returns a processor without objects. Renderers receive nothing before the first Resync or Flush.
 func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
 	p := &Processor{
 		cfg:        cfg,
@@ -120,7 +120,7 @@ func New(cfg Config, renderers ...renderer.ServiceRendererAPI) *Processor {
 	return p
 }
 
-// Apply takes one change of an object; kinds that do not concern services change nothing.
+// Apply handles one change of an object; kinds that do not concern services change nothing.
 func (p *Processor) Apply(ch event.Change) {
 	obj := ch.Object
 	if ch.Err != nil {
@@ -159,7 +159,7 @@ func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
 	}
 }
 
-// podsAmong are the addresses of a service that pods have; nil: none.
+// podsAmong returns the addresses of a service that pods have; nil: none.
 func (p *Processor) podsAmong(svc *renderer.ContivService) *renderer.IPAddresses {
 	var found []netip.Addr
 	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
@@ -175,7 +175,7 @@ func (p *Processor) podsAmong(svc *renderer.ContivService) *renderer.IPAddresses
 	return renderer.IPAddressesOf(found...)
 }
 
-// put stores or, given nil, removes, and reports whether that changed the map.
+// put stores a value or, given nil, removes it, and reports whether the map changed.
 func put[K comparable, V any](m map[K]*V, key K, v *V) bool {
 	if v == nil {
 		_, had := m[key]
@@ -190,9 +190,9 @@ func (p *Processor) get(id model.ServiceID) *service {
 	s := p.services[id]
 	if s == nil {
 		s = &service{id: id}
-		s.parts, s.told, s.errs = s.onePart[:0], s.oneTold[:0], s.oneErr[:0]
+		s.parts, s.accepted, s.errs = s.onePart[:0], s.oneAccepted[:0], s.oneErr[:0]
 		for range p.targets {
-			s.told, s.errs = append(s.told, nil), append(s.errs, nil)
+			s.accepted, s.errs = append(s.accepted, nil), append(s.errs, nil)
 		}
 		p.services[id] = s
 	}
@@ -238,7 +238,7 @@ func (p *Processor) setSlice(id model.SliceID, now *model.EndpointSlice) {
 			s.parts = slices.Delete(s.parts, at, at+1)
 		}
 		p.mark(s)
-		p.stateDirty = true // the same endpoints, of another service, which may not be rendered
+		p.stateDirty = true // these endpoints now belong to another service, which may not be rendered
 	}
 	if now != nil {
 		s := p.get(now.Service)
@@ -264,7 +264,7 @@ func (p *Processor) concerns(a netip.Addr) bool {
 	return len(p.pods.at[a]) > 0 || slices.ContainsFunc(p.self.PodCIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
 }
 
-// refresh rebuilds what is dirty, and returns that and the part of it that changed, sorted by ID.
+// refresh rebuilds the dirty services. It returns them, and the ones whose form changed, sorted by ID.
 func (p *Processor) refresh() (dirty, changed []*service) {
 	if p.nodesDirty {
 		p.refreshNodes()
@@ -273,7 +273,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 		p.refreshAPI()
 	}
 	indexed := p.indexUsers()
-	for i := 0; i < len(p.dirty); i++ { // grows by the rivals of those in it
+	for i := 0; i < len(p.dirty); i++ { // the loop appends the rivals of its services
 		if p.dirty[i].renamed {
 			p.reclaim(p.dirty[i])
 		}
@@ -305,8 +305,8 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 	return dirty, changed
 }
 
-// indexUsers brings the index of endpoint addresses up to date, beside all else if there is much to do: nothing looks into
-// it before the returned function has told whether the node's state may have changed by it.
+// indexUsers updates the index of endpoint addresses, concurrently if the update is large. No code may read the index before the
+// returned function has reported whether the node's state may have changed.
 func (p *Processor) indexUsers() (done func() bool) {
 	concerned := false
 	index := func() {
@@ -321,7 +321,7 @@ func (p *Processor) indexUsers() (done func() bool) {
 	return func() bool { wg.Wait(); return concerned }
 }
 
-// reclaim brings the claims of a service up to date; they depend on its spec and on the ranges that external IPs may be in.
+// reclaim updates the claims of a service. They depend on its spec and on the ranges that are closed to external IPs.
 func (p *Processor) reclaim(s *service) {
 	s.renamed = false
 	var want []ask
@@ -336,7 +336,7 @@ func (p *Processor) reclaim(s *service) {
 	p.claims.set(s, s.spec, want, p.mark)
 }
 
-// form is what a service has to look like now, nil if it is not rendered; it changes nothing.
+// form returns the present form of a service, nil if it is not rendered; it changes nothing.
 func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService, []model.Note) {
 	if skipReason(s.spec, p.cfg.ProxyName) != "" {
 		return nil, nil
@@ -361,7 +361,7 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 	return now, notes
 }
 
-// rebuilt takes over a service's new form, and reports whether it differs from before.
+// rebuilt stores a service's new form, and reports whether it differs from the previous one.
 func (p *Processor) rebuilt(s *service, now *renderer.ContivService, notes []model.Note) bool {
 	s.notes = notes
 	if now.Equal(s.built) {
@@ -392,7 +392,7 @@ func (p *Processor) list(s *service, now *renderer.ContivService) {
 }
 
 func (p *Processor) index(id model.ServiceID) (int, bool) {
-	if n := len(p.all); n == 0 || p.all[n-1].ID.Compare(id) < 0 { // in a first sync they come in order
+	if n := len(p.all); n == 0 || p.all[n-1].ID.Compare(id) < 0 { // a first sync adds them in order
 		return n, false
 	}
 	return slices.BinarySearchFunc(p.all, id, func(svc *renderer.ContivService, id model.ServiceID) int {
@@ -400,8 +400,8 @@ func (p *Processor) index(id model.ServiceID) (int, bool) {
 	})
 }
 
-// others calls f with every rendered service but one. The last of them stands in the place of the one left out, so the
-// view costs nothing to make; it is good until f returns.
+// others calls f with every rendered service except one. The last service stands in the place of the omitted one, so the view costs
+// nothing to make; it is valid until f returns.
 func (p *Processor) others(id model.ServiceID, f func([]*renderer.ContivService) error) error {
 	at, found := p.index(id)
 	if !found {
@@ -413,12 +413,12 @@ func (p *Processor) others(id model.ServiceID, f func([]*renderer.ContivService)
 	return f(p.all[:last:last])
 }
 
-// forget drops services of which nothing is left, here and at the renderers.
+// forget drops services that have no objects any more, here and at the renderers.
 func (p *Processor) forget(list []*service) {
 	for _, s := range list {
 		gone := s.spec == nil && len(s.parts) == 0 && p.services[s.id] == s
-		for _, told := range s.told {
-			gone = gone && told == nil
+		for _, form := range s.accepted {
+			gone = gone && form == nil
 		}
 		if gone {
 			delete(p.services, s.id)

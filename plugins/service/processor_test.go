@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// recorder is a renderer that writes down its calls and keeps the state they describe.
+// recorder is a renderer that records its calls and keeps the state they describe.
 type recorder struct {
 	calls    []string
 	fail     func(call string) error
@@ -87,7 +87,7 @@ func (r *recorder) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, np []*r
 
 func (r *recorder) UpdateLocalFrontendIfs(_, now renderer.Interfaces) error {
 	r.front = now.Copy()
-	defer clear(now) // the processor's own sets must not suffer
+	defer clear(now) // must not change the processor's sets
 	return r.call("frontends %s", now)
 }
 
@@ -111,7 +111,7 @@ func (r *recorder) Resync(ev *renderer.ResyncEventData) error {
 		r.services[s.ID] = s
 	}
 	r.nodeIPs, r.front, r.back = ev.NodeIPs, ev.FrontendIfs.Copy(), ev.BackendIfs
-	clear(ev.FrontendIfs) // renderers do such things: the processor's own sets must not suffer
+	clear(ev.FrontendIfs) // renderers may modify their input: the processor's sets must not change
 	return nil
 }
 
@@ -151,7 +151,7 @@ func slice(service string, eps ...model.Endpoint) *model.EndpointSlice {
 	}
 }
 
-// ep is a ready endpoint; 10.1.1.x is on node-1, others on node-2.
+// ep returns a ready endpoint; 10.1.1.x is on node-1, others on node-2.
 func ep(ip string) model.Endpoint {
 	node := "node-2"
 	if strings.HasPrefix(ip, "10.1.1.") {
@@ -211,13 +211,13 @@ func TestCallsFollowChanges(t *testing.T) {
 	flush(t, p, r)
 	apply(p, slice("b", ep("10.1.1.2")))
 	flush(t, p, r, "update b others=a,c")
-	apply(p, slice("b", ep("10.1.1.2"))) // nothing new in it
+	apply(p, slice("b", ep("10.1.1.2"))) // no change
 	flush(t, p, r)
 	apply(p, cluster("d", "10.96.0.4"))
 	flush(t, p, r, "add d")
 	remove(p, cluster("b", "10.96.0.2"))
 	flush(t, p, r, "delete b others=a,c,d")
-	apply(p, cluster("b", "10.96.0.2")) // its slice was there all along
+	apply(p, cluster("b", "10.96.0.2")) // its slice existed before
 	flush(t, p, r, "add b")
 	if got := r.services[model.ServiceID{Namespace: "default", Name: "b"}].Backends["http"]; len(got) != 1 {
 		t.Errorf("backends = %v", got)
@@ -403,7 +403,7 @@ func (d dealer) ResyncInPortions(ev *renderer.ResyncEventData) (portions []func(
 	return portions, err
 }
 
-// TestResyncInPortions: who cannot take portions gets all at once, and who can is not asked for them before the end.
+// TestResyncInPortions: a renderer without portions gets everything at once. A renderer with portions gets them at the end.
 func TestResyncInPortions(t *testing.T) {
 	_, whole := newTest(t)
 	d := dealer{&recorder{services: map[model.ServiceID]*renderer.ContivService{}}}
@@ -427,7 +427,7 @@ func TestResyncInPortions(t *testing.T) {
 		do()
 	}
 	apply(p, slice("b", ep("10.1.1.2")))
-	p.Prepare() // too late: nothing may get lost
+	p.Prepare() // too late: nothing may be lost
 	flush(t, p, d.recorder, "portion a", "portion b", "update b others=a")
 	if diff := cmp.Diff([]string{"update b others=a"}, whole.take()); diff != "" {
 		t.Errorf("afterwards (-want +got):\n%s", diff)

@@ -25,7 +25,7 @@ type world struct {
 	located *event.Located
 }
 
-// see is everything a renderer knows, as text.
+// see returns a renderer's whole state as text.
 func (r *recorder) see() string {
 	out := fmt.Sprintf("nodes %s front %s back %s state %+v\n", r.nodeIPs, r.front, r.back, r.node)
 	for _, id := range slices.SortedFunc(maps.Keys(r.services), model.ServiceID.Compare) {
@@ -88,7 +88,7 @@ func drawObject(t *rapid.T) model.Object {
 	return &model.ServiceCIDR{Name: name, CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/1" + fmt.Sprint(name[0]-'a'))}}
 }
 
-// However the present objects came to be, and whatever failed on the way, renderers know what a resync would tell them.
+// For any sequence of changes and failures, renderers have the state that a resync would send.
 func TestIncrementalIsResync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{objects: map[model.Ref]model.Object{}}
@@ -162,7 +162,7 @@ func compareRefs(a, b model.Ref) int {
 	return 1
 }
 
-// big is a processor with n services of ten endpoints, and a function that exchanges one endpoint of one service.
+// big returns a processor with n services of ten endpoints, and a function that exchanges one endpoint of one service.
 func big(n int) (p *Processor, step func()) {
 	p = New(Config{NodeName: "node-1"}, quiet{})
 	for i := range n {

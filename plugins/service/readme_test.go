@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
-// The example of the page is what happens.
+// The example of the README is correct.
 func TestREADME(t *testing.T) {
 	changes, err := manifest.Load(page.File(t, "yaml"))
 	if err != nil {

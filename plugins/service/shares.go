@@ -5,8 +5,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// shares are what Services ask for, and which of them ask for too much. A Service may lose its endpoints, then all of its addresses
-// reject, or its restricted load-balancer IPs alone; so each is a claim.
+// shares are the sizes that Services ask for, and which Services ask for too much. A Service may lose its endpoints, and then all of
+// its addresses reject. Or it may lose only its restricted load-balancer IPs. So each of these is a claim.
 type shares struct{ backends, ranges *budget.Ledger }
 
 func newShares(l budget.Limits) shares {
@@ -18,13 +18,13 @@ func serviceRef(id model.ServiceID) model.Ref {
 	return model.Ref{Kind: model.KindService, Namespace: id.Namespace, Name: id.Name}
 }
 
-// crowded is why a service's endpoints are not served; "": they are.
+// crowded returns why a service's endpoints are not served; "": they are.
 func (x *shares) crowded(id model.ServiceID) string { return x.backends.Refused(serviceRef(id)) }
 
-// rangesRefused is why load-balancer IPs with source ranges are not served; "": they are.
+// rangesRefused returns why load-balancer IPs with source ranges are not served; "": they are.
 func (x *shares) rangesRefused(id model.ServiceID) string { return x.ranges.Refused(serviceRef(id)) }
 
-// weigh claims what dirty services ask for, and makes those dirty whose verdict changes by it.
+// weigh claims the sizes of dirty services, and marks services dirty whose verdict changes as a result.
 func (p *Processor) weigh() {
 	for _, s := range p.dirty {
 		ref := serviceRef(s.id)

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// balanced is a Service of some age with a load-balancer IP for so many clients.
+// balanced returns a Service of some age with a load-balancer IP for that many clients.
 func balanced(name string, age, ranges int) *model.Service {
 	s := &model.Service{
 		ID: model.ServiceID{Namespace: "prod", Name: name}, Created: time.Unix(int64(age), 0), Type: model.LoadBalancer,
@@ -24,7 +24,7 @@ func balanced(name string, age, ranges int) *model.Service {
 	return s
 }
 
-// Services that ask for too much lose that part alone, the younger ones, and get it back.
+// Among Services that ask for too much, the younger ones lose that part alone, and get it back.
 func TestServicesThatAskForTooMuch(t *testing.T) {
 	p := New(Config{NodeName: "node-1", Limits: budget.Limits{
 		budget.RangeRules: {Object: 80, Namespace: 100}, budget.Backends: {Object: 20, Namespace: 30},

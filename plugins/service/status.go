@@ -9,17 +9,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// Status is what became of one Service.
+// Status is the state of one Service.
 type Status struct {
 	ID       model.ServiceID
-	Rendered *renderer.ContivService // nil: not at all
-	Skipped  string                  // why not; "" if it is rendered
+	Rendered *renderer.ContivService // nil: not rendered
+	Skipped  string                  // why it is not rendered; "" if it is
 	Notes    []model.Note
-	Err      error // what renderers answered to the last calls; nil: all is well
+	Err      error // errors of the renderers' last calls; nil: none
 }
 
-// Services lists every Service there is, sorted by namespace and name. The result is the caller's; what it points to
-// never changes.
+// Services lists every Service, sorted by namespace and name. The caller owns the result; the values it points to never change.
 func (p *Processor) Services() []Status {
 	out := p.Unsorted()
 	SortStatuses(out)
@@ -31,7 +30,7 @@ func SortStatuses(list []Status) {
 	slices.SortFunc(list, func(a, b Status) int { return a.ID.Compare(b.ID) })
 }
 
-// Unsorted is Services in no order: sorting thousands may be done elsewhere.
+// Unsorted is Services without an order: a caller may sort thousands in another goroutine.
 func (p *Processor) Unsorted() []Status {
 	out := make([]Status, 0, len(p.services))
 	for _, s := range p.services {
@@ -44,8 +43,7 @@ func (p *Processor) Unsorted() []Status {
 	return out
 }
 
-// Notes is all there is to say about Services, local Pods and this Node, sorted by object. What renderers have to say
-// they tell their sink.
+// Notes returns all notes about Services, local Pods and this Node, sorted by object. Renderers send their notes to their sink.
 func (p *Processor) Notes() []model.Note {
 	out := slices.Clone(p.nodeNotes)
 	for _, s := range p.services {
@@ -67,10 +65,10 @@ func (p *Processor) Notes() []model.Note {
 	return out
 }
 
-// Target is what became of one renderer, apart from single services.
+// Target is the state of one renderer, apart from single services.
 type Target struct {
-	Synced bool // it has accepted everything once
-	Failed int  // services it did not accept
+	Synced bool // it has accepted a full state once
+	Failed int  // number of services it did not accept
 	Err    error
 }
 

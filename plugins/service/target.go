@@ -12,26 +12,26 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// A failed call is made again after firstRetry, then after twice as long each time, up to lastRetry.
+// The processor repeats a failed call after firstRetry, then after twice as long each time, up to lastRetry.
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
 
-// retries are the pauses between attempts of a call, and between questions for what VPP does not have yet.
+// retries are the pauses between attempts of a call, and between lookups of objects that VPP does not have yet.
 var retries = backoff.Range{Min: firstRetry, Max: lastRetry} // read only
 
-// target is a renderer and what it was told last.
+// target is a renderer and the last state it received.
 type target struct {
-	number    int // index in told and errs of services
+	number    int // its index in accepted and errs of services
 	api       renderer.ServiceRendererAPI
-	node      renderer.NodeRenderer    // nil: it does not care
+	node      renderer.NodeRenderer    // nil: it does not use node state
 	portions  renderer.PortionRenderer // nil: it takes a resync as a whole
-	synced    bool                     // the last Resync went well
+	synced    bool                     // the last Resync succeeded
 	failed    map[*service]struct{}
 	err       error // of a call that is not about one service
 	retry     backoff.Timer
-	version   int // of the node's state and the interface sets below; 0: none
+	version   int // version of the last sent node state and interface sets; 0: none
 	state     renderer.NodeState
 	nodeIPs   *renderer.IPAddresses
 	frontends renderer.Interfaces
@@ -45,8 +45,8 @@ func newTarget(number int, api renderer.ServiceRendererAPI) *target {
 	return t
 }
 
-// Flush tells the renderers what changed, and repeats calls that failed when their time has come. The error joins those
-// of the calls made now; what fails keeps no other call from being made.
+// Flush sends the changes to the renderers, and repeats failed calls whose pause has ended. The error joins the errors of these
+// calls; a failure prevents no other call.
 func (p *Processor) Flush() error {
 	dirty, changed := p.refresh()
 	var errs []error
@@ -57,7 +57,7 @@ func (p *Processor) Flush() error {
 	return errors.Join(errs...)
 }
 
-// Resync tells the renderers everything.
+// Resync sends the full state to the renderers.
 func (p *Processor) Resync() error {
 	portions, err := p.ResyncInPortions()
 	for _, do := range portions {
@@ -66,8 +66,8 @@ func (p *Processor) Resync() error {
 	return err
 }
 
-// ResyncInPortions is Resync, but leaves what renderers can do later to the calls it returns, which are to be made one after
-// the other and before anything else is asked of the processor.
+// ResyncInPortions is Resync, but the work that renderers can do later is in the calls it returns. The caller makes them one after
+// the other, before any other call of the processor.
 func (p *Processor) ResyncInPortions() (portions []func(), err error) {
 	dirty, _ := p.refresh()
 	var errs []error
@@ -80,9 +80,9 @@ func (p *Processor) ResyncInPortions() (portions []func(), err error) {
 	return portions, errors.Join(errs...)
 }
 
-// Prepare does what of the first resync needs no answer of VPP: services are formed.
+// Prepare does the part of the first resync that needs no answer from VPP: it builds the services.
 func (p *Processor) Prepare() {
-	if !slices.ContainsFunc(p.targets, func(t *target) bool { return t.synced }) { // nobody waits for what changes
+	if !slices.ContainsFunc(p.targets, func(t *target) bool { return t.synced }) { // no renderer receives changes yet
 		dirty, _ := p.refresh()
 		p.forget(dirty)
 	}
@@ -104,7 +104,7 @@ func (p *Processor) update(t *target, changed []*service) error {
 	work := changed
 	if due && len(t.failed) > 0 {
 		work = slices.SortedFunc(maps.Keys(t.failed), compareServices)
-		work = append(work, changed...) // told says what is left to do: a service may be in both
+		work = append(work, changed...) // a service in both is delivered once: see accepted
 	}
 	if t.err == nil || due {
 		t.err = p.updateNode(t)
@@ -128,9 +128,9 @@ func (p *Processor) update(t *target, changed []*service) error {
 	return err
 }
 
-// deliver makes the call that brings a renderer from what it was told of a service to how the service is now.
+// deliver makes the call that brings a renderer from the last sent form of a service to its present form.
 func (p *Processor) deliver(t *target, s *service) error {
-	old, now := s.told[t.number], s.built
+	old, now := s.accepted[t.number], s.built
 	var err error
 	switch {
 	case old == now || old.Equal(now):
@@ -146,7 +146,7 @@ func (p *Processor) deliver(t *target, s *service) error {
 		t.failed[s] = struct{}{}
 		return fmt.Errorf("service %s: %w", s.id, err)
 	}
-	s.told[t.number], s.errs[t.number] = now, nil
+	s.accepted[t.number], s.errs[t.number] = now, nil
 	if _, repeated := t.failed[s]; repeated {
 		delete(t.failed, s)
 		p.forget([]*service{s})
@@ -155,7 +155,7 @@ func (p *Processor) deliver(t *target, s *service) error {
 }
 
 func (p *Processor) updateNode(t *target) error {
-	if t.version == p.version { // to compare sets would take longer than all else of a small change
+	if t.version == p.version { // comparing sets would take longer than the rest of a small change
 		return nil
 	}
 	var errs []error
@@ -199,7 +199,7 @@ func (p *Processor) updateNodePorts(t *target) error {
 	return nil
 }
 
-// resync gives one renderer everything; what it gets is its own to keep. It returns what the renderer has left to do.
+// resync sends the full state to one renderer, which owns what it receives. It returns the work that the renderer does later.
 func (p *Processor) resync(t *target) ([]func(), error) {
 	portions, err := p.resyncCalls(t)
 	if err != nil {
@@ -211,7 +211,7 @@ func (p *Processor) resync(t *target) ([]func(), error) {
 	t.version, t.state, t.nodeIPs, t.frontends, t.backends = p.version, p.state, p.claims.nodes, p.frontends, p.backends
 	clear(t.failed)
 	for _, s := range p.services {
-		s.told[t.number], s.errs[t.number] = s.built, nil
+		s.accepted[t.number], s.errs[t.number] = s.built, nil
 	}
 	return portions, nil
 }

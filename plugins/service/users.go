@@ -8,25 +8,25 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// part is everything known about one EndpointSlice.
+// part is the state of one EndpointSlice.
 type part struct {
 	id     model.SliceID
-	now    *model.EndpointSlice // nil: it is gone, or belongs to no service
-	listed *model.EndpointSlice // the form that users has; nil: none
-	number uint32               // in users
-	queued bool                 // listed is not now
+	now    *model.EndpointSlice // nil: it was deleted, or belongs to no service
+	listed *model.EndpointSlice // the form in users; nil: none
+	number uint32               // its number in users
+	queued bool                 // listed is not up to date
 }
 
-// users knows which slices name an address as an endpoint's. Changes gather until flush: nobody asks in between, and on
-// another core it costs nothing. An address is mostly in one slice only, and there may be 100,000 of them: so the lists are
-// chains in one array, and neither it nor the map for IPv4 holds a pointer.
+// users indexes which slices have an endpoint with an address. Changes accumulate until flush: no code reads the index in between,
+// and on another core the update costs no time. Most addresses are in one slice only, and 100,000 of them may exist. So the lists
+// are chains in one array, and neither the array nor the map for IPv4 holds a pointer.
 type users struct {
 	at4     map[uint32]uint32 // address → its first link
 	at6     map[netip.Addr]uint32
-	links   []link // the first is none
+	links   []link // the first one is unused
 	unused  uint32 // first link of the chain of free ones; 0: none
 	numbers []*part
-	free    []uint32 // numbers
+	free    []uint32 // free numbers
 	queue   []*part
 }
 
@@ -62,7 +62,7 @@ func (u *users) setHead(a netip.Addr, at uint32) {
 	}
 }
 
-// of are the slices that name an address, as of the last flush; those removed since are left out.
+// of returns the slices that have an address, as of the last flush, without those removed since.
 func (u *users) of(a netip.Addr) (list []*part) {
 	for at := u.head(a); at != 0; at = u.links[at].next {
 		if s := u.numbers[u.links[at].number]; s.now != nil {
@@ -72,7 +72,7 @@ func (u *users) of(a netip.Addr) (list []*part) {
 	return list
 }
 
-// change notes that a slice has another form.
+// change records a new form of a slice.
 func (u *users) change(s *part) {
 	if !s.queued {
 		s.queued = true
@@ -80,8 +80,7 @@ func (u *users) change(s *part) {
 	}
 }
 
-// flush takes over all changes; it calls touched for addresses that some slice begins or ceases to name, and gone for
-// slices that are not any more.
+// flush applies all changes. It calls touched for addresses that a slice gained or lost, and gone for removed slices.
 func (u *users) flush(touched func(netip.Addr), gone func(*part)) {
 	u.prepare()
 	for _, s := range u.queue {
@@ -103,7 +102,7 @@ func (u *users) flush(touched func(netip.Addr), gone func(*part)) {
 	u.queue = nil
 }
 
-// prepare makes room at once for a first flush.
+// prepare allocates once for the first flush.
 func (u *users) prepare() {
 	if len(u.at4) > 0 || len(u.queue) < 100 {
 		return
@@ -153,7 +152,7 @@ func (u *users) reindex(s *part, touched func(netip.Addr)) {
 	}
 }
 
-// addresses are a slice's endpoint addresses, sorted, each once.
+// addresses returns a slice's endpoint addresses, sorted, each once.
 func addresses(s *model.EndpointSlice) []netip.Addr {
 	if s == nil {
 		return nil
@@ -166,7 +165,7 @@ func addresses(s *model.EndpointSlice) []netip.Addr {
 	return slices.Compact(out)
 }
 
-// use puts a slice before the others of the address, unless it is there since a moment ago.
+// use puts a slice before the others of the address, unless it was added just before.
 func (u *users) use(a netip.Addr, number uint32, touched func(netip.Addr)) {
 	head := u.head(a)
 	if head != 0 && u.links[head].number == number {

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// body is what kube-proxy v1.36 answers (pkg/proxy/healthcheck), to the letter.
+// body is the answer of kube-proxy v1.36 (pkg/proxy/healthcheck), byte for byte.
 type body struct {
 	Service             service `json:"service"`
 	LocalEndpoints      int     `json:"localEndpoints"`
@@ -20,8 +20,8 @@ type service struct {
 	Name      string `json:"name"`
 }
 
-// answer says 200 if the node has endpoints and the proxy is well, else 503, whatever the method and path of the request. The
-// weight is for load balancers that spread by it.
+// answer returns 200 if the node has endpoints and the proxy is healthy, else 503, whatever the method and path of the request. Load
+// balancers may distribute traffic by the weight.
 func answer(w http.ResponseWriter, id model.ServiceID, endpoints int, healthy bool) {
 	text, err := json.MarshalIndent(body{service{id.Namespace, id.Name}, endpoints, healthy}, "", "\t")
 	if err != nil {
@@ -37,5 +37,5 @@ func answer(w http.ResponseWriter, id model.ServiceID, endpoints int, healthy bo
 		code = http.StatusOK
 	}
 	w.WriteHeader(code)
-	_, _ = w.Write(text) // the client went away: nobody is left to tell
+	_, _ = w.Write(text) // the client has disconnected
 }

@@ -20,31 +20,32 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// An address and port that cannot be opened is tried again after firstRetry, then after twice as long each time, up to lastRetry.
+// The server retries an address and port that cannot be opened after firstRetry, then after twice as long each time, up to
+// lastRetry.
 const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 )
 
-// Config says where and how health checks are answered.
+// Config configures where and how health checks are answered.
 type Config struct {
-	// Addresses of the node's own network stack to listen at; none: those of the node that node ports are served on if that is
-	// not all of them, else every address there is.
+	// Addresses of the node's network stack to listen at; none: the node's addresses with node ports, if these are not all of its
+	// addresses, else every address.
 	Addresses []netip.Addr
-	// Healthy reports whether what Services ask for is in VPP; nil: always. Its context ends with the request.
+	// Healthy reports whether VPP has the desired state of Services; nil: always. Its context ends with the request.
 	Healthy func(context.Context) bool
-	// Listen opens a TCP address, of which the host may be missing; nil: the operating system does.
+	// Listen opens a TCP address whose host may be missing; nil: the operating system's.
 	Listen func(ctx context.Context, address string) (net.Listener, error)
 	Logger *slog.Logger // nil: silent
 }
 
-// Server answers health checks of services that it is told of as a renderer is. The methods of a renderer never fail and may be
-// called whether it runs or not; what keeps a port closed is in Problems.
+// Server answers health checks of the services that it receives through a renderer's methods. These methods never fail and may be
+// called before, during and after Run. Problems returns why ports are closed.
 type Server struct {
 	cfg  Config
-	wake chan struct{} // has room for one
+	wake chan struct{} // capacity one
 
-	mu       sync.Mutex // the loop of the agent tells, servers and Run read
+	mu       sync.Mutex // the agent's loop writes, servers and Run read
 	checks   map[model.ServiceID]renderer.HealthCheck
 	owners   map[uint16][]model.ServiceID // of each port, sorted; the first has it
 	node     renderer.NodeState
@@ -56,7 +57,7 @@ var (
 	_ renderer.NodeRenderer    = (*Server)(nil)
 )
 
-// New returns a server that was told of no service and listens nowhere before Run.
+// New returns a server without services; it does not listen before Run.
 func New(cfg Config) *Server {
 	if cfg.Healthy == nil {
 		cfg.Healthy = func(context.Context) bool { return true }
@@ -75,7 +76,7 @@ func New(cfg Config) *Server {
 	}
 }
 
-// Run listens wherever services ask for it, until ctx ends. The error is nil: what cannot be opened is tried again.
+// Run listens wherever services ask for it, until ctx ends. The error is nil: Run retries places that cannot be opened.
 func (s *Server) Run(ctx context.Context) error {
 	open := map[netip.AddrPort]*door{}
 	defer func() {
@@ -102,7 +103,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// settle closes and opens doors until they are as they are wanted, and reports whether all could be opened.
+// settle closes and opens doors until they match the desired ones, and reports whether all could be opened.
 func (s *Server) settle(ctx context.Context, open map[netip.AddrPort]*door) bool {
 	want := s.wanted()
 	for at, d := range open {
@@ -127,7 +128,7 @@ func (s *Server) settle(ctx context.Context, open map[netip.AddrPort]*door) bool
 	return len(problems) == 0
 }
 
-// report takes over what keeps places closed, and logs what is new of it.
+// report replaces the reasons why places are closed, and logs the new ones.
 func (s *Server) report(problems map[netip.AddrPort]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +140,7 @@ func (s *Server) report(problems map[netip.AddrPort]string) {
 	s.problems = problems
 }
 
-// wanted are the places to listen at. The zero address stands for all.
+// wanted returns the places to listen at. The zero address stands for all.
 func (s *Server) wanted() map[netip.AddrPort]struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +153,7 @@ func (s *Server) wanted() map[netip.AddrPort]struct{} {
 	return out
 }
 
-// addresses are where to listen at each port.
+// addresses returns the addresses to listen at, for each port.
 func (s *Server) addresses() []netip.Addr {
 	switch {
 	case len(s.cfg.Addresses) > 0:
@@ -163,7 +164,7 @@ func (s *Server) addresses() []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(s.node.IPs), func(a netip.Addr) bool { return !s.node.ServesNodePorts(a) })
 }
 
-// place is what to give to Listen.
+// place returns the argument for Listen.
 func place(at netip.AddrPort) string {
 	if !at.Addr().IsValid() {
 		return ":" + strconv.Itoa(int(at.Port()))
@@ -171,7 +172,7 @@ func place(at netip.AddrPort) string {
 	return at.String()
 }
 
-// handler answers at a port, with what is known of whoever has it then.
+// handler answers requests at a port with the state of the service that has the port at that time.
 func (s *Server) handler(port uint16) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -187,7 +188,7 @@ func (s *Server) handler(port uint16) http.Handler {
 	})
 }
 
-// local is how many endpoints count for the family the client asks in: each has a proxy of its own, as far as it can tell.
+// local returns the number of endpoints in the family of the client's request. Families count separately, as separate proxies would.
 func local(check renderer.HealthCheck, r *http.Request) int {
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr); ok && at.AddrPort().Addr().Unmap().Is6() {
 		return check.Local6
@@ -198,8 +199,8 @@ func local(check renderer.HealthCheck, r *http.Request) int {
 // door is one open place.
 type door struct {
 	stop  context.CancelFunc
-	shut  chan struct{} // closed when nobody listens any more
-	ended chan struct{} // closed when nothing of it runs any more
+	shut  chan struct{} // closed when the listener has ended
+	ended chan struct{} // closed when all of its goroutines have ended
 }
 
 func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) *door {
@@ -209,7 +210,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) *doo
 		defer close(d.ended)
 		err := httpserver.HTTP(ctx, l, h, s.cfg.Logger)
 		close(d.shut)
-		if ctx.Err() == nil { // nobody asked for it: Run opens it again
+		if ctx.Err() == nil { // it ended without a request: Run opens it again
 			s.cfg.Logger.Warn("health checks are interrupted", "address", l.Addr().String(), "err", err)
 			s.changed()
 		}
@@ -217,7 +218,7 @@ func (s *Server) serve(ctx context.Context, l net.Listener, h http.Handler) *doo
 	return d
 }
 
-// close waits until the place is free: somebody may want it next.
+// close waits until the place is free, because another door may open there next.
 func (d *door) close() {
 	d.stop()
 	<-d.ended
@@ -232,8 +233,8 @@ func (d *door) isShut() bool {
 	}
 }
 
-// Problems says, by service, what keeps its health checks from being answered: another service has the port, or it cannot be
-// opened. It may be called from anywhere; the result is the caller's.
+// Problems returns, by service, why its health checks are not answered: another service has the port, or it cannot be opened. Any
+// goroutine may call it; the caller owns the result.
 func (s *Server) Problems() map[model.ServiceID][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,7 +67,7 @@ func (h *host) refuse(address string, err error) {
 	h.bad[address] = err
 }
 
-// get asks at a place of the host: status code, headers that matter, and body.
+// get sends a request to a place of the host and returns status code, relevant headers, and body.
 func (h *host) get(t *testing.T, address string) string {
 	t.Helper()
 	h.mu.Lock()
@@ -132,7 +132,7 @@ func service1(name string, port uint16, local int) *renderer.ContivService {
 	return svc
 }
 
-// The answers are kube-proxy's, to the letter.
+// The answers equal kube-proxy's byte for byte.
 func TestAnswers(t *testing.T) {
 	var healthy atomic.Bool
 	s, h := start(t, Config{Healthy: func(context.Context) bool { return healthy.Load() }})
@@ -173,7 +173,8 @@ func TestPortsComeAndGo(t *testing.T) {
 	h.opens(t)
 }
 
-// Of two that ask for one port the first by name has it, and the other one when it goes, without the port being closed.
+// Of two services that ask for one port the first by name has it. The other one gets it when the first is deleted, and the port
+// stays open.
 func TestTwoServicesOnePort(t *testing.T) {
 	s, h := start(t, Config{})
 	s.ServiceChanged(nil, service1("b", 30201, 1))
@@ -193,7 +194,7 @@ func TestTwoServicesOnePort(t *testing.T) {
 	}
 }
 
-// A place that cannot be opened is told, and tried again.
+// A place that cannot be opened is reported and retried.
 func TestTakenPort(t *testing.T) {
 	s, h := start(t, Config{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}})
 	h.refuse("192.0.2.1:30201", errors.New("taken"))
@@ -209,7 +210,7 @@ func TestTakenPort(t *testing.T) {
 	eventually(t, "no problem", func() bool { return len(s.Problems()) == 0 })
 }
 
-// Without addresses of its own it follows the node's, where not all of them have node ports.
+// Without configured addresses the server uses the node's, where not all of them have node ports.
 func TestFollowsNodePortAddresses(t *testing.T) {
 	s, h := start(t, Config{})
 	s.ServiceChanged(nil, service1("web", 30201, 1))
@@ -223,7 +224,7 @@ func TestFollowsNodePortAddresses(t *testing.T) {
 	h.opens(t, ":30201")
 }
 
-// Each family has endpoints of its own.
+// Each family has separate endpoints.
 func TestFamilies(t *testing.T) {
 	check := renderer.HealthCheck{NodePort: 1, Local4: 4, Local6: 6}
 	for at, want := range map[string]int{"192.0.2.1": 4, "2001:db8::1": 6, "::ffff:192.0.2.1": 4} {
