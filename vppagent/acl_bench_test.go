@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// granter is a VPP that agrees to everything and does nothing: what is measured with it is the agent's own.
+// granter is a VPP that accepts every request and does nothing: a benchmark on it measures the agent alone.
 type granter struct{ index uint32 }
 
 func (g *granter) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {

@@ -30,7 +30,7 @@ func accessList(name string, rules ...*acl.ACL_Rule) *acl.ACL {
 	return &acl.ACL{Name: name, Rules: rules}
 }
 
-// attach is m with interfaces.
+// attach adds interfaces to m.
 func attach(m *acl.ACL, ingress, egress []string) *acl.ACL {
 	m.Interfaces = &acl.ACL_Interfaces{Ingress: ingress, Egress: egress}
 	return m
@@ -92,7 +92,7 @@ func aclLab(t *testing.T) (l *lab, refused *[]string) {
 	return l, refused
 }
 
-// listOf is what an interface has in one direction, the fingerprints left out.
+// listOf returns the list of an interface in one direction, without fingerprints.
 func (l *lab) listOf(iface, direction string) string {
 	prefix := "acl-list " + iface + " " + direction + " "
 	for line := range strings.Lines(l.sim.Dump()) {
@@ -129,7 +129,7 @@ func (l *lab) wantState(key string, want event.State) string {
 	return ""
 }
 
-// names are the first words of requests.
+// names returns the first words of requests.
 func names(writes []string) string {
 	var out []string
 	for _, w := range writes {
@@ -141,7 +141,7 @@ func names(writes []string) string {
 func tcp(port uint32) *acl.ACL_Rule  { return rule(acl.ACL_Rule_REFLECT, "tcp", "", "", port) }
 func deny(port uint32) *acl.ACL_Rule { return rule(acl.ACL_Rule_DENY, "tcp", "", "", port) }
 
-// TestRefusedACL: an interface keeps the lists it has; a direction that has none is denied everything.
+// TestRefusedACL: an interface keeps its lists; a direction without lists denies everything.
 func TestRefusedACL(t *testing.T) {
 	l, refused := aclLab(t)
 	l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"})))
@@ -150,7 +150,7 @@ func TestRefusedACL(t *testing.T) {
 	l.put(accessList("a", deny(80)), accessList("b", tcp(91)), accessList("new", tcp(1)),
 		lists("tap1", []string{"new"}, []string{"b", "a"}), lists("tap2", nil, []string{"b"}), lists("tap3", []string{"b"}, []string{"new"}))
 	t.Log(strings.Join(l.writes(), "\n"))
-	l.wantList("tap1", "output", "a b") // as it was, to the ACL
+	l.wantList("tap1", "output", "a b") // unchanged, even its ACL
 	l.wantList("tap1", "input", "all")
 	l.wantList("tap2", "output", "b")
 	l.wantList("tap3", "input", "all")
@@ -176,7 +176,7 @@ func TestRefusedACL(t *testing.T) {
 	l.quiet("resync")
 }
 
-// TestMissingACL: who names what nobody gives, or what can never be, is denied everything in that direction.
+// TestMissingACL: an interface that names an unwanted or invalid ACL denies everything in that direction.
 func TestMissingACL(t *testing.T) {
 	l, _ := aclLab(t)
 	a := accessList("a", tcp(80))
@@ -186,7 +186,7 @@ func TestMissingACL(t *testing.T) {
 	l.wantState(kv.InterfaceACLsKey("tap1"), event.Pending)
 	l.allConfigured(l.put(accessList("later", tcp(90))))
 	l.wantList("tap1", "output", "a later")
-	// It becomes invalid, and with it what it asked for itself.
+	// It becomes invalid, and so do the places in lists that it asked for.
 	bad := attach(accessList("later", rule(acl.ACL_Rule_DENY, "", "10.0.0.1/24", "")), []string{"tap2"}, nil)
 	l.put(bad)
 	if err := l.wantState(kv.ACLKey("later"), event.Invalid); !strings.Contains(err, "rules[0].ip_rule.ip.source_network: 10.0.0.1/24 has bits set") {
@@ -206,7 +206,7 @@ func TestMissingACL(t *testing.T) {
 	}
 }
 
-// TestOrderOfMessages: one message where one will do, second ACLs where several would tear.
+// TestOrderOfMessages: one message if that suffices, second ACLs if several messages would tear.
 func TestOrderOfMessages(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -269,7 +269,7 @@ func TestOrderOfMessages(t *testing.T) {
 	}
 }
 
-// TestForeignACLs: what others made stays, behind ours, even what they attached since VPP was last looked at.
+// TestForeignACLs: foreign ACLs stay behind ours, even those attached since the last dump.
 func TestForeignACLs(t *testing.T) {
 	l, _ := aclLab(t)
 	foreign := func() uint32 {
@@ -304,7 +304,7 @@ func TestForeignACLs(t *testing.T) {
 	l.quiet("resync")
 }
 
-// TestListsUnderTwoNames: one value has the say about an interface, whatever else it is called.
+// TestListsUnderTwoNames: one value decides about an interface, whatever other names it has.
 func TestListsUnderTwoNames(t *testing.T) {
 	l, _ := aclLab(t)
 	tag := "default/tap1"
@@ -330,7 +330,7 @@ func TestListsUnderTwoNames(t *testing.T) {
 	l.wantState(kv.InterfaceACLsKey(tag), event.Configured)
 }
 
-// TestListsGoWithTheirInterface: they are not taken off an interface that is going, which would open it.
+// TestListsGoWithTheirInterface: the agent does not remove lists from an interface before it deletes the interface, which would open it.
 func TestListsGoWithTheirInterface(t *testing.T) {
 	l, _ := aclLab(t)
 	tap := func(host string) *interfaces.Interface {
@@ -340,7 +340,7 @@ func TestListsGoWithTheirInterface(t *testing.T) {
 	}
 	l.allConfigured(l.put(tap("vpp1"), accessList("a", tcp(80)), lists("mine", []string{"a"}, []string{"a"})))
 	l.writes()
-	l.allConfigured(l.put(tap("vpp2"))) // made again
+	l.allConfigured(l.put(tap("vpp2"))) // recreated
 	if got, want := names(l.writes()), "tap_delete_v2 tap_create_v3 sw_interface_set_flags acl_interface_set_acl_list"; got != want {
 		t.Errorf("another link: %s, want %s", got, want)
 	}
@@ -354,7 +354,7 @@ func TestListsGoWithTheirInterface(t *testing.T) {
 	l.quiet("resync")
 }
 
-// TestDiesBetween: an agent that ends after any number of requests leaves nothing its successor does not finish, or undo.
+// TestDiesBetween: an agent that ends after any number of requests leaves no state that its successor does not finish or undo.
 func TestDiesBetween(t *testing.T) {
 	for _, undo := range []bool{false, true} {
 		for n := 0; diesAfter(t, n, undo); n++ {
@@ -394,7 +394,7 @@ func diesAfter(t *testing.T, n int, undo bool) bool {
 	return left < 0
 }
 
-// TestReclassify: it is asked on every connection, and said in the log if flows outlive their policy.
+// TestReclassify: the agent asks on every connection, and logs if flows outlive their policy.
 func TestReclassify(t *testing.T) {
 	var log strings.Builder
 	l := newLab(t, vppagent.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})

@@ -31,39 +31,39 @@ type Caller interface {
 	Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply
 }
 
-// Options are what the agent cannot find out of VPP.
+// Options are facts about VPP that the agent cannot ask VPP for.
 type Options = descriptor.Options
 
-// Config is what an Agent needs. Only Caller has no useful zero value.
+// Config configures an Agent. Only Caller has no useful zero value.
 type Config struct {
 	Caller  Caller
 	Options Options
 	Logger  *slog.Logger  // nil: silent
-	Backoff backoff.Range // pauses before a refused value is tried again; a zero field: 1 s, and 1 min
+	Backoff backoff.Range // pauses before a refused value is retried; a zero field: 1 s, and 1 min
 	// History bounds the memory of past transactions, in bytes. 0: 1 MiB; negative: none are kept.
 	History int
-	// Journal is a file that remembers across restarts what was made without a tag; "": none. Without it, what was made
-	// before a restart and is not wanted any more at the first resync stays in VPP as foreign.
+	// Journal is a file that records the objects without a tag that the agent made; "": none. Without a journal, such objects
+	// from before a restart stay in VPP as foreign if the first resync does not want them.
 	Journal string
-	// Recheck is the time in which VPP is compared with the desired state once: see recheck. 0: only after a reconnect.
+	// Recheck is the period in which the agent compares all of VPP with the desired state once: see recheck. 0: only after a reconnect.
 	Recheck time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
-	// DenyUnknown denies everything on interfaces that a CNI may have made for a pod and that no value speaks of: see denyUnknown.
+	// DenyUnknown denies everything on interfaces that a CNI may have made for a pod and that no value names: see denyUnknown.
 	DenyUnknown bool
-	// DenyEarly does so for interfaces whose tags name pods before any transaction says what is wanted, if VPP has no access lists of
-	// ours there: every interface that was evaluated before has some. Only with DenyUnknown.
+	// DenyEarly denies everything before the first transaction, on interfaces whose tags name pods and that have no access lists of
+	// ours: every interface that was evaluated before has some. It needs DenyUnknown.
 	DenyEarly bool
-	// Pause waits that long, or until ctx ends: VPP forwards between two requests that take long. nil: no pauses.
+	// Pause waits for the duration, or until ctx ends: VPP forwards between two long requests. nil: no pauses.
 	Pause func(ctx context.Context, d time.Duration)
-	// Stall is the longest time for which VPP forwards nothing, where the agent can choose. 0: cost.Stall.
+	// Stall is the longest time without forwarding that the agent accepts where it can choose. 0: cost.Stall.
 	Stall time.Duration
 	// Descriptors are the kinds of values; nil: all.All.
 	Descriptors []*descriptor.Descriptor
 }
 
-// Agent makes VPP equal to the values it is given. Commit, Plan, Retry, Recheck and Interfaces are for one goroutine, which is
-// Run's if it runs; Connected, InterfacesChanged, InterfaceGone, Snapshot, Lists and Drift are for any.
+// Agent makes VPP equal to its values. One goroutine may call Commit, Plan, Retry, Recheck and Interfaces: Run's, if Run runs.
+// Any goroutine may call Connected, InterfacesChanged, InterfaceGone, Snapshot, Lists and Drift.
 type Agent struct {
 	cfg     Config
 	g       *graph
@@ -73,32 +73,33 @@ type Agent struct {
 	check   recheck
 	pace    pacer
 	rest    rest
-	// reclassify is what VPP said when it was last looked at altogether.
+	// reclassify is VPP's setting as of the last complete dump.
 	reclassify acl.Reclassify
 
-	// told: some transaction said what is wanted. Before that nothing in VPP is known to be unwanted, so nothing is removed.
-	told bool
-	// stale: what VPP has is not known (at the beginning, and after the connection was lost); it is dumped first.
+	// informed: a transaction has stated the desired state. Before that the agent cannot know that a value is unwanted, so it removes
+	// nothing.
+	informed bool
+	// stale: the actual state is not known (at the start, and after the connection was lost); the next transaction dumps it first.
 	stale    bool
 	retrying map[*value]struct{}
-	locate   *event.Locate     // to answer again when interfaces change
-	unknown  map[string]*value // the access lists of interfaces that are closed while no value says otherwise
-	roles    map[string]bool   // interfaces that are the node's, by name; nil: not known yet
+	locate   *event.Locate     // the last question, answered again when interfaces change
+	unknown  map[string]*value // the access lists of the interfaces that are closed until a value names them
+	roles    map[string]bool   // the node's interfaces, by name; nil: not known yet
 	located  *event.Located
 
-	state   atomic.Pointer[vpp.State] // nil: never told
-	handled uint64                    // generation of the connection that was resynced
+	state   atomic.Pointer[vpp.State] // nil: Connected was never called
+	handled uint64                    // generation of the connection of the last resync
 	changed atomic.Bool               // interfaces
-	gone    sync.Map                  // indices (uint32) of interfaces that went since Interfaces looked
+	gone    sync.Map                  // indices (uint32) of interfaces deleted since the last call of Interfaces
 	wake    chan struct{}
-	// questions are answered by Run between two transactions.
+	// questions: Run answers them between two transactions.
 	questions chan func()
-	unsaid    []*event.Committed // results of questions, to be emitted
+	unsaid    []*event.Committed // results of questions, not emitted yet
 	board     board
 	snapshot  atomic.Pointer[Snapshot]
 }
 
-// New returns an agent that knows nothing of VPP yet: its first transaction dumps. It panics without a Caller.
+// New returns an agent with an unknown actual state: its first transaction dumps VPP. New panics without a Caller.
 func New(cfg Config) *Agent {
 	if cfg.Caller == nil {
 		panic("vppagent: no Caller")
@@ -136,21 +137,21 @@ func New(cfg Config) *Agent {
 	return a
 }
 
-// Connected tells the agent of the connection: on every new one VPP is dumped and repaired. It is for vpp.Config.OnState.
-// An agent that is never told tries VPP at every transaction.
+// Connected reports the state of the connection to the agent, which dumps and repairs VPP on every new connection. Pass it as
+// vpp.Config.OnState. Without a call of Connected the agent tries VPP at every transaction.
 func (a *Agent) Connected(s vpp.State) {
 	a.state.Store(&s)
 	a.poke()
 }
 
-// InterfacesChanged tells the agent that interfaces came or went: see descriptor.WatchInterfaces.
+// InterfacesChanged reports to the agent that interfaces were added or deleted: see descriptor.WatchInterfaces.
 func (a *Agent) InterfacesChanged() {
 	a.changed.Store(true)
 	a.poke()
 }
 
-// InterfaceGone tells the agent that the interface with that index went: whatever has the index now is another one, be it
-// of the same name.
+// InterfaceGone reports to the agent that VPP deleted the interface with that index. A later interface with the same index is
+// another one, even if it has the same name.
 func (a *Agent) InterfaceGone(swIfIndex uint32) {
 	a.gone.Store(swIfIndex, nil)
 	a.InterfacesChanged()
@@ -163,7 +164,7 @@ func (a *Agent) poke() {
 	}
 }
 
-// notice makes a new connection a reason to look what VPP has. It reports whether there is one.
+// notice marks the actual state as stale if the connection is new. It reports whether VPP must be dumped.
 func (a *Agent) notice() bool {
 	s := a.state.Load()
 	if s == nil || s.Connected && s.Generation == a.handled {
@@ -176,7 +177,7 @@ func (a *Agent) notice() bool {
 	return s.Connected
 }
 
-// away returns why VPP cannot be reached, nil if it may be.
+// away returns why VPP cannot be reached; nil if it may be reachable.
 func (a *Agent) away() error {
 	s := a.state.Load()
 	if s == nil || s.Connected {
@@ -188,8 +189,8 @@ func (a *Agent) away() error {
 	return vpp.ErrDisconnected
 }
 
-// Commit makes the values of a transaction what is wanted, and VPP equal to what is wanted. If VPP is away the values are
-// kept and Err is set; the next Commit, or Run on the next connection, makes up for it.
+// Commit takes the values of a transaction into the desired state and makes VPP equal to it. While VPP is away Commit keeps the
+// values and sets Err; the next Commit, or Run on the next connection, programs them.
 func (a *Agent) Commit(ctx context.Context, t *event.Txn) *event.Committed {
 	if t.Rest != nil && t.Resync == event.Full {
 		return a.commitPortions(ctx, t)
@@ -210,12 +211,12 @@ func (a *Agent) newPlanner() *planner {
 	return &planner{g: a.g, epoch: a.epoch}
 }
 
-// accept takes over what a transaction wants.
+// accept takes the values of a transaction into the desired state.
 func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 	if t.Resync == event.Downstream {
 		return
 	}
-	a.told = a.told || t.Resync != event.NoResync || len(t.Values) > 0
+	a.informed = a.informed || t.Resync != event.NoResync || len(t.Values) > 0
 	if t.Resync == event.Full || t.Resync == event.Upstream {
 		for key, v := range a.g.values {
 			if _, stays := t.Values[key]; !stays && v.msg != nil {
@@ -226,7 +227,7 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 	a.want(t.Values, touch)
 }
 
-// want takes over values, or their absence.
+// want takes values into the desired state; nil removes one.
 func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 	fresh := make([]compiled, 0, len(values))
 	for key, m := range values {
@@ -240,16 +241,16 @@ func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 			touch(v)
 		}
 	}
-	// In order, the nodes of a kind are in the order VPP is given and shows them; see kind.next.
+	// Sorted: the nodes of a kind then have the order in which VPP receives and shows the values; see kind.next.
 	parallel.Sort(fresh, func(a, b compiled) int { return strings.Compare(a.key, b.key) })
 	a.g.expect(fresh)
 	parallel.Ordered(len(fresh), func(i int) { fresh[i].compile() }, func(i int) {
-		// The nodes only now: one that nobody speaks of yet would be collected meanwhile.
+		// Nodes are made only here: collect would remove an unused node in the meantime.
 		a.put(a.g.node(fresh[i].key), &fresh[i], touch)
 	})
 }
 
-// compiled is a value that is to be wanted. A state beside bad is no value: see Descriptor.Compile.
+// compiled is a value on its path into the desired state. A state beside bad is no value: see Descriptor.Compile.
 type compiled struct {
 	key   string
 	msg   proto.Message
@@ -258,8 +259,8 @@ type compiled struct {
 	bad   error
 }
 
-// put makes c what is wanted of v; nil: nothing. What does not compile is not wanted either: the old version is removed,
-// because the new one replaced it.
+// put makes c the desired state of v; nil: none. A value that does not compile is not wanted: its old version is removed, because
+// the new one replaced it.
 func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	if c == nil {
 		c = &compiled{}
@@ -273,7 +274,7 @@ func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 	a.g.put(v, c.state, touch)
 }
 
-// errUnimplemented: the value stays wanted, and is told of, but no descriptor puts it into VPP.
+// errUnimplemented: the value stays in the desired state and its status is shown, but no descriptor puts it into VPP.
 var errUnimplemented = errors.New("not implemented: nothing puts this kind of value into VPP")
 
 func (c *compiled) compile() {
@@ -291,7 +292,7 @@ func (c *compiled) compile() {
 	c.state, c.bad = c.kind.Compile(c.key, c.msg)
 }
 
-// run is what Commit, Retry and repairs have in common: look, plan, execute, observe.
+// run is the common path of Commit, Retry and repairs: look, plan, execute, observe.
 func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, cause string, seq uint64) *event.Committed {
 	x := a.execution(cause, resync)
 	x.c.Seq = seq
@@ -303,7 +304,7 @@ func (a *Agent) execution(cause string, resync event.ResyncKind) *execution {
 	return &execution{a: a, c: &event.Committed{Cause: cause, Resync: resync}, began: a.cfg.Now(), divisible: a.rest.on && resync == event.NoResync}
 }
 
-// carryOut carries out a plan.
+// carryOut executes a plan.
 func (a *Agent) carryOut(ctx context.Context, x *execution, p *planner) {
 	x.p = p
 	a.notice()
@@ -322,11 +323,11 @@ func (a *Agent) carryOut(ctx context.Context, x *execution, p *planner) {
 func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	p, c := x.p, x.c
 	a.denyUnknown(p.touch)
-	if err == nil && !a.told && a.cfg.DenyEarly {
+	if err == nil && !a.informed && a.cfg.DenyEarly {
 		err = x.closeEarly(ctx)
 	}
-	p.settle() // even if VPP is away: what depends on a name that observe is about to forget has to learn of it
-	if err == nil && a.told {
+	p.settle() // even if VPP is away: dependents of a name that observe removes must learn of the removal
+	if err == nil && a.informed {
 		p.decide()
 		p = x.withRest()
 		err = x.execute(ctx, p.order())
@@ -335,22 +336,22 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 		a.stale = true
 		c.Err = err
 	}
-	if a.told {
+	if a.informed {
 		a.observe(p, x)
 	}
 	x.finished()
-	if a.told {
-		c.Statuses = x.told.all()
+	if a.informed {
+		c.Statuses = x.statuses.all()
 	}
 	a.saveJournal()
 	c.Took = a.cfg.Now().Sub(x.began)
 	if c.Left = a.rest.keys(); x == a.rest.x {
-		a.publish() // there is more to come
+		a.publish() // more portions follow
 		return
 	}
 	a.record(x.began, c, x)
 	a.publish()
-	if p.drift == nil || err != nil { // what a recheck repairs is in the line of the round
+	if p.drift == nil || err != nil { // the log line of the round has the repairs of a recheck
 		a.logLine(c)
 	}
 }
@@ -370,7 +371,7 @@ func (a *Agent) logLine(c *event.Committed) {
 	a.cfg.Logger.Info("committed", attrs...)
 }
 
-// Retry tries the values again whose time has come. It returns nil if there are none.
+// Retry retries the values that are due. It returns nil if none is due.
 func (a *Agent) Retry(ctx context.Context) *event.Committed {
 	now := a.cfg.Now()
 	p := a.newPlanner()
@@ -386,7 +387,7 @@ func (a *Agent) Retry(ctx context.Context) *event.Committed {
 	return a.run(ctx, p, event.NoResync, "retry", 0)
 }
 
-// nextRetry is when Retry has something to do; zero: never.
+// nextRetry is the time of the next retry; zero: none.
 func (a *Agent) nextRetry() (next time.Time) {
 	for v := range a.retrying {
 		if next.IsZero() || v.retryAt.Before(next) {

@@ -6,8 +6,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
-// put makes state what the message of v says (nil: there is none, or it is broken, and state keeps what the value gives to others). The
-// values that have to be looked at again are handed to touch.
+// put sets the state compiled from v's message. nil: the message is absent or broken; state then keeps only the parts that the value
+// gives to others. touch receives every value that must be planned again.
 func (g *graph) put(v *value, state any, touch func(*value)) {
 	if v.kind == nil || expand.Plain(v.kind.Descriptor) {
 		if v.bad != nil {
@@ -19,12 +19,12 @@ func (g *graph) put(v *value, state any, touch func(*value)) {
 	g.set.Put(v.key, state, v.bad != nil, func(x expand.Value) { g.apply(x, touch) })
 }
 
-// give makes part what the agent itself gives to a key; nil: nothing.
+// give sets the part that the agent itself gives to a key; nil: none.
 func (g *graph) give(key string, part any, touch func(*value)) {
 	g.set.Give(key, part, func(x expand.Value) { g.apply(x, touch) })
 }
 
-// apply takes over what is wanted of a key from now on.
+// apply takes over the new desired state of a key.
 func (g *graph) apply(x expand.Value, touch func(*value)) {
 	v := g.values[x.Key]
 	if v == nil {
@@ -38,7 +38,7 @@ func (g *graph) apply(x expand.Value, touch func(*value)) {
 		g.setBase(v, g.node(x.Base))
 	case v.base != nil && (x.State == nil || x.Property):
 		v.base.derived = slices.DeleteFunc(v.base.derived, func(d *value) bool { return d == v })
-		if x.Property { // it ends with what made it; a value is still removed before its base
+		if x.Property { // a property ends with the value that made it; a value is still removed before its base
 			v.base = nil
 		}
 	}

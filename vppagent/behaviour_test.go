@@ -27,7 +27,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// status of a key after a commit; the zero value if it is not among those touched.
+// status returns the status of a key after a commit; the zero value if the commit did not touch the key.
 func status(c *event.Committed, key string) event.ValueStatus {
 	for _, s := range c.Statuses {
 		if s.Key == key {
@@ -78,7 +78,7 @@ func TestInvalidDoesNotBlock(t *testing.T) {
 	if s := status(c, kv.Key(good)); s.State != event.Configured {
 		t.Errorf("good: %+v", s)
 	}
-	// A good value that becomes bad leaves VPP: its old version is not what is wanted any more.
+	// A valid value that becomes invalid leaves VPP: its old version is no longer wanted.
 	c = l.put(func() proto.Message {
 		m := proto.Clone(good).(*nat.DNat44)
 		m.StMappings[0].ExternalPort = 70000
@@ -89,7 +89,7 @@ func TestInvalidDoesNotBlock(t *testing.T) {
 	}
 }
 
-// refusing is a guard that refuses everything of one service.
+// refusing is a guard that refuses every request of one Service.
 type refusing struct {
 	next  vppagent.Caller
 	count int
@@ -247,7 +247,7 @@ func TestForeignStays(t *testing.T) {
 	}
 }
 
-// retag makes an agent whose tags are not ours.
+// retag makes an agent with foreign tags.
 type retag struct{ vppagent.Caller }
 
 func (r *retag) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
@@ -284,7 +284,7 @@ func TestJournal(t *testing.T) {
 			if err := os.WriteFile(path, []byte(damage(string(data))), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			// Others' routes, one of which a damaged line is about.
+			// Foreign routes; a damaged line of the journal is about one of them.
 			for _, dst := range []string{"10.96.0.3/32", "10.9.0.0/16"} {
 				if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(dst), Paths: []sim.Path{{Type: sim.PathUnreach}}}); err != nil {
 					t.Fatal(err)
@@ -351,7 +351,7 @@ func TestLocate(t *testing.T) {
 			t.Errorf("pods of other nodes in %v: located %+v, %v", k.remote, got, err)
 		}
 	}
-	ask.NodeIPs = []netip.Addr{netip.MustParseAddr("1.2.3.4")} // nobody's: the default route decides
+	ask.NodeIPs = []netip.Addr{netip.MustParseAddr("1.2.3.4")} // no node's address: the default route decides
 	ask.Remote = nil
 	ask.Names = []string{"default/tagged", "default/nowhere"}
 	ask.Override.Host = "tap9"
@@ -363,7 +363,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// Addresses of the host link are those of the neighbours by the host interface, unless they are given.
+// Addresses of the host link are the neighbours on the host interface, unless the question has them.
 func TestLocateHostLink(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.sim.AddInterface(sim.Interface{Name: "loop0", Addresses: []netip.Prefix{netip.MustParsePrefix("169.254.1.1/24"), netip.MustParsePrefix("fd00::1/64")}})
@@ -426,7 +426,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What needs another value goes before it.
+	// A value is removed before the value it needs.
 	if text = p.String(); strings.Index(text, "delete config/vpp/nat/v2/dnat44") > strings.Index(text, "delete config/vpp/nat/v2/nat44-pool") ||
 		strings.Index(text, "delete config/vpp/nat/v2/nat44-pool") > strings.Index(text, "delete config/vpp/nat/v2/nat44-global") {
 		t.Errorf("wrong order:\n%s", text)
@@ -450,8 +450,8 @@ func TestSettingsThatCannotChange(t *testing.T) {
 	l.allConfigured(l.resync())
 }
 
-// TestSettingsKeepTheSize: a VPP whose NAT44 another agent enabled keeps its table. The value is in place with its timeouts, and VPP has its own
-// again without it, also where the value fails for its size.
+// TestSettingsKeepTheSize: a VPP whose NAT44 another agent enabled keeps its table. The value is configured with its timeouts. After its removal
+// VPP has its default timeouts again, also if the value fails for its size.
 func TestSettingsKeepTheSize(t *testing.T) {
 	for _, keep := range []bool{true, false} {
 		l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
@@ -490,7 +490,7 @@ func TestSettingsKeepTheSize(t *testing.T) {
 	}
 }
 
-// What takes over is there before what it replaces goes: no packet finds neither.
+// The replacement is added before the replaced object is removed: every packet meets one of them.
 func TestPutsBeforeRemovals(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -504,7 +504,7 @@ func TestPutsBeforeRemovals(t *testing.T) {
 	}
 }
 
-// A VIP that moves from one service to another is given up before it is taken, in one batch.
+// A VIP that moves from one Service to another is freed before it is taken, in one batch.
 func TestVIPMoves(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.allConfigured(l.put(append(node()[:3], dnat("a", "10.96.0.1", 80, "10.1.1.1:80"), dnat("z", "10.96.0.2", 80, "10.1.1.2:80"))...))

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// yes is a VPP that has nothing and grants everything: what is left is the agent's own time.
+// yes is a VPP that has nothing and accepts every request: the remaining time is the agent's.
 type yes struct{ calls, batches int }
 
 func (y *yes) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
@@ -23,7 +23,7 @@ func (y *yes) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
 	return make([]vpp.Reply, len(calls))
 }
 
-// services are n services with some backends each, and what they need.
+// services are n Services with some backends each, and the values they need.
 func services(n, backends int) kv.Values {
 	v := kv.Values{}
 	v.Put(&nat.Nat44Global{Forwarding: true})
@@ -52,7 +52,7 @@ func ready(tb testing.TB, n, backends int) (*vppagent.Agent, *yes) {
 	return a, y
 }
 
-// One endpoint more or less is one message in one batch, whatever the number of services.
+// One endpoint more or less is one message in one batch, regardless of the number of Services.
 func TestOneEndpointOneWrite(t *testing.T) {
 	for _, n := range []int{10, 1000} {
 		a, y := ready(t, n, 10)
@@ -69,7 +69,7 @@ func change(i, backends int) *event.Txn {
 	return &event.Txn{Values: map[string]proto.Message{kv.Key(s): s}}
 }
 
-// BenchmarkOneEndpoint must not depend on the number of services.
+// BenchmarkOneEndpoint must not depend on the number of Services.
 func BenchmarkOneEndpoint(b *testing.B) {
 	for _, n := range []int{100, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

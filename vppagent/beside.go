@@ -7,15 +7,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// The order law for what stands on other values, as the lists of an interface stand on access lists: it goes from before
-// to after by one message, or by several that all go the same way.
+// The order law for values that stand on other values, as the lists of an interface stand on access lists: VPP gets from before
+// to after by one message, or by several messages whose steps all change packets in the same direction.
 //
 //	one value changes          in place: one message, and all that stands on it changes in one moment
 //	several, the same way      in place: whoever looks in between sees something from before to after
 //	several, different ways    second objects beside the first ones ─▶ what stands on them is switched ─▶ the first ones go
 //	one that many stand on     the same, if VPP would forward nothing for too long otherwise (package cost)
 
-// settled reports that what v stands on is wanted, and has not been replaced beside since.
+// settled reports that everything v stands on is wanted and was not replaced beside since.
 func (g *graph) settled(v *value) bool {
 	if v.kind.Stands == nil {
 		return true
@@ -28,16 +28,16 @@ func (g *graph) settled(v *value) bool {
 	return v.kind.Stands.Settled(g.world, v.have)
 }
 
-// follow takes along what has to be looked at because of v.
+// follow touches the values that must be planned again because of v.
 func (p *planner) follow(v *value) {
-	if v.kind.Replace != nil || v.kind.Stands == nil && v.outlives > 0 { // who waits for it
+	if v.kind.Replace != nil || v.kind.Stands == nil && v.outlives > 0 { // the values that wait for it
 		for d := range v.dependents {
 			if len(d.held) > 0 {
 				p.mark(d)
 			}
 		}
 	}
-	if v.plan.action != None && v.kind.Stands != nil { // what it will leave
+	if v.plan.action != None && v.kind.Stands != nil { // the objects that it will stop using
 		for _, u := range v.uses {
 			if u.kind != nil && u.have != nil && u.kind.Replace != nil && u.kind.Replace.Stale(u.have) {
 				p.mark(u)
@@ -46,7 +46,7 @@ func (p *planner) follow(v *value) {
 	}
 }
 
-// layBeside chooses the values that are replaced beside, and switches all that stands on them.
+// layBeside chooses the values that are replaced beside, and switches all values that stand on them.
 func (p *planner) layBeside() {
 	var queue []*value
 	queued := map[*value]bool{}
@@ -90,17 +90,17 @@ func (p *planner) layBeside() {
 	}
 }
 
-// costly reports that VPP would forward nothing for too long if v changed in place, and for less long if each interface is switched to a
-// second object.
+// costly reports that changing v in place would stop VPP for too long, and that switching each interface to a second object stops it for
+// less long.
 func (p *planner) costly(v *value) bool {
 	inPlace, beside := v.kind.Replace.Cost(p.g.world, v.have, v.want)
 	return inPlace > p.g.stall && beside < inPlace && !slices.ContainsFunc(slices.Collect(maps.Keys(v.dependents)), func(d *value) bool { return needs(d, v) })
 }
 
-// needs reports that d has to be made anew if v is replaced beside.
+// needs reports that d must be recreated if v is replaced beside.
 func needs(d, v *value) bool { return d.kind != nil && d.kind.Stands == nil && !d.onlyAfter(v) }
 
-// remakeNeeders makes anew what needs v, and cannot be switched to the second object.
+// remakeNeeders recreates the values that need v and cannot be switched to the second object.
 func (p *planner) remakeNeeders(v *value) {
 	for d := range v.dependents {
 		if needs(d, v) {
@@ -109,12 +109,12 @@ func (p *planner) remakeNeeders(v *value) {
 	}
 }
 
-// changes reports that what VPP has of v gets another content.
+// changes reports that the plan changes the content of v's object in VPP.
 func (p *planner) changes(v *value) bool {
 	return v.kind != nil && v.kind.Replace != nil && v.plan.epoch == p.epoch && v.plan.action == Update
 }
 
-// torn reports that u would be seen half changed if what it stands on were changed in place.
+// torn reports that packets would meet u half changed if the values it stands on were changed in place.
 func (p *planner) torn(u *value) bool {
 	inPlace := 0
 	for _, v := range u.uses {
@@ -130,7 +130,7 @@ func (p *planner) torn(u *value) bool {
 	if u.will {
 		want = u.want
 	}
-	if !p.g.settled(u) { // nobody knows here what it has, or that it will be denied everything
+	if !p.g.settled(u) { // its actual lists are unknown here, or it will be denied everything
 		return true
 	}
 	return u.kind.Stands.Torn(p.g.world, u.have, want, func(key string) (any, any) {
@@ -145,7 +145,7 @@ func (p *planner) torn(u *value) bool {
 	})
 }
 
-// switchOver makes u change to what takes the place of what it stands on.
+// switchOver makes u change to the second objects of the values it stands on.
 func (p *planner) switchOver(u *value) {
 	p.mark(u)
 	if u.plan.action == None && u.will && u.want != nil {
@@ -154,7 +154,7 @@ func (p *planner) switchOver(u *value) {
 	}
 }
 
-// sweeps are the steps that remove what was replaced beside, once nobody uses it any more.
+// sweeps are the steps that remove replaced objects once nothing uses them any more.
 func (p *planner) sweeps() [][]Step {
 	var steps []Step
 	for _, v := range p.touched {
@@ -171,7 +171,7 @@ func (p *planner) sweeps() [][]Step {
 	return [][]Step{steps}
 }
 
-// reach are the requests for as much of a value as what it stands on allows.
+// reach are the requests for the part of a value that the values it stands on allow.
 func (x *execution) reach(v *value) ([]descriptor.Op, error) {
 	g, on := x.a.g, v.kind.Stands
 	v.plan.after, v.held, v.never = on.Reach(g.world, v.have, v.want, g.sure)
@@ -184,7 +184,7 @@ func (x *execution) reach(v *value) ([]descriptor.Op, error) {
 	return v.kind.Update(g.world, v.have, v.plan.after)
 }
 
-// sweep are the requests that remove what v was replaced beside; ok is false if the replacing failed.
+// sweep are the requests that remove the replaced object of v; ok is false if the replacement failed.
 func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
 	if v.plan.err != nil || v.have == nil || v.unsure {
 		return nil, false
@@ -196,7 +196,7 @@ func (x *execution) sweep(v *value) (ops []descriptor.Op, ok bool) {
 	return ops, true
 }
 
-// guardsOn reports that v, to be recreated with what it is on, has to stay because that did not go.
+// guardsOn reports that v, which is to be recreated with the value it is on, has to stay because that value's removal failed.
 func (v *value) guardsOn() bool {
 	for _, d := range v.deps[:v.outlives] {
 		if d.have != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil {
@@ -206,7 +206,7 @@ func (v *value) guardsOn() bool {
 	return false
 }
 
-// setUses follows have: what it stands on must not go.
+// setUses records what v.have stands on: VPP must keep those objects.
 func (g *graph) setUses(v *value) {
 	if v.kind.Stands == nil {
 		return
@@ -234,7 +234,7 @@ func (g *graph) setUses(v *value) {
 	v.uses = uses
 }
 
-// sure is what VPP certainly has of a key, if that is as it is wanted; nil otherwise.
+// sure is the actual state of a key if it is certain and equals the desired state; nil otherwise.
 func (g *graph) sure(key string) any {
 	v := g.values[key]
 	if v == nil || v.have == nil || v.unsure || v.want == nil || !v.kind.Equal(v.have, v.want) {

@@ -31,7 +31,7 @@ func TestInterfaceMovesAtLayer2(t *testing.T) { movesAtLayer2(t, newLab(t, vppag
 
 func TestVPPInterfaceMovesAtLayer2(t *testing.T) { movesAtLayer2(t, realVPP(t, 0, "")) }
 
-// An interface is one thing at layer 2: what it was goes before it becomes something else, in one transaction.
+// An interface has one place at layer 2: in one transaction, it leaves the old place before it gets the new one.
 func movesAtLayer2(t *testing.T, caller vppagent.Caller) {
 	t.Helper()
 	reachesEach(t, caller, [][]proto.Message{
@@ -46,8 +46,8 @@ func movesAtLayer2(t *testing.T, caller vppagent.Caller) {
 	}, loopback("a"), loopback("b"), loopback("bvi"))
 }
 
-// reachesEach takes an agent through states, each in one transaction and with what they have in common. Each is reached, said
-// again nothing is written, nor by an agent that knows nothing.
+// reachesEach takes an agent through states, each in one transaction with their common values. VPP reaches each state; neither a
+// repetition of the state nor a fresh agent writes anything.
 func reachesEach(t *testing.T, caller vppagent.Caller, states [][]proto.Message, common ...proto.Message) {
 	t.Helper()
 	agent := vppagent.New(vppagent.Config{Caller: caller})
@@ -57,7 +57,7 @@ func reachesEach(t *testing.T, caller vppagent.Caller, states [][]proto.Message,
 			want.Put(m)
 		}
 		for i := range 3 {
-			if i == 2 { // which knows nothing
+			if i == 2 { // a fresh agent
 				agent = vppagent.New(vppagent.Config{Caller: caller})
 			}
 			c := agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: want})
@@ -73,7 +73,7 @@ func reachesEach(t *testing.T, caller vppagent.Caller, states [][]proto.Message,
 	}
 }
 
-// A member that is not there yet keeps nothing else waiting; one that went and came back is put in again, with what points to it.
+// A missing member delays no other value; a member that was deleted and added again is put in again, with the entries that point to it.
 func TestMembersComeAndGo(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	fib := &l2.FIBEntry{BridgeDomain: "one", PhysAddress: "02:00:00:00:00:01", OutgoingInterface: "tap9", StaticConfig: true}
@@ -119,7 +119,7 @@ func TestBridgeRefuses(t *testing.T) {
 	}
 }
 
-// VPP keeps the addresses of a bridge domain that goes, and shows them in the next one: they go before it.
+// VPP keeps the addresses of a deleted bridge domain, and shows them in the next one: they are removed before the domain.
 func TestAddressesGoBeforeTheirDomain(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	drop := &l2.FIBEntry{BridgeDomain: "one", PhysAddress: "02:00:00:00:00:01", Action: l2.FIBEntry_DROP}

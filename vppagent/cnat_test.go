@@ -19,7 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// Of flags, the flow hash and whether an address is real VPP shows nothing: the journal tells the next agent.
+// VPP does not show flags, the flow hash and whether an address is real: the next agent has them from the journal.
 func TestCnatJournal(t *testing.T) {
 	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
 	one := translation("2001:db8:96::10", 80, "2001:db8:1::2")
@@ -47,7 +47,7 @@ func TestCnatJournal(t *testing.T) {
 	}
 }
 
-// What somebody else has made is left alone.
+// The agent does not change foreign objects.
 func TestCnatForeignTranslation(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.put(translation("2001:db8:96::10", 80, "2001:db8:1::2"))
@@ -61,7 +61,7 @@ func TestCnatForeignTranslation(t *testing.T) {
 	}
 }
 
-// Nothing gets another source before VPP knows what keeps its own.
+// No packet gets another source before VPP knows the exclusions.
 func TestCnatSnatOrder(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	policy := &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"2001:db8:1::/48"}}
@@ -85,7 +85,7 @@ func TestCnatSnatOrder(t *testing.T) {
 	order("set_snat_addresses", "snat_policy_add_del_exclude_pfx", "set_snat_policy")
 }
 
-// VPP leaves an index in a table when its interface goes by itself; the next interface has it.
+// VPP keeps an index in a table when the interface is deleted; the next interface inherits the index.
 func TestCnatTablesOfAnInterfaceThatWent(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -104,7 +104,7 @@ func TestCnatTablesOfAnInterfaceThatWent(t *testing.T) {
 	}
 }
 
-// A node that is on an interface twice translates twice: one of them goes.
+// A node that is on an interface twice translates twice: the agent removes one.
 func TestCnatFeatureTwice(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	i := &cnat.Interface{Name: "tap1", Ipv6: true}
@@ -128,10 +128,10 @@ func TestCnatFeatureTwice(t *testing.T) {
 	}
 }
 
-// VPP's name for a translation is in the answer that made it: nobody has to look.
+// The reply that makes a translation has VPP's number of it: no dump is needed.
 func TestCnatDeleteAtOnce(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
-	l.resync() // all that is to be seen
+	l.resync() // everything that a dump shows
 	one := translation("2001:db8:96::10", 80, "2001:db8:1::2")
 	l.allConfigured(l.put(one))
 	l.allConfigured(l.put(translation("2001:db8:96::10", 80, "2001:db8:1::3")))
@@ -145,8 +145,8 @@ func TestCnatDeleteAtOnce(t *testing.T) {
 	}
 }
 
-// A translation waits for the route that refuses its address: made before, it would show a shorter prefix's way as the address's own,
-// and the refusal would never come.
+// A translation waits for the route that rejects the address: made before, it would show a shorter prefix's path as the address's
+// own, and the reject route would never be added.
 func TestCnatWaitsForTheRefusal(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -177,7 +177,7 @@ func TestCnatWaitsForTheRefusal(t *testing.T) {
 	}
 	l.put(refusal, one)
 	l.wantState(kv.Key(refusal), event.Retrying)
-	l.wantState(kv.Key(one), event.Configured) // somebody else leads what is left of the address
+	l.wantState(kv.Key(one), event.Configured) // a foreign route serves the other packets to the address
 }
 
 // TestCnatOnInterfaceThatCannotBeNamed: VPP's command line, which alone shows cnat's features, takes a name that ends in a dot and digits for a

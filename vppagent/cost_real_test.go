@@ -21,7 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 )
 
-// costRatio bounds how much longer or shorter a request may take than estimated. Caches and neighbours make a factor of two.
+// costRatio bounds the ratio of the measured and the estimated time. Caches and neighbours make a factor of two.
 const costRatio = 4
 
 const costPods = 10
@@ -90,7 +90,7 @@ func costRules(first, members int, anyPort bool, port uint16) (out []acl_types.A
 	return out
 }
 
-// TestVPPCost holds package cost against a real VPP: what it estimates is what the main thread takes, within costRatio.
+// TestVPPCost compares package cost with a real VPP: the main thread takes the estimated time, within costRatio.
 func TestVPPCost(t *testing.T) {
 	conn := realVPP(t, costPods, "")
 	c := &costs{t: t, conn: conn, model: cost.For(conn.State().Version)}
@@ -118,7 +118,7 @@ func (c *costs) set(name string, tables int, anyPort bool) {
 		n, took := c.write(^uint32(0), rules)
 		index, sizes, writes = append(index, n), append(sizes, len(rules)), append(writes, took)
 	}
-	if tables <= 8 { // the shortest say more of the connection than of the rules
+	if tables <= 8 { // the connection dominates the shortest
 		c.check(name+"write", c.model.Write(sizes[0]), writes)
 	}
 	attach := func() (took []time.Duration) {

@@ -20,7 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// forwarded is a policy that asks an access list on an interface and sends what it permits to another.
+// forwarded is a policy that applies an access list to an interface and sends the permitted packets to another.
 func forwarded(list, from, to string) *abf.ABF {
 	return &abf.ABF{
 		Index: 1, AclName: list, ForwardingPaths: []*abf.ABF_ForwardingPath{{NextHopIp: "10.5.0.1", InterfaceName: to, Weight: 1}},
@@ -32,7 +32,8 @@ func redirected(rx, tx, next string) *punt.IPRedirect {
 	return &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV4, RxInterface: rx, TxInterface: tx, NextHop: next}
 }
 
-// What goes from under a policy takes it along, in an order that VPP survives; what comes back brings it back.
+// The removal of an object that a policy stands on also removes the policy, in an order that VPP survives; the object's return brings the
+// policy back.
 func TestForwardingGoesBeforeWhatItStandsOn(t *testing.T) {
 	for _, gone := range []proto.Message{loopback("a"), loopback("b"), accessList("web")} {
 		l := newLab(t, vppagent.Config{})
@@ -57,7 +58,7 @@ func TestForwardingGoesBeforeWhatItStandsOn(t *testing.T) {
 	}
 }
 
-// An access list that is replaced by a second one beside it is so for the policies that ask it, too.
+// An access list that is replaced beside is replaced for the policies that use it, too.
 func TestForwardingFollowsItsAccessList(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	permit, deny := rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80, 80), rule(acl.ACL_Rule_DENY, "tcp", "", "", 80, 80)
@@ -73,7 +74,7 @@ func TestForwardingFollowsItsAccessList(t *testing.T) {
 	}
 }
 
-// What has no tag is known by the journal, and what others made stays.
+// The journal identifies objects without a tag, and foreign objects stay.
 func TestDivertedIsRemembered(t *testing.T) {
 	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
 	l.sim.AddInterface(sim.Interface{Name: "tap1"})
@@ -120,7 +121,7 @@ func TestRedirectChangesHands(t *testing.T) {
 	}
 }
 
-// An interface that goes and comes under a policy leaves VPP with what only looks like it.
+// An interface that is deleted and added again under a policy leaves VPP with records that only look like the policy.
 func TestForwardingOnAnInterfaceThatWentAndCame(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	for _, n := range []string{"tap1", "tap2"} {
@@ -141,7 +142,7 @@ func TestForwardingOnAnInterfaceThatWentAndCame(t *testing.T) {
 			t.Errorf("%s is back:\n%s\nbefore\n%s", n, got, before)
 		}
 	}
-	// Gone and back before anybody looks: all a dump shows of it is as it was, and dead.
+	// Deleted and added again before a dump: every object in the dump is unchanged, and dead.
 	l.sim.RemoveInterface("tap1")
 	l.sim.AddInterface(sim.Interface{Name: "tap1"})
 	l.writes()
@@ -158,8 +159,8 @@ func TestForwardingOnAnInterfaceThatWentAndCame(t *testing.T) {
 	}
 }
 
-// What VPP tells of an interface that went may come when another one has its name and number already. Whatever is made anew for that is
-// made from the ground up, and is gone when nobody wants it any more.
+// VPP's event about a deleted interface may arrive when another interface already has its name and number. The agent recreates the
+// dependent values completely, and removes them when they are no longer wanted.
 func TestForwardingAfterLateWord(t *testing.T) {
 	for index, name := range map[uint32]string{1: "a", 2: "b"} {
 		l := newLab(t, vppagent.Config{})
@@ -185,7 +186,8 @@ func TestForwardingAfterLateWord(t *testing.T) {
 	}
 }
 
-// An interface of others that goes takes with it what leads there, though VPP would keep it; nobody has to want it for that.
+// The deletion of a foreign interface removes the values that lead to it, although VPP would keep them; the values need not be wanted for
+// that.
 func TestForwardingDoesNotOutliveItsInterface(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.sim.AddInterface(sim.Interface{Name: "tap1"})

@@ -1,7 +1,7 @@
 // Package vppagent turns keyed protobuf values into the configuration of VPP, and keeps VPP equal to them.
 //
-// Invariant: what VPP ends up with depends on the last value of each key only, not on the way there; and if VPP already
-// has it, nothing is written.
+// Invariant: the actual state depends on the last value of each key only, not on the order or number of transactions. If VPP
+// already equals the desired state, the agent writes nothing.
 //
 //	              desired (keys and messages of transactions)        actual (dumps, then acknowledged writes)
 //	                     │ Compile: validate once                          ▲ Retrieve           ▲
@@ -20,23 +20,23 @@
 //	            ▼
 //	        OBSERVE: status per value · retries with back-off · history · snapshot
 //
-// A value is PENDING while something it depends on is missing, INVALID if it can never be in VPP as it is, RETRYING if VPP
-// refused it. It is UNIMPLEMENTED if its model is known and no descriptor puts it into VPP: it stays wanted, and nothing more. None
-// of these keeps another value from being configured.
+// A value is PENDING while a dependency is missing, INVALID if VPP can never have it as it is, and RETRYING if VPP refused it. A
+// value is UNIMPLEMENTED if its model is known and no descriptor puts it into VPP: it stays in the desired state without effect.
+// None of these states keeps another value from being configured.
 //
-// Access lists are what an interface stands on, and a half-made change of them is a hole or an outage. So the lists of an
-// interface change by one message, from what they were to what they will be: see beside.go for what happens when one
-// transaction changes more than one thing they stand on. What is refused leaves an interface as it was; one that has nothing
-// yet is denied everything, by an access list kept for that; so is one that names a list nobody gives. Status and Snapshot
-// tell which. Whether a revoked permission ends flows that exist is VPP's to say: Snapshot.Reclassify.
+// The lists of an interface stand on access lists, and a half-made change of them is a hole or an outage. So one message changes
+// the lists of an interface from before to after; beside.go handles a transaction that changes more than one object they stand
+// on. If VPP refuses a change, the interface keeps its lists. An interface that has no lists yet, or that names a list which does
+// not exist, gets an access list that denies everything. Status and Snapshot report both cases. VPP's settings decide whether a
+// revoked permission ends existing flows: see Snapshot.Reclassify.
 //
-// VPP forwards nothing while its main thread is at a request. Package cost estimates for how long: an access list that many interfaces
-// have is replaced beside, interface by interface, and requests are sent in groups with pauses between them (pace.go, Config.Pause). Run puts
-// other transactions between two groups of interfaces (rest.go).
+// VPP forwards nothing while its main thread serves a request. Package cost estimates for how long. So an access list that many interfaces
+// have is replaced beside, interface by interface, and the agent sends requests in groups with pauses between them (pace.go, Config.Pause).
+// Run commits other transactions between two groups of interfaces (rest.go).
 //
-// Run compares VPP with the desired state slice by slice (Config.Recheck), between two transactions: what another program changed
-// is found, repaired, and named in Committed.Drift. A recheck of an unchanged VPP writes nothing and emits nothing.
+// Run compares VPP with the desired state slice by slice (Config.Recheck), between two transactions. It finds and repairs the
+// changes of other programs, and names them in Committed.Drift. A recheck of an unchanged VPP writes nothing and emits nothing.
 //
-// Only what is ours is removed. What VPP can tag carries a tag; for the rest the agent keeps a journal of what it made,
-// and adopts what it finds equal to what is wanted.
+// The agent removes only its own objects. Objects that VPP can tag carry a tag. The journal records the other objects that the
+// agent made, and the agent adopts objects that equal the desired state.
 package vppagent

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// Drift tells what somebody else has changed in VPP, of all that is wanted, and leaves it so.
+// Drift reports every change of another client to the desired state, and repairs none.
 func TestDrift(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	ctx, stop := context.WithCancel(t.Context())

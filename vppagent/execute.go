@@ -12,29 +12,29 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// execution is one plan being carried out.
+// execution is the execution of one plan.
 type execution struct {
-	a     *Agent
-	p     *planner
-	c     *event.Committed
-	began time.Time
-	told  told
-	done  []OpRecord // carried out, or tried; as many as the history keeps
-	over  int        // not kept
-	news  bool       // a status is not as it was
-	calls []vpp.Call
-	// divisible: it may end before all is done; what is left then is put by proceed.
+	a        *Agent
+	p        *planner
+	c        *event.Committed
+	began    time.Time
+	statuses statusLists
+	done     []OpRecord // done or tried; as many as the history keeps
+	over     int        // not kept
+	news     bool       // a status changed
+	calls    []vpp.Call
+	// divisible: it may end before all steps are done; proceed carries out the remaining steps.
 	divisible bool
-	before    map[*value]bool // left by earlier ones, and part of the plan
+	before    map[*value]bool // remaining from earlier executions, and part of the plan
 }
 
-// request is an operation on its way.
+// request is an operation with its reply.
 type request struct {
 	op descriptor.Op
 	v  *value
 }
 
-// execute carries out level after level. The error is that VPP cannot be reached; refusals are the values' own.
+// execute executes level after level. The error says that VPP cannot be reached; a refusal is an error of its value.
 func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 	for i, level := range plan {
 		others, lost := x.portion(ctx, level)
@@ -49,7 +49,7 @@ func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 	return nil
 }
 
-// whole carries out a level.
+// whole executes a level.
 func (x *execution) whole(ctx context.Context, level []Step) error {
 	if len(level) > 2*bunchSize && !slices.ContainsFunc(level, func(s Step) bool { return s.Action != Create || s.v.rebind }) {
 		return x.stream(ctx, level)
@@ -57,7 +57,7 @@ func (x *execution) whole(ctx context.Context, level []Step) error {
 	return x.level(ctx, level)
 }
 
-// level carries out steps in one batch.
+// level executes steps in one batch.
 func (x *execution) level(ctx context.Context, level []Step) error {
 	b := x.prepare(level)
 	orderClaims(b.requests)
@@ -66,7 +66,7 @@ func (x *execution) level(ctx context.Context, level []Step) error {
 	return lost
 }
 
-// stream carries out many creations, which free no claim.
+// stream executes many creations, which free no claim.
 func (x *execution) stream(ctx context.Context, level []Step) error {
 	s := stream{x: x}
 	if lost := s.push(ctx, level); lost != nil {
@@ -97,8 +97,8 @@ func (x *execution) finishAll(b *bunch, lost error) {
 	}
 }
 
-// intend writes into the journal what is about to be made without a tag, or taken over from somebody else: whatever happens next, it is
-// known to be ours.
+// intend records in the journal the objects without a tag that the next requests make or take over from another owner: whatever happens
+// next, they are known to be ours.
 func (x *execution) intend(level []Step) {
 	if x.a.journal.path == "" {
 		return
@@ -115,13 +115,13 @@ func (x *execution) intend(level []Step) {
 	x.a.saveJournal()
 }
 
-// operations are the requests of a step; ok is false if it cannot be done any more, because what it needs failed.
+// operations are the requests of a step; ok is false if the step has become impossible because a value it needs failed.
 func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	v, w := s.v, x.a.g.world
 	if s.sweep {
 		return x.sweep(v)
 	}
-	if s.Action == Create && v.have != nil { // to be recreated, but it could not be deleted: plan.err tells why
+	if s.Action == Create && v.have != nil { // to be recreated, but the deletion failed: plan.err has the reason
 		return nil, false
 	}
 	v.plan.err, v.plan.unsent = nil, false
@@ -154,7 +154,7 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		}
 		var create []descriptor.Op
 		create, v.plan.err = v.kind.Create(w, v.want)
-		ops, v.plan.after = append(ops, create...), v.want // whatever is wanted of it while this is on its way
+		ops, v.plan.after = append(ops, create...), v.want // even if the desired state changes before the reply
 	default:
 		ops, v.plan.err = v.kind.Update(w, v.have, v.want)
 		if b := v.kind.Replace; b != nil && b.Stale(v.have) {
@@ -164,7 +164,7 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 	return ops, true
 }
 
-// notReady asks the kind whether a value may be put now, and makes its answer the error of the step.
+// notReady asks the kind whether a value may be put now, and makes a refusal the error of the step.
 func (x *execution) notReady(v *value) bool {
 	if v.kind.Ready == nil {
 		return false
@@ -174,8 +174,8 @@ func (x *execution) notReady(v *value) bool {
 	return v.plan.unsent
 }
 
-// stillUsed returns something in VPP that needs v: its removal failed. VPP would often delete v all the same, and keep a
-// wreck of the other that cannot be removed any more.
+// stillUsed returns a value in VPP that needs v because its removal failed. VPP would often delete v nevertheless, and keep a
+// broken remainder of the other value that nothing can remove any more.
 func (v *value) stillUsed() *value {
 	check := func(d *value) bool {
 		return d.have != nil && d.kind != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil
@@ -196,7 +196,7 @@ func (v *value) stillUsed() *value {
 	return nil
 }
 
-// orderClaims moves a request that frees what a request of another value takes to the front.
+// orderClaims moves a request that frees a claim to the front if another value's request takes the claim.
 func orderClaims(batch []request) {
 	var taken map[descriptor.Claim]*value
 	for _, r := range batch {
@@ -228,7 +228,7 @@ func orderClaims(batch []request) {
 	})
 }
 
-// send sends requests, and whatever follows from the replies, until nothing does.
+// send sends requests and the requests that follow from the replies, until none follows.
 func (x *execution) send(ctx context.Context, batch []request) (lost error) {
 	for len(batch) > 0 {
 		x.calls = appendCalls(x.calls[:0], batch)
@@ -247,7 +247,7 @@ func appendCalls(calls []vpp.Call, batch []request) []vpp.Call {
 	return calls
 }
 
-// take takes in replies and returns what follows from them.
+// take handles replies and returns the requests that follow from them.
 func (x *execution) take(batch []request, replies []vpp.Reply) (next []request, lost error) {
 	for i, reply := range replies {
 		r := &batch[i]
@@ -285,8 +285,9 @@ func (x *execution) take(batch []request, replies []vpp.Reply) (next []request, 
 	return next, lost
 }
 
-// consequence is err, unless the guard says it after an earlier request of the same value was refused: then the guard keeps
-// VPP from the mess half a change would be (a backend gone whose successor did not come), and the value is not invalid.
+// consequence returns err, with one exception: the guard refuses a request after VPP refused an earlier one of the same value.
+// The guard then only prevents half a change (for example, a removed backend whose successor was not added), and the value is not
+// invalid.
 func consequence(earlier, err error) error {
 	if _, guarded := errors.AsType[*vpp.GuardError](err); guarded && earlier != nil {
 		return errors.New(err.Error())
@@ -294,12 +295,12 @@ func consequence(earlier, err error) error {
 	return err
 }
 
-// unreachable reports that a request was never answered, so that nobody knows what became of it.
+// unreachable reports that a request got no answer, so that its effect is unknown.
 func unreachable(err error) bool {
 	return errors.Is(err, vpp.ErrDisconnected) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// finish takes over what a step achieved.
+// finish records the result of a step.
 func (x *execution) finish(s Step, lost error) {
 	v := s.v
 	x.note(s)
@@ -315,7 +316,7 @@ func (x *execution) finish(s Step, lost error) {
 			return
 		}
 		if s.Action != Delete && v.kind.journalled() {
-			// It may be there all the same, or half of it, with nothing but our memory to tell whose it is.
+			// VPP may have the object nevertheless, or half of it, and only the journal knows that it is ours.
 			v.tried, v.ours = now, true
 			if v.have == nil {
 				v.have = now
@@ -340,7 +341,7 @@ func (x *execution) finish(s Step, lost error) {
 	v.unsure, v.tried, v.rebind, v.plan.after = false, nil, false, nil
 }
 
-// note keeps for the history what became of a step.
+// note records the result of a step for the history.
 func (x *execution) note(s Step) {
 	if len(x.done) == x.a.history.room() {
 		x.over++
@@ -353,7 +354,7 @@ func (x *execution) note(s Step) {
 	x.done = append(x.done, op)
 }
 
-// notCreated lets those that need v wait.
+// notCreated makes the values that need v wait.
 func (x *execution) notCreated(v *value) {
 	x.a.g.setWill(v, false, x.p.touch)
 	for len(x.p.queue) > 0 {
@@ -366,7 +367,7 @@ func (x *execution) notCreated(v *value) {
 	}
 }
 
-// setHave records what VPP has of v, in the journal too if VPP keeps no tag of ours on it.
+// setHave records the actual state of v, and writes it to the journal if VPP keeps no tag of ours on it.
 func (a *Agent) setHave(v *value, have any, ours bool) {
 	differed := v.differs()
 	v.have, v.ours = have, ours && have != nil
@@ -380,10 +381,10 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 	}
 }
 
-// journalled reports that VPP may have objects of the kind that are ours and have no tag.
+// journalled reports that VPP may have untagged objects of the kind that are ours.
 func (k *kind) journalled() bool { return !k.Tagged || k.Unmarked != nil }
 
-// observe turns what happened into statuses.
+// observe turns results into statuses.
 func (a *Agent) observe(p *planner, x *execution) {
 	now := a.cfg.Now()
 	p.sort()
@@ -401,7 +402,7 @@ func (a *Agent) observe(p *planner, x *execution) {
 			v.state, v.err, v.missing = event.Pending, pausing, nil
 			delete(a.retrying, v)
 		} else {
-			a.judge(v, x.c.Err, now)
+			a.setResult(v, x.c.Err, now)
 		}
 		x.news = x.news || v.state != old || v.err != why
 		if v.state == event.Nonexistent {
@@ -416,11 +417,11 @@ func (a *Agent) observe(p *planner, x *execution) {
 		out = append(out, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
 		a.board.set(v, now)
 	}
-	x.told.add(out)
+	x.statuses.add(out)
 }
 
-// judge gives v its status. lost: the plan was not carried out.
-func (a *Agent) judge(v *value, lost error, now time.Time) {
+// setResult gives v its status. lost: VPP could not be reached, and the plan was not executed.
+func (a *Agent) setResult(v *value, lost error, now time.Time) {
 	v.err, v.missing = "", nil
 	delete(a.retrying, v)
 	err := v.plan.err
@@ -430,13 +431,13 @@ func (a *Agent) judge(v *value, lost error, now time.Time) {
 		if errors.Is(v.bad, errUnimplemented) {
 			v.state = event.Unimplemented
 		}
-		if err != nil && lost == nil { // what was there before could not be removed
+		if err != nil && lost == nil { // the removal of the earlier object failed
 			a.retryLater(v, now)
 		}
 	case v.want == nil && (v.have == nil || !v.ours) && err == nil:
 		v.state = event.Nonexistent
 	case lost != nil:
-		v.state, v.err = event.Retrying, lost.Error() // with the next connection, not by the clock
+		v.state, v.err = event.Retrying, lost.Error() // retried at the next connection, not by the clock
 	case err != nil:
 		a.judgeFailure(v, err, now)
 	case v.want != nil && !v.will:
@@ -456,7 +457,7 @@ func (a *Agent) judgeFailure(v *value, err error, now time.Time) {
 	refusal, guarded := errors.AsType[*vpp.GuardError](err)
 	_, fixed := errors.AsType[*descriptor.FixedError](err)
 	switch {
-	case guarded && !refusal.Stateful: // what depends on VPP's state is looked at, and tried, again
+	case guarded && !refusal.Stateful: // the refusal depends on VPP's state: dump it again and retry
 		v.state = event.Invalid
 	case fixed:
 		v.state = event.Failed

@@ -8,11 +8,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// SlowVPP makes every request as expensive as thousands, until the next connection: small changes are made as large ones are.
+// SlowVPP makes every request as expensive as thousands, until the next connection: the agent then makes small changes as it makes large
+// ones.
 func (a *Agent) SlowVPP() { a.g.world.Cost = cost.Model{}.Times(1e5) }
 
-// CopyWorld copies what the agent knows of VPP as Plan does. It returns how the copy differs, which maps the copy shares with the
-// original, and the fields that the original uses.
+// CopyWorld copies the agent's World as Plan does. It returns how the copy differs, which maps the copy shares with the original,
+// and the fields that the original uses.
 func (a *Agent) CopyWorld() (problems []string, used map[string]bool) {
 	defer func(w descriptor.World) { a.g.world.Cost, a.g.world.Workers = w.Cost, w.Workers }(*a.g.world)
 	a.SlowVPP() // the sim has one worker and is as fast as any
@@ -48,9 +49,9 @@ func compareWorlds(a, b *descriptor.World) (problems []string, used map[string]b
 	return problems, used
 }
 
-// compareKnown walks structs and maps, which are all that changes.
+// compareKnown walks structs and maps: all mutable state.
 func compareKnown(name string, original, copied reflect.Value) (problems []string) {
-	if original.Type() == reflect.TypeFor[cost.Model]() { // never changes
+	if original.Type() == reflect.TypeFor[cost.Model]() { // immutable
 		if !reflect.DeepEqual(original.Interface(), copied.Interface()) {
 			return []string{name + " differs"}
 		}

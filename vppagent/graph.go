@@ -13,80 +13,80 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
-// value is a node of the graph: a value wanted, a part derived from one, something found in VPP, or merely a name that
-// others depend on.
+// value is a node of the graph: a wanted value, a value derived from one, an object found in VPP, or a name that others depend
+// on.
 type value struct {
 	key  string
-	kind *kind // nil: a property, or a name nobody gave a value
+	kind *kind // nil: a property, or a name without a value
 
 	msg  proto.Message // as wanted; nil for derived parts
-	want any           // compiled; nil: not wanted, or invalid
+	want any           // compiled desired state; nil: not wanted, or invalid
 	bad  error         // why msg did not compile
-	have any           // what VPP has; nil: nothing
-	ours bool          // have is ours to remove
-	// unsure: a request failed half-way, have may not be what VPP has. It is dumped again before the value is touched.
+	have any           // actual state; nil: none
+	ours bool          // the agent owns have and may remove it
+	// unsure: a request failed half-way, and have may differ from VPP. The agent dumps it again before it touches the value.
 	unsure bool
-	tried  any // the state that request was to lead to; nil: none
-	// rebind: it was bound to an interface that went; what a dump shows of it is dead.
+	tried  any // the intended state of the failed request; nil: none
+	// rebind: it was bound to an interface that was deleted; a dump of it shows a dead object.
 	rebind bool
 
 	base    *value   // derived from it; nil: not derived
 	derived []*value // wanted parts
-	deps    []*value // of want; of have if not wanted
-	hard    int      // how many of deps, from the first, are conditions; the others are loose
-	// dependents are the values with this one among their deps.
+	deps    []*value // dependencies of want; of have if not wanted
+	hard    int      // the first hard of deps are conditions; the others are loose
+	// dependents are the values that have this one in deps.
 	dependents map[*value]struct{}
-	outlives   int      // how many of deps, from the first, go before this value does: see descriptor.Outlives
+	outlives   int      // the first outlives of deps are removed before this value: see descriptor.Outlives
 	uses       []*value // what have stands on
 	users      map[*value]struct{}
-	held       []string // keys want waits for, while have is what can be had of it
-	never      string   // why want cannot be had at all
-	// ifname is the interface this key names; such a value exists if VPP has the interface, whoever made it.
+	held       []string // the keys that want waits for, while have is the possible part of it
+	never      string   // why want is impossible
+	// ifname is the interface that this key names; such a value exists if VPP has the interface, regardless of its owner.
 	ifname string
 	// any is set on the node of an AnyOf dependency: it exists while members do.
 	any     string
 	members int
 
-	found uint64 // epoch of the last dump that showed it
-	will  bool   // exists, once the present plan is executed
+	found uint64 // epoch of the last dump that contained it
+	will  bool   // exists after the current plan
 	status
-	slot  int // in the snapshot; -1: none
-	place int // among the values of its kind
+	slot  int // index in the snapshot; -1: none
+	place int // index in the values of its kind
 	plan  planMark
 }
 
-// status is what is told of a value.
+// status is the published state of a value.
 type status struct {
 	state   event.State
 	err     string
-	missing []string // keys waited for
+	missing []string // the keys that it waits for
 	backoff time.Duration
 	retryAt time.Time // zero: no retry
 }
 
-// planMark is scratch space of one plan.
+// planMark is the mark of one plan on a value.
 type planMark struct {
-	epoch  uint64 // of the plan the rest belongs to
+	epoch  uint64 // of the plan that the other fields belong to
 	queued bool
 	action Action
 	early  bool
 	beside bool // to be replaced by a second object
-	shut   any  // what is put first, passing nothing; nil: nothing
-	first  bool // done with when what is shut is
-	after  any  // what VPP has when the step succeeds; nil: want
+	shut   any  // the state that denies everything and is put first; nil: none
+	first  bool // done together with the interfaces that are shut
+	after  any  // the actual state after the step succeeds; nil: want
 	// putLevel and delLevel are 0 until they are known.
 	putLevel, delLevel int
 	err                error // of its step
-	unsent             bool  // nothing was asked of VPP for it
-	sent               bool  // something was
+	unsent             bool  // no request was sent for it
+	sent               bool  // a request was sent for it
 }
 
-// kind is a descriptor and the values of it.
+// kind is a descriptor and its values.
 type kind struct {
 	*descriptor.Descriptor
-	values []*value // in no particular order; each knows its place
-	plain  bool     // Prefix is all there is to Has
-	// foreign is what others made of the kind, as it was last seen in VPP.
+	values []*value // in no particular order; each value has its index
+	plain  bool     // Has only compares Prefix
+	// foreign are the objects of the kind that other clients own, as of the last dump.
 	foreign []string
 }
 
@@ -113,10 +113,10 @@ func (k *kind) remove(v *value) {
 type graph struct {
 	kinds  []*kind
 	values map[string]*value
-	anyOf  []*value // nodes of AnyOf dependencies; a handful
+	anyOf  []*value // nodes of AnyOf dependencies; few
 	world  *descriptor.World
-	many   int     // nodes expected; they are made in bunches
-	spare  []value // what is left of a bunch
+	many   int     // number of expected nodes; they are allocated in bunches
+	spare  []value // unused nodes of a bunch
 	set    *expand.Set
 	stall  time.Duration
 }
@@ -140,7 +140,7 @@ func (g *graph) wanted(key string) any {
 	return nil
 }
 
-// needing is what VPP has of the dependents of a key.
+// needing is the actual state of the dependents of a key.
 func (g *graph) needing(key string) (out []any) {
 	v := g.values[key]
 	if v == nil {
@@ -154,7 +154,7 @@ func (g *graph) needing(key string) (out []any) {
 	return out
 }
 
-// having is what VPP has of a kind.
+// having is the actual state of a kind.
 func (g *graph) having(prefix string) (out []any) {
 	for _, k := range g.kinds {
 		if k.Prefix != prefix {
@@ -171,7 +171,7 @@ func (g *graph) having(prefix string) (out []any) {
 
 const interfacePrefix = "config/vpp/v2/interfaces/"
 
-// node returns the node of a key, a new one if need be.
+// node returns the node of a key, and makes it if absent.
 func (g *graph) node(key string) *value {
 	if v := g.values[key]; v != nil {
 		return v
@@ -222,7 +222,7 @@ func (g *graph) expect(list []compiled) {
 	g.values, g.many = values, len(list)
 }
 
-// kindOf is nil if no kind has the key.
+// kindOf returns the kind of a key; nil if none has it.
 func (g *graph) kindOf(key string) *kind {
 	for _, k := range g.kinds {
 		if k.plain && strings.HasPrefix(key, k.Prefix) || !k.plain && k.Has(key) {
@@ -232,7 +232,7 @@ func (g *graph) kindOf(key string) *kind {
 	return nil
 }
 
-// descriptorOf is nil if no kind has the key.
+// descriptorOf returns the descriptor of a key; nil if none has it.
 func (g *graph) descriptorOf(key string) *descriptor.Descriptor {
 	if k := g.kindOf(key); k != nil {
 		return k.Descriptor
@@ -258,27 +258,27 @@ func (g *graph) anyNode(prefix string) *value {
 	return v
 }
 
-// setWant makes state what is wanted of v; nil: nothing.
+// setWant sets the desired state of v; nil: none.
 func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	v.want = state
 	g.setDeps(v)
 	touch(v)
 }
 
-// differs reports that VPP has something else than is wanted, which is not kept track of in another way (setUses).
+// differs reports that VPP has something else than the desired state, and that setUses does not track the difference.
 func (v *value) differs() bool {
 	return v.want != nil && v.have != nil && v.have != v.want && v.kind != nil && v.kind.Stands == nil
 }
 
-// setDeps follows want, or have where nothing is wanted: its order of removal still matters.
+// setDeps sets the dependencies from want, or from have if nothing is wanted: have's order of removal still matters.
 func (g *graph) setDeps(v *value) {
 	state := v.want
 	if state == nil {
 		state = v.have
 	}
 	outlived, needed, loose := g.dependencies(v.kind, state)
-	if v.want == nil && state != nil && v.base != nil { // no part of it any more, but still removed before it
-		if len(outlived) > 0 { // or after it, as after all that it outlives
+	if v.want == nil && state != nil && v.base != nil { // no longer a part of it, but still removed before it
+		if len(outlived) > 0 { // or after it, if it outlives it
 			outlived = append(outlived, v.base)
 		} else {
 			needed = append(needed, v.base)
@@ -290,7 +290,7 @@ func (g *graph) setDeps(v *value) {
 	}
 	v.outlives, v.hard = len(outlived), len(deps)
 	deps = append(deps, loose...)
-	if v.differs() { // what it still needs in VPP goes after it, and is no condition any more
+	if v.differs() { // what it still needs in VPP is removed after it, and is no longer a condition
 		outlived, needed, _ := g.dependencies(v.kind, v.have)
 		for _, d := range append(outlived, needed...) {
 			if !slices.Contains(deps, d) {
@@ -316,7 +316,7 @@ func (g *graph) setDeps(v *value) {
 	v.deps = deps
 }
 
-// dependencies are the nodes of what a state of a kind depends on; without either there are none.
+// dependencies are the nodes that a state of a kind depends on; none without a state or a kind.
 func (g *graph) dependencies(k *kind, state any) (outlived, needed, loose []*value) {
 	if k == nil || k.Dependencies == nil || state == nil {
 		return nil, nil, nil
@@ -327,7 +327,7 @@ func (g *graph) dependencies(k *kind, state any) (outlived, needed, loose []*val
 	}
 	for _, d := range list {
 		switch {
-		case d.Without != "": // of the plan alone
+		case d.Without != "": // only the plan uses it
 		case d.AnyOf != "":
 			needed = append(needed, g.anyNode(d.AnyOf))
 		case d.Loose:
@@ -341,7 +341,7 @@ func (g *graph) dependencies(k *kind, state any) (outlived, needed, loose []*val
 	return outlived, needed, loose
 }
 
-// collect forgets a node nobody speaks of any more.
+// collect removes a node that nothing refers to any more.
 func (g *graph) collect(v *value) {
 	if v.msg != nil || v.bad != nil || v.want != nil || v.have != nil || v.unsure {
 		return
@@ -370,7 +370,7 @@ func (g *graph) collect(v *value) {
 	v.deps = nil
 }
 
-// exists reports whether others may depend on v now.
+// exists reports whether other values may depend on v now.
 func (g *graph) exists(v *value) bool {
 	switch {
 	case v.any != "":
@@ -383,7 +383,7 @@ func (g *graph) exists(v *value) bool {
 	return g.adopted(v)
 }
 
-// adopted reports that v names an interface others made.
+// adopted reports that v names an interface of another client.
 func (g *graph) adopted(v *value) bool {
 	if v.ifname == "" || v.want != nil {
 		return false
@@ -412,7 +412,7 @@ func (g *graph) should(v *value) bool {
 	return true
 }
 
-// setWill records whether v will exist, and hands on whoever has to be looked at because of it.
+// setWill records whether v will exist, and touches the values that depend on the answer.
 func (g *graph) setWill(v *value, will bool, touch func(*value)) {
 	if v.will == will {
 		return
@@ -440,12 +440,12 @@ func (g *graph) setWill(v *value, will bool, touch func(*value)) {
 	}
 }
 
-// steady reports that VPP has exactly what is wanted of v, as was told before: a resync has nothing to do or to say about it.
+// steady reports that v's actual state equals its desired state and its published status says so: a resync has nothing to do or report.
 func (v *value) steady() bool {
 	return v.state == event.Configured && v.err == "" && v.will && !v.unsure && !v.rebind && v.want != nil && v.have == v.want
 }
 
-// missing are the keys v waits for, sorted.
+// missing are the keys that v waits for, sorted.
 func (v *value) missingKeys() (keys []string) {
 	if v.base != nil && !v.base.will {
 		keys = append(keys, v.base.key)

@@ -9,9 +9,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Record is one transaction of the past.
+// Record is one past transaction.
 type Record struct {
-	Seq           uint64 // 0: the agent's own
+	Seq           uint64 // 0: a retry, repair or recheck of the agent
 	Cause         string
 	Resync        event.ResyncKind
 	At            time.Time
@@ -19,18 +19,18 @@ type Record struct {
 	Add, Mod, Del int
 	Writes        int
 	Err           string
-	Ops           []OpRecord // in the order they were done
-	Dropped       int        // operations not kept, for want of room
+	Ops           []OpRecord // in order of execution
+	Dropped       int        // number of operations dropped for lack of room
 }
 
-// OpRecord is one operation of the past.
+// OpRecord is one past operation.
 type OpRecord struct {
 	Action Action
 	Key    string
 	Err    string // "" if it succeeded
 }
 
-// String is "create <key>", with the error behind a colon if there was one.
+// String is "create <key>", followed by a colon and the error, if any.
 func (o OpRecord) String() string {
 	if o.Err != "" {
 		return o.Action.String() + " " + o.Key + ": " + o.Err
@@ -72,14 +72,14 @@ func (r *Record) size() int {
 	return n
 }
 
-// history keeps the latest records, as many as fit.
+// history keeps as many of the latest records as fit.
 type history struct {
 	limit, bytes int
-	records      []*Record // oldest first; never changed once they are in
-	outlived     int       // records dropped that are in the memory of records still
+	records      []*Record // oldest first; a record never changes after it is added
+	outlived     int       // dropped records that records still holds in memory
 }
 
-// room is how many operations are kept of one transaction: it may not push out all others.
+// room is the most operations kept of one transaction, so that it does not push out all others.
 func (h *history) room() int { return max((h.limit/2-recordSize)/opSize, 0) }
 
 func (h *history) add(r *Record) {
@@ -93,13 +93,13 @@ func (h *history) add(r *Record) {
 		h.bytes -= h.records[drop].size()
 		drop++
 	}
-	h.records = h.records[drop:] // snapshots have the others
+	h.records = h.records[drop:] // snapshots still use the earlier array
 	if h.outlived += drop; 8*h.outlived > len(h.records) {
 		h.records, h.outlived = slices.Clone(h.records), 0
 	}
 }
 
-// record adds what was done to the history. What did nothing leaves no trace.
+// record adds an execution to the history, unless it did nothing.
 func (a *Agent) record(began time.Time, c *event.Committed, x *execution) {
 	if len(x.done)+x.over == 0 && c.Err == nil && c.Resync == event.NoResync {
 		return

@@ -16,26 +16,26 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// journal remembers in a file what is ours though VPP keeps no tag on it. It is a header and lines, each with its own
-// checksum, the last line of a key counts:
+// journal records in a file the objects that are ours and have no tag in VPP. The file has a header, and lines with a checksum
+// each; the last line of a key counts:
 //
 //	contiv-agent journal 1
 //	+ 89abcdef config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {…}
 //	- 01234567 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2
 //
-// Lines are appended after each transaction; when most of them are outdated the file is written anew and renamed.
+// Each transaction appends lines; when most lines are outdated, the file is rewritten and renamed.
 type journal struct {
-	path    string // "": nothing is kept
+	path    string // "": no journal
 	live    map[string]entry
-	pending []string // lines to append
+	pending []string // lines not yet appended
 	lines   int      // in the file
-	broken  bool     // the file has to be written anew
+	broken  bool     // the file has to be rewritten
 }
 
-// entry is what is remembered of a key.
+// entry is the record of a key.
 type entry struct {
 	text  string
-	state any // what text says; nil: not known
+	state any // the state that text encodes; nil: not known
 }
 
 const journalHeader = "contiv-agent journal 1"
@@ -52,14 +52,14 @@ func (j *journal) set(key string, d *descriptor.Descriptor, have any, ours bool)
 		return
 	}
 	was := j.live[key]
-	if was.state == have { // told before it was sent, and now that it is there
+	if was.state == have { // recorded before the request, and again after its success
 		return
 	}
 	m := d.Message(have)
 	text := kv.Format(key, m)
 	if was.text != "" && was.text != text {
 		if _, err := d.Compile(key, m); err != nil {
-			return // half of a value, as after a refusal: it could not be read again, so the whole stays that it is half of
+			return // half of a value, as after a refusal: it could not be parsed again, so the record keeps the whole value
 		}
 	}
 	if j.live[key] = (entry{text, have}); was.text == text {
@@ -80,12 +80,12 @@ func parseJournalLine(line string) (op byte, text string, ok bool) {
 	return op, text, journalLine(op, text) == line+"\n"
 }
 
-// load reads the file. What cannot be trusted is left out, and told in the error; a torn last line is normal.
+// load reads the file. It skips lines that it cannot trust and reports them in the error; a torn last line is normal.
 func (j *journal) load() error {
 	j.live = map[string]entry{}
 	data, err := os.ReadFile(j.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		j.broken = true // to be made
+		j.broken = true // the file does not exist yet
 		return nil
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (j *journal) load() error {
 		}
 		j.lines++
 	}
-	if scanner.Err() != nil { // a line beyond all bounds; what follows it is not read
+	if scanner.Err() != nil { // a line is too long; the rest is not read
 		bad++
 	}
 	if bad > 0 || !bytes.HasSuffix(data, []byte("\n")) {
@@ -125,7 +125,7 @@ func (j *journal) load() error {
 	return nil
 }
 
-// save brings the file up to date.
+// save writes pending changes to the file.
 func (j *journal) save() error {
 	if j.path == "" || len(j.pending) == 0 && !j.broken {
 		return nil
@@ -174,7 +174,7 @@ func (j *journal) rewrite() error {
 	return nil
 }
 
-// openJournal makes what the journal remembers values that are ours, though not wanted yet.
+// openJournal makes the recorded objects values that are ours and not wanted yet.
 func (a *Agent) openJournal() {
 	a.journal = &journal{path: a.cfg.Journal}
 	if a.cfg.Journal == "" {

@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// Any file is read: what is remembered of it can be parsed, and is the same after it was written anew.
+// Any file is read: the remembered entries can be parsed, and a rewrite keeps them.
 func FuzzJournal(f *testing.F) {
 	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
 	whole := journalHeader + "\n" + journalLine('+', route)
@@ -24,7 +24,7 @@ func FuzzJournal(f *testing.F) {
 			t.Fatal(err)
 		}
 		j := &journal{path: path}
-		_ = j.load() // the error says what is left out
+		_ = j.load() // the error names the skipped lines
 		for key, e := range j.live {
 			if got, _, err := kv.ParseLine(e.text); err != nil || got != key {
 				t.Fatalf("%q is remembered as %q: %v", key, e.text, err)
@@ -43,7 +43,7 @@ func FuzzJournal(f *testing.F) {
 	})
 }
 
-// A line beyond all bounds hides what follows it: the journal is damaged, and written anew.
+// A line that is too long hides the lines after it: the journal is damaged, and rewritten.
 func TestJournalWithAnEndlessLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// TestJournalLines: what is told before it is sent is not told again when it is there, but what changes is.
+// TestJournalLines: an entry recorded before its request is not recorded again after success, but a change is.
 func TestJournalLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	l := newLab(t, vppagent.Config{Journal: path})

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// cutAfter ends the connection once VPP has done n more writes, and copies the journal as it is then.
-// done mends it, and reports whether it came to that.
+// cutAfter ends the connection after n more writes of VPP, and copies the journal at that moment. done restores the connection,
+// and reports whether it was cut.
 func (l *lab) cutAfter(n int, journal string) (done func() bool) {
 	writes := 0
 	l.sim.After(func(sim.Record) {
@@ -41,8 +41,8 @@ func (l *lab) cutAfter(n int, journal string) (done func() bool) {
 	}
 }
 
-// TestKilledAnywhere takes values that VPP does not show all of from one state to the next, ends the agent or the connection after
-// some write of those that need be, and then wants a third state: VPP ends up as if it had been told of nothing else.
+// TestKilledAnywhere takes values that VPP shows in part only from one state to the next, ends the agent or the connection after
+// some of the writes, and then wants a third state: VPP ends as if the third state had been the only one.
 func TestKilledAnywhere(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		dir, err := os.MkdirTemp("", "journal")
@@ -75,7 +75,7 @@ func TestKilledAnywhere(t *testing.T) {
 	})
 }
 
-// hidden draws values that are in the journal because VPP does not show all of them.
+// hidden draws values that need the journal because VPP shows them in part only.
 func hidden(r *rapid.T) kv.Values {
 	v := kv.Values{}
 	flip := func(label string) bool { return rapid.Bool().Draw(r, label) }
@@ -101,7 +101,7 @@ func hidden(r *rapid.T) kv.Values {
 	return v
 }
 
-// TestKilledWhileTakingOver: what was somebody else's, and was changed, is ours, even if the agent did not live to hear that it was.
+// TestKilledWhileTakingOver: a foreign object that the agent changed is ours, even if the agent ended before the reply.
 func TestKilledWhileTakingOver(t *testing.T) {
 	dir := t.TempDir()
 	l := newLab(t, vppagent.Config{})

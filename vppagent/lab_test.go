@@ -35,8 +35,8 @@ type lab struct {
 	states chan vpp.State
 	seq    uint64
 	want   kv.Values
-	lost   bool // the connection, as far as transactions tell
-	slow   bool // small changes are made as large ones are
+	lost   bool // the connection is lost, as the last transaction reported
+	slow   bool // small changes are made like large ones
 }
 
 type tb interface {
@@ -74,13 +74,13 @@ func (l *lab) connected() vpp.State {
 	panic("never")
 }
 
-// restartAgent replaces the agent by one that remembers nothing.
+// restartAgent replaces the agent by one without any state.
 func (l *lab) restartAgent() {
 	l.cfg.Caller = l.conn
 	l.agent = vppagent.New(l.cfg)
 }
 
-// restartVPP restarts VPP and waits for the new connection, of which the agent is told.
+// restartVPP restarts VPP, waits for the new connection and reports it to the agent.
 func (l *lab) restartVPP() {
 	l.sim.Restart()
 	l.agent.Connected(l.connected())
@@ -135,7 +135,7 @@ func (l *lab) txn(kind event.ResyncKind, values map[string]proto.Message) *event
 	return l.note(c)
 }
 
-// note remembers that a result says the connection is lost.
+// note records whether a result says that the connection is lost.
 func (l *lab) note(c *event.Committed) *event.Committed {
 	l.lost = l.lost || c != nil && errors.Is(c.Err, vpp.ErrDisconnected)
 	return c
@@ -150,7 +150,7 @@ func statuses(c *event.Committed) string {
 	return b.String()
 }
 
-// allConfigured fails unless every value touched is in VPP.
+// allConfigured fails unless every touched value is CONFIGURED.
 func (l *lab) allConfigured(c *event.Committed) {
 	l.t.Helper()
 	if c.Err != nil {
@@ -191,7 +191,7 @@ func dnat(label, vip string, port uint32, backends ...string) *nat.DNat44 {
 	return &nat.DNat44{Label: label, StMappings: []*nat.DNat44_StaticMapping{m}}
 }
 
-// node is what a node has beside services.
+// node has the values of a node beside Services.
 func node() []proto.Message {
 	return []proto.Message{
 		&nat.Nat44Global{Forwarding: true},

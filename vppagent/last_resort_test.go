@@ -26,8 +26,8 @@ func (c *clocked) routesTo(prefix string) string {
 	return strings.Join(out, "; ")
 }
 
-// TestLastResort: a route of last resort is in VPP while VPP has no other route to its prefix, whoever makes that and whenever, and never
-// takes the other route's place.
+// TestLastResort: VPP has a route of last resort exactly while it has no other route to its prefix, regardless of that route's owner and
+// time. The route of last resort never replaces the other route.
 func TestLastResort(t *testing.T) {
 	for name, prefix := range map[string]string{"IPv4": "10.1.1.0/24", "IPv6": "fd00:1:1::/64"} {
 		t.Run(name, func(t *testing.T) { testLastResort(t, prefix) })
@@ -82,7 +82,7 @@ func testLastResort(t *testing.T, prefix string) {
 	check("not wanted, and never made", theirs)
 }
 
-// TestLastResortIsGuarded: what another client removes is made again; what an agent before this one made is this agent's.
+// TestLastResortIsGuarded: the agent recreates a route that another client removed; a route of an earlier agent belongs to this agent.
 func TestLastResortIsGuarded(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
@@ -106,8 +106,8 @@ func TestLastResortIsGuarded(t *testing.T) {
 	}
 }
 
-// TestNextHopUnderLastResort: a next hop without an interface, which kills VPP under another drop route, may resolve by a route of last
-// resort, also after a dump that shows a drop.
+// TestNextHopUnderLastResort: a next hop without an interface, which crashes VPP under another drop route, may resolve by a route of
+// last resort, also after a dump that shows a drop.
 func TestNextHopUnderLastResort(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)

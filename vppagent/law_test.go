@@ -27,14 +27,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
-// law is a kind of value: one value of it, another one with the same key, and what they need.
+// law is the test of a kind of value: one value of it, another one with the same key, and the values they need.
 type law struct {
 	kind     string // the descriptor's name
 	one, two proto.Message
 	needs    []proto.Message
-	// stays: deleting leaves a trace in VPP, on purpose.
+	// stays: a deletion leaves a trace in VPP, on purpose.
 	stays bool
-	// real: TestVPPLaws holds a real VPP to it, too.
+	// real: TestVPPLaws checks it on a real VPP, too.
 	real bool
 }
 
@@ -212,7 +212,7 @@ func laws() []law {
 			kind: "ip-scan-neighbor", real: true, one: &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_BOTH, StaleThreshold: 4},
 			two: &l3.IPScanNeighbor{Mode: l3.IPScanNeighbor_IPV6, StaleThreshold: 9},
 		},
-		{ // paths come and go in place
+		{ // paths change in place
 			kind: "abf", real: true, needs: []proto.Message{peer, third, permit(80, 80)}, one: forward(asked(10, "third")),
 			two: forward(func(m *abf.ABF) {
 				m.AttachedInterfaces = []*abf.ABF_AttachedInterface{{InputInterface: "third", Priority: 10}}
@@ -270,7 +270,7 @@ func laws() []law {
 		},
 		{
 			kind: "cnat-translation", real: true, one: translation("10.96.0.10", 80, "10.1.1.2"),
-			two: func() proto.Message { // what VPP takes in the beginning only: made again
+			two: func() proto.Message { // fields that VPP takes only at creation: recreated
 				m := translation("10.96.0.10", 80, "10.1.1.2")
 				m.LoadBalancing, m.FlowHash = cnat.LoadBalancing_MAGLEV, []cnat.FlowHashField{cnat.FlowHashField_SRC_ADDRESS}
 				return m
@@ -292,7 +292,7 @@ func laws() []law {
 			two: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_PREFIXES, Ipv4Address: "192.0.2.1", ExcludedPrefixes: []string{"10.1.0.0/16", "2001:db8:2::1/128"}},
 		},
 		{
-			kind: "cnat-interface", real: true, // in tables, which VPP 26.06 has with a policy only
+			kind: "cnat-interface", real: true, // in tables, which VPP 26.06 has only with a policy
 			needs: []proto.Message{host2, &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "fd00:1:1::99"}},
 			one:   &cnat.Interface{Name: "loop2", Ipv6: true, IncludeIpv6: true, Pod: true},
 			two:   &cnat.Interface{Name: "loop2", Ipv4: true, Ipv6: true, IncludeIpv4: true, Host: true},
@@ -316,7 +316,7 @@ func laws() []law {
 			two: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80", "10.1.1.3:80"),
 		},
 		{kind: "dnat44", needs: []proto.Message{global, twice}, one: dnat("default/web", "10.96.0.1", 80, "10.1.1.1:80"), two: dnat("default/web", "10.96.0.2", 80)},
-		// last: VPP's records of an interface that went stay until its index comes back, and then a resync removes them
+		// last: VPP's records of a deleted interface stay until its index is used again, and then a resync removes them
 		{
 			kind: "sctp-ports", real: true, needs: []proto.Message{peer}, one: sctpPorts("peer", in(80), nil),
 			two: sctpPorts("peer", in(80, 81), []*contivacl.SCTPPorts_Rule{sctpRule(true, "::/0", "2001:db8::/32", 0)}),
@@ -337,8 +337,8 @@ func translation(vip string, port uint32, backends ...string) *cnat.Translation 
 	return m
 }
 
-// TestLaws holds every kind of value to: what is created, updated and deleted is what VPP has; and what VPP has of it is
-// recognised, by the agent that made it and by one that knows nothing, so that nothing is written twice.
+// TestLaws checks for every kind of value: VPP has what the agent created, updated and deleted; both the agent that made an
+// object and a fresh agent recognise it, so that nothing is written twice.
 func TestLaws(t *testing.T) {
 	covered, used := map[string]bool{}, map[string]bool{"Options": true, "*cnat.facts.newer": true} // of the configuration, and of VPP 26.06 alone
 	for _, law := range laws() {
@@ -387,7 +387,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// copied holds the copy on which Plan works to what the agent knows, and notes what that is.
+// copied compares the copy on which Plan works with the agent's state, and records the fields in use.
 func (l *lab) copied(used map[string]bool) {
 	l.t.Helper()
 	problems, fields := l.agent.CopyWorld()
@@ -399,7 +399,7 @@ func (l *lab) copied(used map[string]bool) {
 	}
 }
 
-// must commits a value, and has two agents find it: this one, and a fresh one.
+// must commits a value, and checks that this agent and a fresh one find it.
 func (l *lab) must(what string, m proto.Message) {
 	l.t.Helper()
 	l.allConfigured(l.put(m))
@@ -421,7 +421,7 @@ func (l *lab) must(what string, m proto.Message) {
 	}
 }
 
-// TestMessageIsInverse: the journal stores what Message gives, and reads it with Compile.
+// TestMessageIsInverse: the journal stores the result of Message, and Compile reads it.
 func TestMessageIsInverse(t *testing.T) {
 	kinds := all.All()
 	for _, law := range laws() {

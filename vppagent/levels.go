@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// levels are values by level, from 1; those of a level are in the order of their keys.
+// levels are values by level, from 1; the values of a level are sorted by key.
 type levels [][]*value
 
-// sort puts those of list that fit where they belong.
+// sort inserts the fitting values of list into their levels.
 func (l *levels) sort(list []*value, level func(*value) int, fits func(*value) bool) {
 	var sizes []int
 	for _, v := range list {
@@ -33,8 +33,8 @@ func (l *levels) sort(list []*value, level func(*value) int, fits func(*value) b
 	}
 }
 
-// gather moves the steps of a kind with claims to the last level any of them is in: what one gives up another may take,
-// and the requests of one level are put in order. A kind that comes after others goes one level further than those.
+// gather moves the steps of a kind with claims to the last level that any of them has: one value may take a claim that another
+// frees, and the requests of one level are ordered. A kind that must follow others is put one level after them.
 func (l *levels) gather() {
 	last := map[string]int{}
 	moving := map[*kind]bool{}
@@ -51,7 +51,7 @@ func (l *levels) gather() {
 		}
 	}
 	for k, free := range moving {
-		if !free { // others rely on the level it is in
+		if !free { // others depend on its level
 			continue
 		}
 		to := last[k.Name]

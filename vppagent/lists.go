@@ -8,20 +8,20 @@ import (
 	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
-// Listed is an ACL in the list of an interface, as VPP has it.
+// Listed is an ACL in the actual list of an interface.
 type Listed struct {
-	Interface string // as values call it
+	Interface string // the name in values
 	Output    bool   // the output list; else the input list
 	Place     int    // in the list, from 0
 	Index     uint32 // acl_index
-	// Front reports that it denies who is not in source ranges: it is before all that values put there.
+	// Front reports that the ACL denies clients outside the source ranges: it precedes all lists that values put on the interface.
 	Front bool
-	// Value is what VPP has been given, rule by rule; nil if the ACL is not ours, or not as it is wanted. Not to be changed.
+	// Value is the ACL's state in VPP, rule by rule; nil if the ACL is foreign or differs from the desired state. Do not change it.
 	Value *acl.ACL
 }
 
-// Lists are the ACLs VPP has on some interfaces, input before output. It is answered by Run, when that
-// has ended the transaction it is at; it fails with ctx, or while what VPP has is not known.
+// Lists returns the ACLs that VPP has on some interfaces, input before output. Run answers it between two transactions. It fails
+// with ctx, and while the actual state is not known.
 func (a *Agent) Lists(ctx context.Context, interfaces ...string) ([]Listed, error) {
 	var out []Listed
 	var err error
@@ -41,7 +41,7 @@ func (a *Agent) Lists(ctx context.Context, interfaces ...string) ([]Listed, erro
 	return out, errors.Join(asked, err)
 }
 
-// between lets Run do something between two transactions, and waits for it. It fails with ctx, if Run does not come to it.
+// between runs do in Run between two transactions, and waits for its end. It fails with ctx if Run does not start it in time.
 func (a *Agent) between(ctx context.Context, do func()) error {
 	done := make(chan struct{})
 	select {
@@ -49,7 +49,7 @@ func (a *Agent) between(ctx context.Context, do func()) error {
 		return ctx.Err()
 	case a.questions <- func() { defer close(done); do() }:
 	}
-	<-done // Run has it and does not stop in between
+	<-done // Run has started do and does not stop before its end
 	return nil
 }
 
@@ -69,8 +69,8 @@ func (a *Agent) listed(out []Listed, l Listed, indices []uint32) []Listed {
 	return out
 }
 
-// Fronted reports whether the input list of an interface begins with the access list of source ranges. It is for the goroutine of
-// Commit.
+// Fronted reports whether the input list of an interface begins with the access list of source ranges. Only the goroutine of
+// Commit may call it.
 func (a *Agent) Fronted(iface string) bool {
 	in, _ := aclvalues.Lists(a.g.world, iface)
 	return len(in) > 0 && aclvalues.Front(a.g.world, in[0])

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// Lists say where ACLs are and what they do, as far as VPP has what is wanted.
+// Lists returns the places and contents of ACLs whose actual state equals the desired state.
 func TestLists(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -58,7 +58,7 @@ func TestLists(t *testing.T) {
 	got := ask("tap1", "nowhere")
 	for i := range got {
 		if got[i].Value == nil {
-			got[i].Index = 2 // whichever
+			got[i].Index = 2 // any index
 		}
 	}
 	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {

@@ -14,7 +14,7 @@ import (
 )
 
 // TestRejectRouteIsRemovedByItsPath deletes a frontend and adds it again while cnat has a session of its address, which is also another
-// frontend's endpoint. If the agent deleted the reject route as a whole, the next route that covers the address would end VPP.
+// frontend's endpoint. If the agent deleted the reject route as a whole, the next route that covers the address would crash VPP.
 func TestRejectRouteIsRemovedByItsPath(t *testing.T) {
 	const address = "2001:db8:96::10"
 	l := newLab(t, vppagent.Config{})

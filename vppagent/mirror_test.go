@@ -27,7 +27,7 @@ func proxy(first, last string, names ...string) *l3.ProxyARP {
 	return m
 }
 
-// What others had VPP answer for stays, in the life of an agent that made ours as in the next one.
+// Foreign ranges of proxy ARP stay, with the agent that made ours and with the next one.
 func TestProxyARPLeavesOthersAlone(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
@@ -63,7 +63,7 @@ func TestProxyARPLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// VPP takes an interface to be answering that got the index of one that went: it is made to, all the same.
+// VPP's records show proxy ARP on an interface that got the index of a deleted one: the agent turns it on nevertheless.
 func TestProxyARPOnAnIndexUsedBefore(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.sim.AddInterface(sim.Interface{Name: "tap1"})
@@ -77,7 +77,7 @@ func TestProxyARPOnAnIndexUsedBefore(t *testing.T) {
 	}
 }
 
-// What has no tag is known by the journal: an agent that starts anew removes what its last life made and nobody wants any more.
+// The journal identifies objects without a tag: a new agent removes the unwanted objects of its predecessor.
 func TestLayer2IsRemembered(t *testing.T) {
 	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
 	l.put(loopback("a"), loopback("b"), loopback("c"), bridge("one", "c"))
@@ -100,7 +100,7 @@ func TestLayer2IsRemembered(t *testing.T) {
 	}
 }
 
-// A mirror goes before what it watches and before who gets the copies.
+// A mirror is removed before its source and its destination.
 func TestMirrorGoesBeforeItsInterfaces(t *testing.T) {
 	for _, gone := range []string{"a", "b"} {
 		l := newLab(t, vppagent.Config{})

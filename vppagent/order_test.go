@@ -27,13 +27,13 @@ import (
 	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
-// witness hands calls to VPP one by one, and looks at its access lists after every write.
+// witness passes calls to VPP one by one, and dumps its access lists after every write.
 type witness struct {
 	conn *vpp.Conn
 	seen []moment
 }
 
-// moment is what every interface does with every packet of the universe, after a message.
+// moment has the verdict of every interface for every packet of the universe, after a message.
 type moment struct {
 	after   string
 	verdict map[place]bool
@@ -81,8 +81,8 @@ func universe() (out []probe) {
 
 var orderInterfaces = []string{"tap1", "tap2", "tap3"} // sw_if_index 1 to 3
 
-// look reads VPP's access lists as literally as they are meant: the first rule that matches, in the lists one after the
-// other; nothing passes that matches none, and everything where there is no list.
+// look evaluates VPP's access lists by definition: the first rule that matches, in the lists one after the other; a packet
+// without a match is dropped, and every packet passes where no list exists.
 func (w *witness) look(ctx context.Context) (map[place]bool, error) {
 	replies := w.conn.Do(ctx, vpp.Call{Dump: true, Msg: &vppacl.ACLDump{ACLIndex: ^uint32(0)}},
 		vpp.Call{Dump: true, Msg: &vppacl.ACLInterfaceListDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}})
@@ -128,9 +128,8 @@ func passes(acls map[uint32]*vppacl.ACLDetails, list []uint32, p probe) bool {
 	return false
 }
 
-// wanted is what values say, read as literally: an interface has the ACLs of its lists and behind them, by name, those that
-// name it, and behind those the foreign one where there is one. A direction that names an ACL that is not there lets nothing
-// pass.
+// wanted evaluates values by definition: an interface has the ACLs of its lists, behind them by name the ACLs that name it, and
+// behind those the foreign ACL, if any. A direction that names a missing ACL lets nothing pass.
 func wanted(v kv.Values, foreign bool) map[place]bool {
 	out := map[place]bool{}
 	for _, iface := range orderInterfaces {
@@ -154,7 +153,7 @@ func wanted(v kv.Values, foreign bool) map[place]bool {
 	return out
 }
 
-// foreignRule is that of the foreign ACL.
+// foreignRule is the rule of the foreign ACL.
 func foreignRule() *acl.ACL_Rule { return rule(acl.ACL_Rule_PERMIT, "", "", "10.0.0.1/32") }
 
 func allowed(v kv.Values, names []string, p probe, foreign bool) bool {
@@ -224,8 +223,8 @@ func policies(t *rapid.T) kv.Values {
 	return v
 }
 
-// TestOrderLaw: whatever changes at once, every interface goes from before to after in one moment, or over moments that are
-// one or the other for each packet. Where requests are refused or the connection is lost, nothing passes that neither passed
+// TestOrderLaw: for every set of simultaneous changes, an interface gets from before to after in one moment, or over moments that
+// equal one or the other for each packet. If VPP refuses requests or the connection is lost, no packet passes that neither passed
 // before nor is wanted to.
 func TestOrderLaw(t *testing.T) {
 	for name, tr := range map[string]trouble{"calm": {}, "agent restarts": {agentRestarts: true}, "faults": {faults: true}, "faults and restarts": {faults: true, agentRestarts: true}} {
@@ -324,7 +323,7 @@ func (w *witness) steps(r *rapid.T, before, final map[place]bool) {
 	}
 }
 
-// attachForeign puts an ACL of somebody else into both lists of tap1.
+// attachForeign puts a foreign ACL into both lists of tap1.
 func (w *witness) attachForeign(l *lab) {
 	state, err := aclvalues.ACL().Compile(kv.ACLKey("x"), accessList("x", foreignRule()))
 	if err != nil {

@@ -7,44 +7,44 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// While VPP's main thread is at a request, nothing is forwarded (package cost). So requests are sent in groups, and after a group comes
-// a pause that is as long as VPP was busy:
+// VPP forwards nothing while its main thread serves a request (package cost). So the agent sends requests in groups. After each group
+// it pauses for as long as VPP was busy:
 //
 //	group ─▶ replies ─▶ pause ─▶ group ─▶ replies ─▶ pause     a group takes cost.Stall at most, or is one request
 //
-// VPP spends half of its time on requests at most, and a transaction takes at most twice as long as without pauses. Small transactions
-// do not pause: only the time that VPP was busy since it last had room counts.
+// VPP spends at most half of its time on requests, and a transaction takes at most twice as long as without pauses. Small transactions
+// do not pause: the pacer counts only the busy time since the last pause.
 
-// pacer is for one goroutine at a time.
+// pacer sends requests in groups with pauses. One goroutine at a time may use it.
 type pacer struct {
 	caller Caller
-	pause  func(context.Context, time.Duration) // nil: none, and one group
+	pause  func(context.Context, time.Duration) // nil: no pauses, and one group
 	now    func() time.Time
 	stall  time.Duration // the longest group
 
-	debt  time.Duration       // how long VPP was busy for which it had no room since
-	ahead time.Duration       // of that, what small requests took that did not wait for a pause
-	at    time.Time           // when debt was that
-	known map[string]measured // by name of request
+	debt  time.Duration       // busy time of VPP that no pause has made up for
+	ahead time.Duration       // the part of debt from small requests that did not wait for a pause
+	at    time.Time           // the time of that debt
+	known map[string]measured // by request name
 }
 
-// measured is how much longer requests took than estimated, at least 1, and when that was.
+// measured is the factor by which requests took longer than estimated, at least 1, and the time of the measurement.
 type measured struct {
 	scale float64
 	at    time.Time
 }
 
-// forgetAfter is how long a measurement of what is not counted by rules holds: NAT sessions come by thousands in a second.
+// forgetAfter is the lifetime of a measurement whose estimate does not count rules: thousands of NAT sessions may be added in a second.
 const forgetAfter = time.Second
 
-// estimate is what a request costs VPP.
+// estimate is the estimated cost of a request for VPP.
 type estimate struct {
 	name  string
 	cost  time.Duration
-	rules bool // it is counted by rules; else it depends on what is not known, as on NAT sessions
+	rules bool // it follows from the number of rules; else it depends on unknown facts, such as the number of NAT sessions
 }
 
-// most bounds what measurements make of an estimate: a busy machine measures itself.
+// most bounds the measured factor: a busy machine measures itself.
 func (e estimate) most() float64 {
 	if e.rules {
 		return 4
@@ -52,7 +52,7 @@ func (e estimate) most() float64 {
 	return 16
 }
 
-// do sends calls, of which each costs VPP about that much, and returns the replies.
+// do sends calls, each with its estimated cost, and returns the replies.
 func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []estimate) []vpp.Reply {
 	if p.pause == nil {
 		return p.caller.Do(ctx, calls...)
@@ -72,7 +72,7 @@ func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []estimate) []vp
 	return out
 }
 
-// group is how many of the next calls go together, and what they cost.
+// group is the number of calls in the next group, and their cost.
 func (p *pacer) group(costs []estimate) (n int, sum time.Duration) {
 	for _, e := range costs {
 		c := p.scaled(e)
@@ -84,7 +84,7 @@ func (p *pacer) group(costs []estimate) (n int, sum time.Duration) {
 	return n, sum
 }
 
-// total is what calls cost.
+// total is the cost of calls.
 func (p *pacer) total(costs []estimate) (sum time.Duration) {
 	for _, e := range costs {
 		sum += p.scaled(e)
@@ -96,7 +96,8 @@ func (p *pacer) scaled(e estimate) time.Duration {
 	return time.Duration(float64(e.cost) * p.scale(e))
 }
 
-// scale is how much longer a request takes than estimated. What is not counted by rules begins with few requests.
+// scale is the factor by which a request takes longer than estimated. A request whose cost does not follow from rules begins in small
+// groups.
 func (p *pacer) scale(e estimate) float64 {
 	m, known := p.known[e.name]
 	switch {
@@ -108,13 +109,13 @@ func (p *pacer) scale(e estimate) float64 {
 	return e.most()
 }
 
-// room pauses if what VPP is asked for now would come too soon after what it did before.
+// room pauses if the next requests would follow the earlier ones too soon.
 func (p *pacer) room(ctx context.Context, next time.Duration) {
 	p.debt = max(0, p.debt-p.now().Sub(p.at))
 	p.at = p.now()
 	switch {
 	case p.debt == 0 || p.debt+next <= p.stall:
-	case p.ahead+next <= p.stall/4: // a small change goes first, and the pause is longer by it
+	case p.ahead+next <= p.stall/4: // a small change does not wait, and the next pause grows by its cost
 		p.ahead += next
 		return
 	default:
@@ -124,10 +125,10 @@ func (p *pacer) room(ctx context.Context, next time.Duration) {
 	p.ahead = 0
 }
 
-// free is when VPP will have had its pause; zero: it has.
+// free is the time when VPP's pause ends; zero: it has ended.
 func (p *pacer) free() time.Time { return p.at.Add(p.debt) }
 
-// spent notes how long a group took. Of its requests those that cost most are taken to be what made it longer than estimated.
+// spent records the duration of a group. It attributes the excess over the estimate to the requests with the highest estimates.
 func (p *pacer) spent(group []estimate, took time.Duration) {
 	var sum time.Duration
 	of := map[string]time.Duration{}
@@ -141,7 +142,7 @@ func (p *pacer) spent(group []estimate, took time.Duration) {
 	p.debt += max(sum, min(took, time.Duration(main.most()*float64(sum))))
 	p.at = p.now()
 	was, is := p.scale(main), float64(took)/float64(sum)
-	if is > was && took < p.stall/4 { // the way there and back counts more
+	if is > was && took < p.stall/4 { // the round trip dominates
 		is = was
 	}
 	if p.known == nil {
@@ -150,7 +151,7 @@ func (p *pacer) spent(group []estimate, took time.Duration) {
 	p.known[main.name] = measured{min(max((was+is)/2, 1), main.most()), p.at}
 }
 
-// costs are what requests cost VPP.
+// costs are the estimated costs of requests for VPP.
 func (a *Agent) costs(batch []request) []estimate {
 	if a.pace.pause == nil {
 		return nil

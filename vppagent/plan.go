@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// Action is what happens to a value.
+// Action is the change that a plan makes to a value.
 type Action uint8
 
 // The actions, with ligato's names.
@@ -41,40 +41,40 @@ func (a *Action) UnmarshalText(text []byte) error {
 	return fmt.Errorf("%q is no action", text)
 }
 
-// Plan is what is to be done, in order: the steps of a level do not depend on each other and are sent in one batch; a
-// level begins when the one before is acknowledged.
+// Plan is an ordered list of changes. The steps of a level do not depend on each other and are sent in one batch. A level begins
+// when VPP has acknowledged the level before.
 type Plan struct {
 	Levels [][]Step `json:"levels"`
-	// Invalid and Pending are the values that stay out, and why.
+	// Invalid and Pending are the values that VPP does not get, with the reasons.
 	Invalid []Note `json:"invalid,omitempty"`
 	Pending []Note `json:"pending,omitempty"`
-	// Foreign is what was found in VPP that others made; it stays.
+	// Foreign are the objects of other clients that the dump found; they stay.
 	Foreign []string `json:"foreign,omitempty"`
-	// Sessions is the number of NAT sessions the removals cut; nil if it was not asked for: see PlanSessions.
+	// Sessions is the number of NAT sessions that the removals cut; nil if not counted: see PlanSessions.
 	Sessions *int `json:"sessions,omitempty"`
 }
 
-// Step is one value's part of a level.
+// Step is the change of one value in a level.
 type Step struct {
 	Action Action `json:"action"` // Create, Update or Delete
 	Key    string `json:"key"`
-	// Messages are the requests, as far as they are known: handles VPP has yet to assign are not.
+	// Messages are the known requests; requests with handles that VPP has not assigned yet are absent.
 	Messages []string `json:"messages,omitempty"`
-	// Unknown is why the messages are not known yet.
+	// Unknown is the reason why messages are not known yet.
 	Unknown string `json:"unknown,omitempty"`
 
-	sweep bool // removes what was replaced beside
-	shut  bool // lets nothing pass, before anything else is done
+	sweep bool // removes the object that was replaced beside
+	shut  bool // denies everything, before all other steps
 	v     *value
 }
 
-// Note is a value and what is to say of it.
+// Note is a value with a remark.
 type Note struct {
 	Key string `json:"key"`
 	Why string `json:"why"`
 }
 
-// Empty reports that nothing will be written.
+// Empty reports that the plan writes nothing.
 func (p *Plan) Empty() bool { return len(p.Levels) == 0 }
 
 // String is one line per step, its messages indented below it.
@@ -109,7 +109,7 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// JSON is the plan for programs; indented.
+// JSON is the plan as indented JSON.
 func (p *Plan) JSON() ([]byte, error) { return json.MarshalIndent(p, "", "  ") }
 
 // planner makes one plan: desired × actual → ordered operations. It does no I/O.
@@ -117,21 +117,21 @@ type planner struct {
 	g       *graph
 	epoch   uint64
 	queue   []*value
-	touched []*value // each once, in the order first met
+	touched []*value // each once, in order of its first touch
 	dels    []*value
 	puts    []*value
-	freed   map[string][]*value // claims of dels
-	// onWay is the epoch of the plan whose creations may be on their way to VPP still, and not to be touched; 0: none are.
-	// If one should have been touched all the same, that collided.
+	freed   map[string][]*value // the claims that dels free
+	// onWay is the epoch of the plan whose creations VPP may not have answered yet; nothing may touch them; 0: none. collided
+	// says that a value of that plan should have been touched.
 	onWay    uint64
 	collided bool
-	// ahead reports that more is to come: what is put last waits for the end, and is held.
+	// ahead says that more portions follow: values that are put last are held until the end.
 	ahead bool
 	held  []*value
-	drift *drift // of a recheck; nil: this is none
+	drift *drift // set in a recheck; nil: this is no recheck
 }
 
-// touch puts v on the list of values to look at.
+// touch puts v on the list of values to plan.
 func (p *planner) touch(v *value) {
 	if p.onWay != 0 && p.onWay == v.plan.epoch && v.plan.action == Create && v.have == nil {
 		p.collided = true
@@ -155,8 +155,8 @@ func (p *planner) mark(v *value) {
 	}
 }
 
-// settle decides what will exist. It starts from the values touched and follows those whose answer changes: the work is
-// proportional to the change. A cycle of dependencies never starts to exist, as its values wait for each other.
+// settle decides which values will exist. It starts from the touched values and follows those whose answer changes: the work is
+// proportional to the change. A cycle of dependencies never starts to exist, because its values wait for each other.
 func (p *planner) settle() {
 	for len(p.queue) > 0 {
 		v := p.queue[len(p.queue)-1]
@@ -166,8 +166,7 @@ func (p *planner) settle() {
 	}
 }
 
-// touchUnsure touches the values of which nobody knows what VPP has, if they come into the plan later: as they stand on one
-// touched, or are made anew with it.
+// touchUnsure touches the unsure values that join the plan later, because they stand on a touched value or are recreated with it.
 func (p *planner) touchUnsure() {
 	touch := func(d *value) {
 		if d.unsure {
@@ -184,10 +183,10 @@ func (p *planner) touchUnsure() {
 	}
 }
 
-// decide chooses an action for every value touched.
+// decide chooses an action for every touched value.
 func (p *planner) decide() {
 	p.sort()
-	for i := 0; i < len(p.touched); i++ { // recreated touches more
+	for i := 0; i < len(p.touched); i++ { // recreate touches more
 		v := p.touched[i]
 		if v.plan.action != None || v.kind == nil {
 			continue
@@ -196,7 +195,7 @@ func (p *planner) decide() {
 		case v.will && v.want != nil && v.have == nil:
 			v.plan.action = Create
 		case v.will && v.want != nil && v.rebind:
-			p.recreate(v) // before what it is made of goes, what is derived from it goes
+			p.recreate(v) // its derived values are removed before the object they are part of
 		case v.will && v.want != nil && v.kind.Equal(v.have, v.want) && p.g.settled(v):
 			v.held, v.never = nil, ""
 		case v.will && v.want != nil && v.kind.Compare(v.have, v.want) == descriptor.Anew:
@@ -211,7 +210,7 @@ func (p *planner) decide() {
 		p.follow(v)
 	}
 	p.layBeside()
-	p.sort() // what was taken along
+	p.sort() // the values that takeAlong added
 	for _, v := range p.touched {
 		switch v.plan.action {
 		case Create, Update:
@@ -225,8 +224,7 @@ func (p *planner) decide() {
 	}
 }
 
-// sort puts the values touched in the order of their keys, and with them all that follows: it is the same whatever way led
-// here.
+// sort sorts the touched values by key, and thereby all later lists: the plan is the same for every order of input.
 func (p *planner) sort() {
 	byKey := func(a, b *value) int { return strings.Compare(a.key, b.key) }
 	if !slices.IsSortedFunc(p.touched, byKey) {
@@ -234,8 +232,8 @@ func (p *planner) sort() {
 	}
 }
 
-// takeAlong makes what is to go as well, and needs v, part of the plan: its removal may have been refused in an earlier one
-// and wait for a retry. VPP would delete v all the same, and keep a wreck of the other.
+// takeAlong makes values that need v and are to be removed part of the plan: VPP may have refused their removal earlier, and they
+// may wait for a retry. VPP would delete v nevertheless, and keep a broken remainder of the other value.
 func (p *planner) takeAlong(v *value) {
 	follow := func(d *value) {
 		if d.kind == nil {
@@ -252,7 +250,7 @@ func (p *planner) takeAlong(v *value) {
 	}
 }
 
-// moveAside recreates the parts of the same base that are in VPP already though they should have waited for v to go.
+// moveAside recreates the parts of the same base that VPP already has although they should have waited for the removal of v.
 func (p *planner) moveAside(v *value) {
 	if v.base == nil || v.kind.Claims == nil {
 		return
@@ -268,7 +266,7 @@ func (p *planner) moveAside(v *value) {
 	}
 }
 
-// recreate takes along what exists and depends on v: VPP would lose it, or refuse to delete v.
+// recreate also recreates all values that exist and depend on v: VPP would lose them, or refuse to delete v.
 func (p *planner) recreate(v *value) {
 	if v.plan.action == Recreate {
 		return
@@ -282,12 +280,12 @@ func (p *planner) recreate(v *value) {
 	})
 }
 
-// onlyAfter reports that v does not need o, but comes after it, and is removed before.
+// onlyAfter reports that v does not need o, but is put after it and removed before it.
 func (v *value) onlyAfter(o *value) bool {
 	return v.kind != nil && v.kind.Stands == nil && slices.Contains(v.deps[v.hard:], o)
 }
 
-// needers calls f for the values that need v, and for the properties they need of it.
+// needers calls f for the values that need v, and for the properties of v that they need.
 func (v *value) needers(f func(*value)) {
 	follow := func(d *value) {
 		if d.onlyAfter(v) {
@@ -309,7 +307,7 @@ func (v *value) needers(f func(*value)) {
 	}
 }
 
-// alsoRecreate leaves alone what is not in VPP, or is going anyway: it may be waiting for its retry.
+// alsoRecreate recreates a value unless VPP does not have it or the plan removes it: an absent value may wait for its retry.
 func (p *planner) alsoRecreate(d *value) {
 	if d.kind != nil && d.have != nil && d.will && d.want != nil {
 		p.mark(d)
@@ -317,12 +315,12 @@ func (p *planner) alsoRecreate(d *value) {
 	}
 }
 
-// order puts the actions into levels.
+// order distributes the actions over levels.
 //
-// First nothing passes where nothing is judged yet (see shut), and what follows there is put last.
+// First, interfaces that are not yet evaluated are closed (see shut); the values that open them are put last.
 //
-// Puts come before removals, so that nothing is missing in between that both before and after have. Removals come first
-// only where they make room: of what is recreated, and of a claim a put is waiting for.
+// Puts precede removals, so that an object that both states have is never missing in between. Removals come first only to make
+// room: for a recreated object, and for a claim that a put waits for.
 func (p *planner) order() [][]Step {
 	shut := p.shut()
 	p.markEarly()
@@ -353,7 +351,7 @@ func (p *planner) isRemoved(v *value) bool {
 	return v.plan.epoch == p.epoch && (v.plan.action == Delete || v.plan.action == Recreate)
 }
 
-// putLevel is one more than that of anything v needs that is put too. What was not touched is in place already.
+// putLevel is one more than the highest putLevel of the values that v needs. Untouched values are already in VPP.
 func (p *planner) putLevel(v *value) int {
 	if v.plan.epoch != p.epoch {
 		return 0
@@ -361,7 +359,7 @@ func (p *planner) putLevel(v *value) int {
 	if v.plan.putLevel != 0 {
 		return v.plan.putLevel - 1
 	}
-	v.plan.putLevel = 1 // ends cycles
+	v.plan.putLevel = 1 // breaks cycles
 	level := 0
 	if v.base != nil {
 		level = p.putLevel(v.base)
@@ -383,7 +381,7 @@ func (p *planner) putLevel(v *value) int {
 	return level
 }
 
-// removalLevel is one more than that of anything that needs v and is removed too.
+// removalLevel is one more than the highest level of the removed values that need v.
 func (p *planner) removalLevel(v *value) int {
 	if v.plan.delLevel != 0 {
 		return v.plan.delLevel - 1
@@ -403,15 +401,16 @@ func (p *planner) removalLevel(v *value) int {
 	return level
 }
 
-// goesWith reports that v is only removed after what it is on, which takes it along: before, what it guards would be open.
-func (v *value) goesWith(on *value) bool {
+// removedWith reports that v is removed only after the value it is on, whose removal also removes v: an earlier removal would open what v
+// guards.
+func (v *value) removedWith(on *value) bool {
 	return slices.Contains(v.deps[:v.outlives], on)
 }
 
-// users calls f for the values that need v and are removed too, and for the properties that lead to such.
+// users calls f for the removed values that need v, and for the properties that lead to such values.
 func (p *planner) users(v *value, f func(*value)) {
 	visit := func(d *value) {
-		if d.plan.epoch == p.epoch && (p.isRemoved(d) || d.kind == nil) && !d.goesWith(v) {
+		if d.plan.epoch == p.epoch && (p.isRemoved(d) || d.kind == nil) && !d.removedWith(v) {
 			f(d)
 		}
 	}
@@ -427,14 +426,14 @@ func (p *planner) users(v *value, f func(*value)) {
 	if v.kind != nil || v.any != "" {
 		return
 	}
-	for _, a := range p.g.anyOf { // a property may be what a prefix stands for
+	for _, a := range p.g.anyOf { // a property may be a member of a prefix
 		if strings.HasPrefix(v.key, a.any) {
 			visit(a)
 		}
 	}
 }
 
-// markEarly finds the removals that make room: whose claims a put makes, and what has to go before them.
+// markEarly finds the removals that make room: of values whose claims a put takes, and of values that must be removed before those.
 func (p *planner) markEarly() {
 	if len(p.dels) == 0 || len(p.puts) == 0 {
 		return
@@ -458,7 +457,7 @@ func (p *planner) markEarly() {
 	}
 }
 
-// inTheWay calls f for the values of the plan whose removal makes room for v, until it returns true.
+// inTheWay calls f for the values of the plan whose removal makes room for v, until f returns true.
 func (p *planner) inTheWay(v *value, f func(*value) bool) bool {
 	if len(p.freed) == 0 {
 		return false

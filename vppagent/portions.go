@@ -9,27 +9,27 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// A resync that comes in portions is carried out ahead: while VPP is at work on one portion, the next is rendered, compiled
-// and planned.
+// A resync that arrives in portions is executed ahead: while VPP works on one portion, the agent renders, compiles and plans the
+// next.
 //
 //	portions ─▶ compared with what VPP had ─▶ creations ─▶ stream ─▶ VPP     as long as there is nothing else to do
 //	the end  ─▶ all that is left: changes, removals, and creations after them   as in any other transaction
 //
-// Nothing is changed or removed before the end: what VPP has and nobody spoke of yet may be wanted by a later portion. And
-// as soon as there is such a thing, creations wait for the end as well, because then their order matters.
+// The agent changes and removes nothing before the end: a later portion may want an object in VPP that no portion has named yet.
+// As soon as such an object exists, creations wait for the end as well, because their order then matters.
 
-// ahead is what is carried out before all is said.
+// ahead is the state of a resync that is executed before all portions have arrived.
 type ahead struct {
 	stream
 	a    *Agent
-	on   bool     // what was said so far is in VPP, or on its way
+	on   bool     // the values of all portions so far are in VPP, or their requests are sent
 	err  error    // VPP cannot be reached
-	held []*value // what is put when everything else is
-	// known is what VPP had at the beginning of kinds with thousands of values.
+	held []*value // the values that are put after all others
+	// known has the first dump of the kinds with thousands of values.
 	known *descriptor.Dump
 }
 
-// commitPortions is Commit of a full resync with a Rest.
+// commitPortions commits a full resync with a Rest.
 func (a *Agent) commitPortions(ctx context.Context, t *event.Txn) *event.Committed {
 	x := &execution{a: a, c: &event.Committed{Seq: t.Seq, Cause: t.Cause, Resync: t.Resync, Triggered: t.Triggered}, began: a.cfg.Now()}
 	unsaid := map[string]struct{}{}
@@ -49,7 +49,7 @@ func (a *Agent) commitPortions(ctx context.Context, t *event.Txn) *event.Committ
 	return x.c
 }
 
-// say notes which keys were spoken of.
+// say records the keys of a portion.
 func say(unsaid map[string]struct{}, values map[string]proto.Message) {
 	if len(unsaid) == 0 {
 		return
@@ -59,10 +59,10 @@ func say(unsaid map[string]struct{}, values map[string]proto.Message) {
 	}
 }
 
-// begin looks what VPP has, and carries out the first portion.
+// begin dumps VPP and executes the first portion.
 func (h *ahead) begin(ctx context.Context, values map[string]proto.Message) {
 	p := h.plan()
-	h.a.told = true
+	h.a.informed = true
 	h.a.want(values, p.touch)
 	h.a.notice()
 	if h.err = h.a.away(); h.err != nil {
@@ -78,7 +78,7 @@ func (h *ahead) begin(ctx context.Context, values map[string]proto.Message) {
 	h.carryOut(ctx)
 }
 
-// portion takes over what a later portion wants, and carries it out unless that has to wait.
+// portion takes the values of a later portion into the desired state and executes it, unless it has to wait.
 func (h *ahead) portion(ctx context.Context, values map[string]proto.Message) {
 	if h.on {
 		h.plan()
@@ -94,7 +94,7 @@ func (h *ahead) portion(ctx context.Context, values map[string]proto.Message) {
 	}
 }
 
-// plan begins the plan of a portion.
+// plan starts the plan of a portion.
 func (h *ahead) plan() *planner {
 	p := h.a.newPlanner()
 	if h.out != nil {
@@ -104,7 +104,7 @@ func (h *ahead) plan() *planner {
 	return p
 }
 
-// carryOut sends the creations of the present plan, unless it has something else as well.
+// carryOut sends the creations of the current plan, unless the plan has other steps too.
 func (h *ahead) carryOut(ctx context.Context) {
 	p := h.x.p
 	h.a.denyUnknown(p.touch)
@@ -125,12 +125,12 @@ func (h *ahead) carryOut(ctx context.Context) {
 	}
 	if h.out != nil && h.out.p == p {
 		h.out.ends = true
-	} else { // there was nothing to do
+	} else { // the plan was empty
 		h.a.observe(p, h.x)
 	}
 }
 
-// onlyCreates reports that nothing VPP has is to be changed or removed.
+// onlyCreates reports that the plan changes and removes nothing.
 func (p *planner) onlyCreates() bool {
 	for _, v := range p.touched {
 		switch {
@@ -142,7 +142,7 @@ func (p *planner) onlyCreates() bool {
 	return true
 }
 
-// release makes what was held part of the present plan.
+// release adds the held values to the current plan.
 func (h *ahead) release() {
 	for _, v := range h.held {
 		h.x.p.touch(v)
@@ -150,7 +150,7 @@ func (h *ahead) release() {
 	h.held = nil
 }
 
-// off leaves everything from here on to the end.
+// off defers all further work to the end.
 func (h *ahead) off(ctx context.Context) {
 	if err := h.drain(ctx); err != nil {
 		h.err = err
@@ -163,8 +163,8 @@ func (h *ahead) off(ctx context.Context) {
 	h.release()
 }
 
-// compare finds what VPP had of the values of a plan when all began; nobody added to them since. It reports whether that is
-// known: of a kind with few values what was dumped is read once only.
+// compare finds the objects that VPP had of the plan's values at the start; nobody added to them since. It reports whether they
+// are known: a dump of a kind with few values is handled only once.
 func (h *ahead) compare(p *planner) bool {
 	of := map[*kind][]*value{}
 	for _, v := range p.touched {
@@ -196,7 +196,7 @@ func (h *ahead) compare(p *planner) bool {
 	return true
 }
 
-// some shows a few values of a kind to its descriptor.
+// some passes a few values of a kind to its descriptor.
 type some struct {
 	candidates
 	values []*value
@@ -208,7 +208,7 @@ func (s some) Each(f func(key string, state any, wanted bool)) {
 	}
 }
 
-// end does what could not be done ahead: all is said by now.
+// end executes the steps that had to wait for the last portion.
 func (h *ahead) end(ctx context.Context, unsaid map[string]struct{}) {
 	a := h.a
 	if h.on {
@@ -227,11 +227,11 @@ func (h *ahead) end(ctx context.Context, unsaid map[string]struct{}) {
 	}
 	switch {
 	case h.err != nil:
-	case h.on: // a creation may have been refused
+	case h.on: // VPP may have refused a creation
 		h.err = a.refreshUnsure(ctx, p)
-	default: // some of what was said is not compared yet
+	default: // some values are not compared yet
 		if h.x.c.Writes > 0 {
-			h.known = nil // not true any more
+			h.known = nil // outdated
 		}
 		_, h.err = a.lookAll(ctx, p, h.known)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// inPortions is a full resync of the portions together, the last word on each key counts.
+// inPortions is a full resync of the portions together; the last message of each key counts.
 func (l *lab) inPortions(portions ...map[string]proto.Message) *event.Committed {
 	l.t.Helper()
 	rest := make(chan map[string]proto.Message, len(portions))
@@ -65,7 +65,7 @@ func together(portions ...map[string]proto.Message) kv.Values {
 	return all
 }
 
-// numbered is the n-th service of many, as a node has it.
+// numbered is the n-th of many Services of a node.
 func numbered(n int) []proto.Message {
 	vip := fmt.Sprintf("10.96.%d.%d", n/250, n%250+1)
 	return []proto.Message{
@@ -74,7 +74,7 @@ func numbered(n int) []proto.Message {
 	}
 }
 
-// cluster is a node and services, in portions.
+// cluster is a node and Services, in portions.
 func cluster(sizes ...int) []map[string]proto.Message {
 	out := []map[string]proto.Message{portion(node()...)}
 	n := 0
@@ -129,7 +129,7 @@ func TestPortionsAreCarriedOutAhead(t *testing.T) {
 	}
 }
 
-// fresh1 is what VPP looks like when it is given all at once.
+// fresh1 is the state of VPP if all values arrive at once.
 func fresh1(t *testing.T, want kv.Values) string {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -138,7 +138,7 @@ func fresh1(t *testing.T, want kv.Values) string {
 	return l.sim.Dump()
 }
 
-// TestPortionsKeepTheOrder: of a service the refusal comes before the mapping, and before any mapping the lists of interfaces.
+// TestPortionsKeepTheOrder: the reject route of a Service precedes its mapping, and the lists of interfaces precede every mapping.
 func TestPortionsKeepTheOrder(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -166,7 +166,7 @@ func TestPortionsKeepTheOrder(t *testing.T) {
 	}
 }
 
-// TestRestartInPortions: what VPP has from before stays until all is said, and what is wanted again is not written again.
+// TestRestartInPortions: VPP keeps the objects of before until the last portion, and the agent does not write wanted ones again.
 func TestRestartInPortions(t *testing.T) {
 	for _, journal := range []bool{true, false} {
 		t.Run(fmt.Sprintf("journal=%v", journal), func(t *testing.T) {
@@ -195,8 +195,8 @@ func TestRestartInPortions(t *testing.T) {
 	}
 }
 
-// TestPortionsForgetWhatNobodySaid: a resync says everything, also to an agent that wanted something else before.
-func TestPortionsForgetWhatNobodySaid(t *testing.T) {
+// TestPortionsRemoveUnnamedKeys: a resync is complete, also for an agent with another earlier desired state.
+func TestPortionsRemoveUnnamedKeys(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
 	portions := cluster(3, 3)
@@ -212,7 +212,7 @@ func TestPortionsForgetWhatNobodySaid(t *testing.T) {
 	}
 }
 
-// TestRefusedInAPortion: it is tried once, and again when its time has come; nothing else waits for it.
+// TestRefusedInAPortion: a refused value is tried once, and again when its retry is due; no other value waits for it.
 func TestRefusedInAPortion(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
@@ -244,7 +244,7 @@ func TestRefusedInAPortion(t *testing.T) {
 	}
 }
 
-// TestCutBetweenPortions cuts the connection at any message: all is made up for on the next one.
+// TestCutBetweenPortions cuts the connection at any message: the next connection completes the resync.
 func TestCutBetweenPortions(t *testing.T) {
 	portions := cluster(3, 3)
 	want := fresh1(t, together(portions...))
@@ -277,7 +277,7 @@ func TestCutBetweenPortions(t *testing.T) {
 	}
 }
 
-// TestALaterPortionCounts: it may speak of what is on its way, and of what has arrived.
+// TestALaterPortionCounts: it may name keys whose requests are not answered yet, and keys that VPP already has.
 func TestALaterPortionCounts(t *testing.T) {
 	first := numbered(0)[0].(*nat.DNat44)
 	other := dnat(first.Label, "10.96.0.1", 80, "10.1.1.9:8080")
@@ -324,8 +324,8 @@ func TestPlanOfPortions(t *testing.T) {
 	}
 }
 
-// cut deals out values to portions at random; some are said differently, or not at all, before their last word. It draws
-// nothing of its own, so that recorded cases stay what they are.
+// cut distributes values over portions at random; some keys have another message, or none, before their last one. It draws no
+// random numbers itself, so that recorded cases stay valid.
 func cut(values kv.Values, before kv.Values) []map[string]proto.Message {
 	seed := fnv.New64a()
 	for _, key := range values.Keys() {
@@ -336,11 +336,11 @@ func cut(values kv.Values, before kv.Values) []map[string]proto.Message {
 	for i := range out {
 		out[i] = map[string]proto.Message{}
 	}
-	first := rng.IntN(2) == 0 // what others stand on
+	first := rng.IntN(2) == 0 // values that others stand on
 	for _, key := range values.Keys() {
 		at := rng.IntN(len(out))
 		switch {
-		case strings.Contains(key, "nat44-settings"): // NAT44 is enabled with them, and cannot be again
+		case strings.Contains(key, "nat44-settings"): // they apply when NAT44 is enabled, only once
 			at = 0
 		case first && !strings.Contains(key, "/dnat44/") && !strings.Contains(key, "route/"):
 			at = 0
@@ -360,8 +360,8 @@ func cut(values kv.Values, before kv.Values) []map[string]proto.Message {
 	return out
 }
 
-// TestWhatWaitsForALaterPortion is told once, as it is in the end; and what nobody knows is told, too.
-func TestWhatWaitsForALaterPortion(t *testing.T) {
+// TestStatusesOfALaterPortion: a status is reported once, in its final form; statuses of unimplemented keys are reported, too.
+func TestStatusesOfALaterPortion(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
 	pool := portion(node()[2])
@@ -386,7 +386,7 @@ func TestWhatWaitsForALaterPortion(t *testing.T) {
 	}
 }
 
-// TestAnyKindInALaterPortion: of a kind whose numbers are read from a dump, what was made since is not forgotten.
+// TestAnyKindInALaterPortion: of a kind whose numbers come from a dump, the objects made since are not lost.
 func TestAnyKindInALaterPortion(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -399,8 +399,8 @@ func TestAnyKindInALaterPortion(t *testing.T) {
 	}
 }
 
-// TestTakenBackOnItsWay: a later portion takes back, or changes, what is on its way to VPP and has no tag there.
-func TestTakenBackOnItsWay(t *testing.T) {
+// TestTakenBackBeforeTheReply: a later portion removes, or changes, values without a tag whose requests VPP has not answered.
+func TestTakenBackBeforeTheReply(t *testing.T) {
 	route := func(action contivl3.RejectRoute_Action) proto.Message {
 		return &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32", Action: action}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
-// Plan returns what Commit would do, and changes nothing: it works on a copy of the agent, and asks VPP only what Commit
-// would ask before it writes.
+// Plan returns the plan that Commit would execute, and changes nothing: it works on a copy of the agent, and sends VPP only the
+// dumps that Commit would send before it writes.
 func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	t = t.Whole()
 	c := a.clone()
@@ -50,8 +50,8 @@ func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	return plan, nil
 }
 
-// PlanSessions is Plan with Sessions counted. It asks VPP for the sessions of every backend that goes, which stops
-// forwarding meanwhile: it is for people, before they decide.
+// PlanSessions is Plan with Sessions counted. It asks VPP for the sessions of every removed backend, which stops forwarding
+// meanwhile: it serves people who decide, not programs.
 func (a *Agent) PlanSessions(ctx context.Context, t *event.Txn) (*Plan, error) {
 	plan, err := a.Plan(ctx, t)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Step) describe(w *descriptor.World) {
 	}
 }
 
-// clone returns an agent in the same state that shares nothing that changes.
+// clone returns an agent in the same state that shares only immutable data.
 func (a *Agent) clone() *Agent {
 	cfg := a.cfg
 	cfg.Journal = ""
@@ -140,7 +140,7 @@ func (a *Agent) clone() *Agent {
 	return c
 }
 
-// copyValues makes c know the values of a graph.
+// copyValues copies the values of a graph into c.
 func (a *Agent) copyValues(from *graph) {
 	a.g.set = from.set.Clone(a.g.descriptorOf)
 	for _, v := range from.values {
@@ -163,7 +163,7 @@ func (a *Agent) copyValues(from *graph) {
 	}
 }
 
-// Wanted returns all values wanted, by key; the messages are not to be changed.
+// Wanted returns all values of the desired state by key. Do not change the messages.
 func (a *Agent) Wanted() map[string]proto.Message {
 	out := map[string]proto.Message{}
 	for key, v := range maps.All(a.g.values) {

@@ -14,20 +14,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
-// What dumps do not show is asked otherwise: whether packets of an interface meet the nodes that its lists and roles stand for, and
-// whether VPP judges flows that exist again. A turn of the attachments asks for some interfaces, a round for all.
+// Two facts are not in dumps: whether packets of an interface meet the graph nodes of its lists and roles, and whether VPP
+// evaluates existing flows again. The agent probes them otherwise. A turn for attachments probes some interfaces, a full round all.
 
-// ReclassifyKey names, in Drift, the setting of VPP that no value stands for.
+// ReclassifyKey is the key, in Drift, of the VPP setting that no value represents.
 const ReclassifyKey = "acl-plugin reclassify-sessions"
 
-// probed is an interface and the nodes its values need.
+// probed is an interface with the graph nodes that its values need.
 type probed struct {
 	name  string
 	nodes []descriptor.Node
 	of    []*value // by node
 }
 
-// probe asks for what dumps do not show, and repairs it. The error is that VPP cannot be reached.
+// probe probes the facts that dumps do not show, and repairs differences. The error says that VPP cannot be reached.
 func (a *Agent) probe(ctx context.Context, x *execution, now time.Time) (out []event.Drift, _ error) {
 	if a.check.turn == 0 {
 		d, err := a.probeReclassify(ctx, x, now)
@@ -58,7 +58,7 @@ func (a *Agent) probe(ctx context.Context, x *execution, now time.Time) (out []e
 	for i, p := range asked {
 		missing, err := descriptor.MissingNodes(replies[i], p.nodes)
 		if err != nil {
-			continue // it went meanwhile: VPP tells of that
+			continue // deleted meanwhile: VPP sends an event
 		}
 		for _, n := range missing {
 			d, err := a.putBack(ctx, x, p, n, now)
@@ -71,7 +71,7 @@ func (a *Agent) probe(ctx context.Context, x *execution, now time.Time) (out []e
 	return out, nil
 }
 
-// putBack puts a missing node on its arc again.
+// putBack puts a missing node back on its feature arc.
 func (a *Agent) putBack(ctx context.Context, x *execution, p probed, n descriptor.Node, now time.Time) (event.Drift, error) {
 	v := p.of[slices.Index(p.nodes, n)]
 	e := event.Drift{Key: v.key, Kind: v.kind.Name, What: event.DriftDisabled}
@@ -90,7 +90,7 @@ func (a *Agent) putBack(ctx context.Context, x *execution, p probed, n descripto
 	return a.remember(e, now), nil
 }
 
-// someProbed are the next interfaces to be asked for: as many as it takes to ask for all of them in a round.
+// someProbed are the next interfaces to probe, as many as are needed to probe all of them in a round.
 func (a *Agent) someProbed() []probed {
 	by := map[string]*probed{}
 	var names []string
@@ -129,12 +129,12 @@ func (a *Agent) someProbed() []probed {
 	return out
 }
 
-// LookupsKey names, in Drift, the table in which VPP looks up NAT44 mappings.
+// LookupsKey is the key, in Drift, of the table in which VPP looks up NAT44 mappings.
 const LookupsKey = "nat44 lookups of mappings"
 
-// probeLookups finds that the table was made anew without the mappings, by the command 'set nat44 session limit': dumps show the
-// mappings, and no packet finds one. Two rounds in turn have to say so, as sessions come and go between the two answers. There is no
-// repair short of NAT44 off and on, which the guard refuses.
+// probeLookups detects that the command 'set nat44 session limit' has recreated the table without the mappings: dumps show the
+// mappings, and no packet finds one. Two rounds in turn must agree, because sessions change between the two answers. The only repair
+// is to disable and enable NAT44, which the guard refuses.
 func (a *Agent) probeLookups(ctx context.Context, now time.Time) ([]event.Drift, error) {
 	mappings := 0
 	for _, k := range a.g.kinds {
@@ -162,7 +162,7 @@ func (a *Agent) probeLookups(ctx context.Context, now time.Time) ([]event.Drift,
 	return []event.Drift{a.remember(e, now)}, nil
 }
 
-// probeReclassify finds that somebody switched off what VPP did when it was connected.
+// probeReclassify detects that another program switched off the reclassification that VPP did when the agent connected.
 func (a *Agent) probeReclassify(ctx context.Context, x *execution, now time.Time) ([]event.Drift, error) {
 	if a.reclassify != acl.ReclassifyOn {
 		return nil, nil

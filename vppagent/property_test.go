@@ -27,8 +27,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// wish draws what is wanted of a node: any mixture of values, some of which cannot be configured for lack of others, but
-// never two that exclude each other.
+// wish draws the desired state of a node: any mixture of values, some of which cannot be configured for lack of others, but never
+// two that exclude each other.
 func wish(t *rapid.T) kv.Values {
 	v := kv.Values{}
 	flip := func(label string) bool { return rapid.Bool().Draw(t, label) }
@@ -73,8 +73,8 @@ func wish(t *rapid.T) kv.Values {
 	return v
 }
 
-// wishCnat puts the plug-in on interfaces that are there or not, with translations that change in every field but that of the
-// address: whether it is a real one is the same for all of an address.
+// wishCnat puts the plug-in on existing and missing interfaces, with translations that change in every field but the address:
+// whether an address is real is the same for all its translations.
 func wishCnat(v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	if flip("snat policy") {
 		p := &cnat.SnatPolicy{Kind: cnat.SnatPolicy_Kind(1 + upto(1, "kind")), Ipv6Address: fmt.Sprintf("2001:db8::%d", upto(1, "source"))}
@@ -105,7 +105,7 @@ func wishCnat(v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	}
 }
 
-// wishACLs puts ACLs that are there or not, refused or not, on interfaces that are there or not.
+// wishACLs puts existing and missing ACLs, refused or not, on existing and missing interfaces.
 func wishACLs(_ *rapid.T, v kv.Values, flip func(string) bool, upto func(int, string) int) {
 	names := []string{"a", "b", "c", strings.Repeat("long", 20)}
 	for _, name := range names {
@@ -144,9 +144,8 @@ func wishACLs(_ *rapid.T, v kv.Values, flip func(string) bool, upto func(int, st
 	}
 }
 
-// steadyPools makes every pool one address whose key tells all of it. A pool that changes under its key, is refused the
-// removal of an address, and loses its agent before the retry leaves that address behind as foreign: the journal keeps one
-// value per key.
+// steadyPools makes every pool one address that follows from its key. A pool that changes under its key, meets a refused removal
+// of an address, and loses its agent before the retry leaves that address in VPP as foreign: the journal keeps one value per key.
 func steadyPools(v kv.Values) {
 	for key, m := range v {
 		if p, ok := m.(*nat.Nat44AddressPool); ok {
@@ -209,7 +208,7 @@ func wishServices(t *rapid.T, v kv.Values, flip func(string) bool, upto func(int
 		}
 		return services[label]
 	}
-	for i := range 5 { // each VIP is in at most one service, but may move to another one
+	for i := range 5 { // each VIP is in at most one Service, but may move to another
 		if upto(3, "vip") == 0 {
 			continue
 		}
@@ -261,7 +260,7 @@ func pods(l *lab) {
 	addPod(l, "tap2", "10.1.1.3")
 }
 
-// fresh is what VPP looks like when an agent is given only the last wish.
+// fresh is the state of VPP after an agent that got only the last wish.
 func fresh(t tb, want kv.Values) string {
 	l := newLab(t, vppagent.Config{})
 	pods(l)
@@ -274,8 +273,8 @@ func fresh(t tb, want kv.Values) string {
 	return l.sim.Dump()
 }
 
-// canonical replaces the names VPP chose for interfaces (loop3) by ours, and sorts: which loopback is which number depends
-// on which was first. The kind of a source NAT policy without an address does nothing and is not shown: it may stay behind.
+// canonical replaces VPP's names of interfaces (loop3) by ours, and sorts: the number of a loopback depends on the order of
+// creation. The kind of a source NAT policy without an address has no effect and is not shown: it may remain.
 func canonical(dump string) string {
 	for _, m := range regexp.MustCompile(`(?m)^interface (\S+) .*tag "ca1:i:(\w+)"`).FindAllStringSubmatch(dump, -1) {
 		dump = regexp.MustCompile(`(?m)([ \[])`+regexp.QuoteMeta(m[1])+`([ :\]]|$)`).ReplaceAllString(dump, "${1}ours:"+m[2]+"${2}")
@@ -288,7 +287,7 @@ func canonical(dump string) string {
 	return strings.ReplaceAll(strings.Join(blocks, "\n"), "\r ", "\n ")
 }
 
-// rapidTB gives rapid.T what newLab needs; cleanups run when the case ends.
+// rapidTB gives rapid.T the methods that newLab needs; cleanups run when the case ends.
 type rapidTB struct {
 	testing.TB
 	r        *rapid.T
@@ -332,7 +331,7 @@ func TestPathIndependence(t *testing.T) {
 	}
 }
 
-// walk takes an agent through wishes, and compares the end with an agent that was only told the last one.
+// walk takes an agent through wishes, and compares the end with an agent that got only the last one.
 func walk(t *testing.T, r *rapid.T, tr trouble) {
 	tt := &rapidTB{TB: t, r: r}
 	defer tt.done()
@@ -424,7 +423,7 @@ func (l *lab) fail(seed uint64) {
 	})
 }
 
-// step lets the agent do what it does by itself, and reports whether it did anything.
+// step runs the agent's due work, and reports whether it did any.
 func (l *lab) step() bool {
 	all := l.agent.Step(context.Background(), nil)
 	for _, e := range all {
@@ -435,7 +434,7 @@ func (l *lab) step() bool {
 	return len(all) > 0
 }
 
-// reconnect waits for the new connection if the last one is known to be lost, and tells the agent.
+// reconnect waits for the new connection if the last one is known to be lost, and reports it to the agent.
 func (l *lab) reconnect() {
 	if err := l.sim.Crashed(); err != nil {
 		l.t.Fatalf("VPP crashed: %v", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// TestVPPLaws holds a real VPP to the laws the sim is held to: what is created, updated and deleted is what is found, by an agent
-// that knows nothing, and nothing is written twice.
+// TestVPPLaws checks the laws of the sim on a real VPP: a fresh agent finds what was created, updated and deleted, and nothing is
+// written twice.
 func TestVPPLaws(t *testing.T) {
 	w := &witness{conn: realVPP(t, 0, "punt { socket "+filepath.Join(t.TempDir(), "punt.sock")+" }")}
 	for _, law := range laws() {

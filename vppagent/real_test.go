@@ -25,8 +25,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
-// realVPP starts the VPP named by CONTIV_VPP, with interfaces 1 to n called tap1 to tapn, and returns a connection to it.
-// Without one the test says so and is skipped (make vpp-test runs it).
+// realVPP starts the VPP named by CONTIV_VPP, with interfaces 1 to n called tap1 to tapn, and returns a connection to it. Without
+// the variable it skips the test with that reason (make vpp-test runs it).
 func realVPP(t testing.TB, n int, startup string) *vpp.Conn {
 	t.Helper()
 	bin := os.Getenv("CONTIV_VPP")
@@ -97,8 +97,8 @@ func addLoopback(t testing.TB, conn *vpp.Conn, instance uint32) {
 	}
 }
 
-// TestVPPAccessLists holds the order law, and that nothing is written twice, on a real VPP: one after the other, random
-// policies replace each other.
+// TestVPPAccessLists checks the order law, and that nothing is written twice, on a real VPP: random policies replace each other
+// one after the other.
 func TestVPPAccessLists(t *testing.T) {
 	w := &witness{conn: realVPP(t, len(orderInterfaces), "")}
 	agent := vppagent.New(vppagent.Config{Caller: w})
@@ -148,7 +148,7 @@ func TestVPPAccessLists(t *testing.T) {
 	})
 }
 
-// TestVPPReclassify reads it off a real VPP that was started either way.
+// TestVPPReclassify reads the setting of a real VPP started with either value.
 func TestVPPReclassify(t *testing.T) {
 	for startup, want := range map[string]vppagent.Reclassify{"": vppagent.ReclassifyOff, "acl-plugin { reclassify sessions 1 }": vppagent.ReclassifyOn} {
 		agent := vppagent.New(vppagent.Config{Caller: realVPP(t, 0, startup)})
@@ -184,8 +184,7 @@ func TestVPPLongList(t *testing.T) {
 	}
 }
 
-// TestVPPListsGoWithTheirInterface: VPP takes the lists of an interface that is deleted along, so that nothing has to be taken
-// off before.
+// TestVPPListsGoWithTheirInterface: VPP removes the lists of a deleted interface, so that the agent need not remove them before.
 func TestVPPListsGoWithTheirInterface(t *testing.T) {
 	w := &witness{conn: realVPP(t, 0, "")}
 	agent := vppagent.New(vppagent.Config{Caller: w})

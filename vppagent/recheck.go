@@ -14,19 +14,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// A round of rechecks compares all that the agent owns in VPP with the desired state, slice by slice:
+// A round of rechecks compares all objects of the agent in VPP with the desired state, slice by slice:
 //
 //	attachments ─ access lists ─ attachments ─ mappings ─ attachments ─ … ─ the rest ─▶ next round
 //
-// VPP answers a dump while all its workers wait, so one dump of everything would stop forwarding for the sum of all dumps.
-// A slice asks for some kinds of values alone, and pauses keep the share of time in which VPP answers small. Attachments and
-// features are cheap to ask for and decide whether a policy is enforced at all, so every other slice is theirs.
+// VPP answers a dump while all its workers wait, so one dump of everything would stop forwarding for the sum of all dumps. A
+// slice dumps a few kinds of values, and pauses keep the share of time in which VPP answers small. Every other slice is
+// attachments and features: their dumps are cheap, and they decide whether a policy is enforced at all.
 
-// sliceTable are the slices of a round, by names of kinds. A kind that no slice names is in the last one.
+// sliceTable has the slices of a round as names of kinds. The last slice has all kinds that no slice names.
 func sliceTable() [][]string {
 	return [][]string{
 		{"interface-acls", "nat44-interface", "nat44-global", "nat44-settings", "sctp-filter", "cnat-interface"}, // attachments and features
-		// what attachments stand on: compare relies on its place
+		// the objects that attachments stand on: compare relies on its index
 		{"acl", "acl-deny", "acl-permit", "acl-source-ranges", "source-ranges-enforced", "source-ranges", "sctp-ports", "interface-acls"},
 		{"nat44-pool", "dnat44"},
 		{"cnat-translation", "cnat-snat-policy"},
@@ -36,39 +36,39 @@ func sliceTable() [][]string {
 }
 
 const (
-	// idleShare: after a slice for which VPP took some time the agent pauses for at least so many times that time.
+	// idleShare: after a slice that occupied VPP for a time, the agent pauses for at least idleShare times that time.
 	idleShare = 50
-	// contestedAfter repairs of one key within contestedIn, another program is known to change it.
+	// contestedAfter repairs of one key within contestedIn prove that another program changes it.
 	contestedAfter = 3
 	contestedIn    = 10 * time.Minute
 	// maxPutOff bounds the pause before a contested key is repaired again.
 	maxPutOff = 5 * time.Minute
-	// maxDrifting bounds the keys whose drift is remembered.
+	// maxDrifting bounds the number of keys with a recorded drift.
 	maxDrifting = 1000
 )
 
-// recheck is how far the rounds are, and what they found.
+// recheck is the progress and the findings of the rounds.
 type recheck struct {
-	every  time.Duration // of a round; 0: there are none
+	every  time.Duration // period of a round; 0: no rounds
 	slices [][]*kind
-	turn   int           // of the round, from 0
-	next   time.Time     // when the next turn is due; zero: not known yet
-	took   time.Duration // by VPP, to answer the last one
-	probed string        // the interface to be probed next
-	// lacking is how many rounds in turn the lookups of mappings were not there.
+	turn   int           // turn in the round, from 0
+	next   time.Time     // due time of the next turn; zero: not known yet
+	took   time.Duration // VPP's time to answer the last turn
+	probed string        // the next interface to probe
+	// lacking is the number of consecutive rounds in which the lookups of mappings were missing.
 	lacking int
 	round   []event.Drift
 	found   map[string]*drifting // by key
-	shown   []Drifted            // found, as snapshots show it; never changed
+	shown   []Drifted            // found, as in snapshots; immutable
 }
 
-// drifting is the past of a key that was not as desired.
+// drifting is the history of a key that drifted.
 type drifting struct {
 	event.Drift
 	last    time.Time
-	times   []time.Time // of repairs within contestedIn
+	times   []time.Time // times of repairs within contestedIn
 	backoff time.Duration
-	owed    bool // a repair was put off: if the key drifts again, it was made
+	owed    bool // a repair was postponed: if the key drifts again, that repair was made
 }
 
 func newRecheck(every time.Duration, kinds []*kind) recheck {
@@ -88,10 +88,10 @@ func newRecheck(every time.Duration, kinds []*kind) recheck {
 	return r
 }
 
-// turns is the number of turns of a round.
+// turns is the number of turns in a round.
 func (r *recheck) turns() int { return 2 * (len(r.slices) - 1) }
 
-// kinds are those of the present turn that VPP may have values of that are ours.
+// kinds are the kinds of the current turn of which VPP may have objects of ours.
 func (r *recheck) kinds() (out []*kind) {
 	slice := r.slices[0]
 	if r.turn%2 == 1 {
@@ -105,7 +105,7 @@ func (r *recheck) kinds() (out []*kind) {
 	return out
 }
 
-// advance makes the next turn due: a turn later, and not before a pause in proportion to the time that VPP took.
+// advance schedules the next turn: one turn later, and after a pause in proportion to the time that VPP took.
 func (r *recheck) advance(now time.Time, took time.Duration) (ended bool) {
 	r.next = now.Add(max(r.every/time.Duration(r.turns()), idleShare*took))
 	r.turn++
@@ -116,9 +116,9 @@ func (r *recheck) advance(now time.Time, took time.Duration) (ended bool) {
 	return true
 }
 
-// nextCheck is when Recheck has something to do; zero: never.
+// nextCheck is the due time of the next turn; zero: none.
 func (a *Agent) nextCheck() time.Time {
-	if a.check.every <= 0 || a.stale || !a.told {
+	if a.check.every <= 0 || a.stale || !a.informed {
 		return time.Time{}
 	}
 	if a.check.next.IsZero() {
@@ -127,8 +127,8 @@ func (a *Agent) nextCheck() time.Time {
 	return a.check.next
 }
 
-// Recheck compares one slice of what VPP has with the desired state if its time has come, and repairs what differs. It
-// returns nil if the time has not come, or if everything is as it was.
+// Recheck compares one slice with the desired state if its time has come, and repairs differences. It returns nil if no slice is
+// due, or if nothing differs.
 func (a *Agent) Recheck(ctx context.Context) *event.Committed {
 	now := a.cfg.Now()
 	if next := a.nextCheck(); next.IsZero() || next.After(now) || a.away() != nil {
@@ -141,13 +141,14 @@ func (a *Agent) Recheck(ctx context.Context) *event.Committed {
 	return c
 }
 
-// RecheckAll is a whole round in one turn: VPP stops forwarding for the sum of all dumps. Run does it between two transactions, and
-// emits the result if there is one to emit. It fails with ctx, while VPP is away, and before the first transaction said what is wanted.
+// RecheckAll runs a whole round in one turn: VPP stops forwarding for the sum of all dumps. Run executes it between two transactions,
+// and emits its result if it has one. RecheckAll fails with ctx, while VPP is away, and before the first transaction stated the desired
+// state.
 func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 	var c *event.Committed
 	var err error
 	asked := a.between(ctx, func() {
-		if err = a.away(); err == nil && (a.stale || !a.told) {
+		if err = a.away(); err == nil && (a.stale || !a.informed) {
 			err = errUnknown
 		}
 		if err != nil {
@@ -161,7 +162,7 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 	return c, errors.Join(asked, err)
 }
 
-// compare is one turn; with probe it asks for what dumps do not show as well.
+// compare runs one turn; with probe it also probes the facts that dumps do not show.
 func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time.Time) *event.Committed {
 	p := a.newPlanner()
 	x := &execution{a: a, p: p, c: &event.Committed{Cause: "recheck"}, began: now}
@@ -170,7 +171,7 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time
 	began := time.Now()
 	_, err := a.retrieve(ctx, p, kinds, nil)
 	if err == nil && slices.ContainsFunc(p.drift.list, func(d driftOf) bool { return d.v.kind.Stands != nil }) {
-		_, err = a.retrieve(ctx, p, a.check.slices[1], nil) // what they stand on may be gone as well, and is put first
+		_, err = a.retrieve(ctx, p, a.check.slices[1], nil) // the objects they stand on may be missing as well, and are put first
 	}
 	var probed []event.Drift
 	if err == nil && probe {
@@ -181,7 +182,7 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time
 		err = a.refreshUnsure(ctx, p)
 	}
 	if err == nil && !maps.Equal(names, a.g.world.Names()) {
-		a.changed.Store(true) // and Run looks at all that this concerns
+		a.changed.Store(true) // and Run replans everything that this concerns
 		a.poke()
 	}
 	a.complete(ctx, x, err)
@@ -192,10 +193,10 @@ func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time
 	return x.c
 }
 
-// drift is what a turn of a recheck found.
+// drift is the result of one turn.
 type drift struct {
 	now  time.Time
-	rest map[*value]bool // proceed puts these
+	rest map[*value]bool // values that proceed puts
 	list []driftOf
 	seen map[*value]bool
 }
@@ -205,7 +206,7 @@ type driftOf struct {
 	what event.DriftKind
 }
 
-// add notes a drift of a value, once.
+// add records a drift of a value, once.
 func (d *drift) add(v *value, what event.DriftKind) {
 	if d.seen[v] {
 		return
@@ -217,7 +218,7 @@ func (d *drift) add(v *value, what event.DriftKind) {
 	d.list = append(d.list, driftOf{v, what})
 }
 
-// waits reports that v was refused and waits for its retry, or that its requests wait for a pause: a recheck does not try it earlier.
+// waits reports that v waits for its retry after a refusal, or that its requests wait for a pause: a recheck does not try it earlier.
 func (d *drift) waits(v *value) bool {
 	if d == nil {
 		return false
@@ -226,7 +227,7 @@ func (d *drift) waits(v *value) bool {
 	return left || v.retryAt.After(d.now)
 }
 
-// see notes that VPP does not have of v what it was given. was is what VPP had; nil: nothing, for certain.
+// see records that VPP's object of v differs from what v was given. was is the actual object; nil: certainly none.
 func (a *Agent) see(p *planner, v *value, was any) {
 	var what event.DriftKind
 	switch {
@@ -245,8 +246,8 @@ func (a *Agent) see(p *planner, v *value, was any) {
 	a.putOff(p.drift, v, what)
 }
 
-// putOff lets a key that another program changes again and again wait before it is repaired. What keeps traffic out never
-// waits, and neither does what others stand on.
+// putOff delays the repair of a key that another program changes repeatedly. It never delays the repair of values that keep
+// traffic out, or of values that others stand on.
 func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
 	f := a.check.found[v.key]
 	if f != nil && f.owed {
@@ -262,20 +263,20 @@ func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
 	a.board.set(v, d.now)
 }
 
-// contested reports that a key was repaired so often that another program changes it.
+// contested reports that a key was repaired so often that another program must change it.
 func (f *drifting) contested(now time.Time) bool {
 	f.times = slices.DeleteFunc(f.times, func(t time.Time) bool { return now.Sub(t) >= contestedIn })
 	return len(f.times) >= contestedAfter
 }
 
-// contest says so.
+// contest is the remark on a contested key.
 func (f *drifting) contest(now time.Time) string {
 	minutes := max(1, int((now.Sub(f.times[0])+time.Minute-1)/time.Minute))
 	return fmt.Sprintf("another program changes it: repaired %d times in %d min", len(f.times), minutes)
 }
 
-// drifted is what of the differences found had to be repaired, sorted by key. A difference that no request follows from is one
-// of our notes, not of VPP. Those probed are repaired and remembered already.
+// drifted are the repaired differences, sorted by key. A difference that needs no request is an error in our record, not a drift
+// of VPP. Repairs of probed facts are already recorded.
 func (a *Agent) drifted(d *drift, probed []event.Drift, now time.Time) []event.Drift {
 	out := probed
 	for _, one := range d.list {
@@ -299,7 +300,7 @@ func (a *Agent) drifted(d *drift, probed []event.Drift, now time.Time) []event.D
 	return out
 }
 
-// remember counts a drift of a key.
+// remember records a drift of a key.
 func (a *Agent) remember(e event.Drift, now time.Time) event.Drift {
 	f := a.check.found[e.Key]
 	if f == nil {
@@ -321,7 +322,7 @@ func (a *Agent) remember(e event.Drift, now time.Time) event.Drift {
 	return e
 }
 
-// show makes what snapshots show.
+// show makes the list for snapshots.
 func (r *recheck) show() {
 	r.shown = make([]Drifted, 0, len(r.found))
 	for _, f := range r.found {
@@ -330,7 +331,7 @@ func (r *recheck) show() {
 	slices.SortFunc(r.shown, func(a, b Drifted) int { return strings.Compare(a.Key, b.Key) })
 }
 
-// makeRoom forgets the key whose drift is longest ago, if there are too many.
+// makeRoom removes the key with the oldest drift if there are too many keys.
 func (r *recheck) makeRoom() {
 	if len(r.found) < maxDrifting {
 		return
@@ -344,10 +345,10 @@ func (r *recheck) makeRoom() {
 	delete(r.found, oldest)
 }
 
-// mostNamed is how many keys the log line of a round names.
+// mostNamed is the most keys that the log line of a round names.
 const mostNamed = 5
 
-// endRound logs what a round found.
+// endRound logs the result of a round.
 func (a *Agent) endRound() {
 	list := a.check.round
 	a.check.round = nil

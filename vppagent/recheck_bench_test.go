@@ -52,7 +52,7 @@ func crowd(pods int) kv.Values {
 	return v
 }
 
-// timed measures what VPP is asked: how long each batch took from the first request to the last answer.
+// timed measures VPP's answers: the time of each batch from the first request to the last answer.
 type stopwatch struct {
 	conn    *vpp.Conn
 	longest time.Duration
@@ -90,14 +90,14 @@ func benchmarkRound(b *testing.B, conn *vpp.Conn, want kv.Values, real bool) {
 	if c := a.Commit(b.Context(), &event.Txn{Resync: event.Full, Values: want}); c.Err != nil {
 		b.Fatal(c.Err)
 	}
-	a.Recheck(b.Context()) // from here it counts the time
+	a.Recheck(b.Context()) // the clock of the rounds starts here
 	turns, wall := 0, [10]time.Duration{}
 	hz := clockRate(b, conn, real)
 	var stuck [10]time.Duration
 	var cpu, whole time.Duration
 	for b.Loop() {
 		for turn := range 10 {
-			now = now.Add(time.Hour) // however long the pause is
+			now = now.Add(time.Hour) // later than the end of any pause
 			w.longest, w.sum = 0, 0
 			if real {
 				cli(b, conn, "clear runtime")
@@ -146,7 +146,7 @@ func cli(b *testing.B, conn *vpp.Conn, cmd string) string {
 	return r.Msg.(*vlib.CliInbandReply).Reply
 }
 
-// clockRate is how many clocks VPP counts in a second.
+// clockRate is the number of VPP's clock ticks in a second.
 func clockRate(b *testing.B, conn *vpp.Conn, real bool) float64 {
 	if !real {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
-// recheckLaw: what another agent changes of a kind, or removes, is found within a round, as a drift of that kind, and repaired; then VPP is
-// as an agent finds it who knows nothing. state shows VPP as text, or is nil.
+// recheckLaw: the agent finds a foreign change or removal of a value within a round, as a drift of its kind, and repairs it; then a fresh
+// agent finds the same VPP. state shows VPP as text, or is nil.
 func recheckLaw(t *testing.T, caller vppagent.Caller, law *law, state func() string, seen map[string]bool) {
 	t.Helper()
 	now := time.Unix(1_700_000_000, 0)
@@ -57,7 +57,7 @@ func recheckLaw(t *testing.T, caller vppagent.Caller, law *law, state func() str
 	}
 	for what, theirs := range map[string]map[string]proto.Message{"update": changed, "delete": {one: nil}} {
 		if what == "update" && law.adds() {
-			continue // what the other one adds beside belongs to it
+			continue // an object that the other agent adds beside belongs to it
 		}
 		other := vppagent.New(vppagent.Config{Caller: caller})
 		commit(other, event.Full, want)
@@ -100,7 +100,7 @@ func TestRecheckLaws(t *testing.T) {
 	seen := map[string]bool{}
 	for _, law := range laws() {
 		if law.kind == "interface" {
-			continue // VPP tells of those that go
+			continue // VPP sends events for deleted interfaces
 		}
 		t.Run(law.kind, func(t *testing.T) {
 			l := newLab(t, vppagent.Config{})
@@ -108,7 +108,7 @@ func TestRecheckLaws(t *testing.T) {
 		})
 	}
 	for _, d := range all.All() {
-		elsewhere := map[string]string{ // what VPP has of these is of another kind
+		elsewhere := map[string]string{ // VPP has these as objects of another kind
 			"interface": "VPP tells of it", "sctp-ports": "sctp-filter", "source-ranges": "acl-source-ranges", "source-ranges-enforced": "interface-acls",
 		}
 		if !seen[d.Name] && elsewhere[d.Name] == "" {
@@ -117,7 +117,7 @@ func TestRecheckLaws(t *testing.T) {
 	}
 }
 
-// TestVPPRecheckLaws holds a real VPP to them.
+// TestVPPRecheckLaws checks the laws on a real VPP.
 func TestVPPRecheckLaws(t *testing.T) {
 	conn := realVPP(t, 0, "punt { socket "+filepath.Join(t.TempDir(), "punt.sock")+" }")
 	seen := map[string]bool{}

@@ -23,7 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// counted keeps the names of the requests that change VPP.
+// counted records the names of the requests that change VPP.
 type counted struct {
 	conn   *vpp.Conn
 	writes []string
@@ -38,7 +38,7 @@ func (c *counted) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 	return c.conn.Do(ctx, calls...)
 }
 
-// TestVPPRecheck does on a real VPP what TestRecheckRepairs does on the sim.
+// TestVPPRecheck is TestRecheckRepairs on a real VPP.
 func TestVPPRecheck(t *testing.T) {
 	dir, err := os.MkdirTemp("", "recheck") // for this VPP alone: its command line is used
 	if err != nil {
@@ -104,7 +104,7 @@ func TestVPPRecheck(t *testing.T) {
 			t.Errorf("%v: found %v\n%s\nwant\n%s", broken, found, shown(), well)
 		}
 	}
-	defer func() { wipedLookups(t, conn, round) }() // nothing brings them back
+	defer func() { wipedLookups(t, conn, round) }() // nothing restores them
 	for range 2 {
 		ours.writes = nil
 		if found := round(); len(found) > 0 || len(ours.writes) > 0 {
@@ -133,7 +133,7 @@ func TestVPPRecheck(t *testing.T) {
 	}
 }
 
-// wipedLookups says what the guard lets nobody say, at VPP's own command line, and expects the agent to find what it did.
+// wipedLookups runs a command that the guard refuses, at VPP's command line, and expects the agent to detect its effect.
 func wipedLookups(t *testing.T, conn *vpp.Conn, round func() []event.Drift) {
 	t.Helper()
 	r := conn.Do(t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show nat44 hash tables"}})[0]

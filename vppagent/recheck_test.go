@@ -45,7 +45,7 @@ func newClocked(t tb) *clocked {
 	return c
 }
 
-// round lets the time of a whole round pass, second by second, and returns what was found.
+// round advances the clock by a whole round, second by second, and returns the findings.
 func (c *clocked) round() (found []event.Drift) {
 	for range int(roundTime / time.Second) {
 		c.now = c.now.Add(time.Second)
@@ -67,7 +67,7 @@ func lines(found []event.Drift) []string {
 	return out
 }
 
-// other is another agent on the same VPP: it undoes what ours does, and has no part in what ours remembers.
+// other is another agent on the same VPP: it undoes our agent's changes, and shares none of its state.
 func (c *clocked) other(t tb, values map[string]proto.Message) {
 	t.Helper()
 	o := vppagent.New(vppagent.Config{Caller: c.conn})
@@ -79,7 +79,7 @@ func (c *clocked) other(t tb, values map[string]proto.Message) {
 	}
 }
 
-// world is a node with a bit of everything a Kubernetes node has.
+// world is a node with some values of every kind that a Kubernetes node has.
 func world() []proto.Message {
 	return append(node(),
 		&nat.Nat44Interface{Name: "tap2", OutputFeature: true},
@@ -98,7 +98,7 @@ func translated() *cnat.Translation {
 	return m
 }
 
-// What another client of VPP changes is found, repaired, counted and named within one round; the round after it writes nothing.
+// The agent finds, repairs, counts and names the change of another client within one round; the round after it writes nothing.
 func TestRecheckRepairs(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
@@ -142,7 +142,7 @@ func TestRecheckRepairs(t *testing.T) {
 	c.quiet("after the repair")
 }
 
-// Whatever another agent makes of VPP, rounds lead back to the desired state, and no value drifted of which nothing was changed.
+// Rounds restore the desired state after any change of another agent, and no unchanged value drifts.
 func TestRecheckAnything(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		tt := &rapidTB{TB: t, r: r}
@@ -165,7 +165,7 @@ func TestRecheckAnything(t *testing.T) {
 		for key, m := range theirs {
 			tagged := strings.Contains(key, "/dnat44/") || strings.Contains(key, "/acl/") || strings.Contains(key, "/interface-acls/")
 			if strings.Contains(key, "/v2/interfaces/") || m != nil && !tagged {
-				delete(theirs, key) // VPP reports interfaces that go at once; what has no tag and is new belongs to the other one
+				delete(theirs, key) // VPP reports deleted interfaces at once; a new object without a tag belongs to the other agent
 			}
 		}
 		c.other(tt, theirs)
@@ -190,8 +190,8 @@ func TestRecheckAnything(t *testing.T) {
 	})
 }
 
-// A key that another program changes again and again is repaired ever more rarely, and both say so. What keeps traffic out is repaired
-// every time.
+// A key that another program changes repeatedly is repaired ever more rarely, and log and drift report it. Values that keep traffic
+// out are repaired every time.
 func TestRecheckContested(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
@@ -231,7 +231,7 @@ func TestRecheckContested(t *testing.T) {
 			t.Errorf("%s: %q", key, contested[key])
 		}
 	}
-	for range 20 { // it gives up
+	for range 20 { // the other program stops
 		c.round()
 	}
 	c.writes()
@@ -241,7 +241,7 @@ func TestRecheckContested(t *testing.T) {
 	c.quiet("nobody changes anything any more")
 }
 
-// What keeps traffic out is repaired each time it is found, however often, also where nothing else stands on it.
+// Values that keep traffic out are repaired each time they drift, also if nothing stands on them.
 func TestRecheckNeverPutsOffAttachments(t *testing.T) {
 	const rounds = 12
 	c := newClocked(t)
@@ -265,7 +265,7 @@ func TestRecheckNeverPutsOffAttachments(t *testing.T) {
 	}
 }
 
-// An access list that another program put before ours decides before ours does: ours are first again.
+// A foreign access list before ours decides first: the repair puts ours in front again.
 func TestRecheckForeignInFront(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
@@ -294,7 +294,8 @@ func TestRecheckForeignInFront(t *testing.T) {
 	c.quiet("after the repair")
 }
 
-// What no dump shows is found as well: a node that another program took off an arc of an interface, and the setting of established flows.
+// The agent also finds changes that no dump shows: a node that another program took off an arc of an interface, and the setting of
+// established flows.
 func TestRecheckProbes(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
@@ -338,7 +339,7 @@ func TestRecheckProbes(t *testing.T) {
 
 // A turn probes some interfaces and the next turn others, so that a round probes each of them.
 func TestRecheckProbesEachInterface(t *testing.T) {
-	const interfaces = 9 // more than there are turns of a round that probe
+	const interfaces = 9 // more than the turns of a round that probe
 	c := newClocked(t)
 	want := []proto.Message{accessList("rest", rule(acl.ACL_Rule_DENY, "", "", ""))}
 	for n := range interfaces {
@@ -386,7 +387,7 @@ func TestRecheckIsPatient(t *testing.T) {
 	}
 }
 
-// A connection that is lost while VPP is asked is no drift.
+// A connection lost during a dump is no drift.
 func TestRecheckWhileVPPGoes(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)

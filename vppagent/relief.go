@@ -10,47 +10,47 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
-// Relief says how to free NAT44 sessions before the table is full.
+// Relief configures how RelieveSessions frees NAT44 sessions before the table is full.
 type Relief struct {
-	Workers int    // how many VPP has for NAT44
-	Want    uint64 // how many sessions to free; 0: only count holders
-	Share   uint64 // how many sessions a holder may have before its longest idle ones may be freed
-	// Evictable chooses the holders this is done to; nil: no one. It is called with every holder above Share.
+	Workers int    // number of VPP's NAT44 workers
+	Want    uint64 // number of sessions to free; 0: only count holders
+	Share   uint64 // sessions of a holder above which its longest idle ones may be freed
+	// Evictable chooses the holders whose idle sessions may be freed; nil: none. RelieveSessions calls it with every holder above Share.
 	Evictable func(netip.Addr) bool
-	// Pause waits that long while VPP forwards; its error ends the relief.
+	// Pause waits for the duration while VPP forwards; its error ends the relief.
 	Pause func(context.Context, time.Duration) error
 }
 
-// Relieved is what a Relief found and did.
+// Relieved is the result of RelieveSessions.
 type Relieved struct {
-	Sessions uint64          // in the table, before
-	Holders  []SessionHolder // by sessions before, largest first
-	Expired  int             // sessions freed that had expired
-	Evicted  int             // sessions freed that had not, of holders above their share
-	Busy     time.Duration   // how long VPP was asked
+	Sessions uint64          // in the table before the relief
+	Holders  []SessionHolder // by sessions before the relief, largest first
+	Expired  int             // freed sessions that had expired
+	Evicted  int             // freed sessions that had not expired, of holders above their share
+	Busy     time.Duration   // time that VPP spent on the requests
 }
 
-// SessionHolder is who opened connections that have NAT44 sessions.
+// SessionHolder is an address that opened connections with NAT44 sessions.
 type SessionHolder struct {
 	Addr     netip.Addr
 	Sessions uint64
 }
 
 const (
-	// reliefSlice is how many sessions one write to VPP's socket frees: about 2 ms of VPP's time.
+	// reliefSlice is the number of sessions that one write to VPP's socket frees: about 2 ms of VPP's time.
 	reliefSlice = 256
-	// lookedAt is the part of the table, in percent, whose holders are counted: the rest is many users with few sessions each, and
-	// VPP walks the whole table for each.
+	// lookedAt is the share of the table, in percent, whose holders are counted: the rest belongs to many users with few sessions
+	// each, and VPP walks the whole table for each user.
 	lookedAt = 95
-	// restAfterDump is how long VPP forwards after a list of sessions, in multiples of the time that it took.
+	// restAfterDump is the pause after a list of sessions, in multiples of the time that the list took.
 	restAfterDump = 4
 )
 
-// RelieveSessions frees sessions: those that have expired, of the users with most sessions first, and if there are not enough of them
-// the longest idle ones of holders above their share, down to that share. Any other session stays. It is safe beside Run.
+// RelieveSessions frees sessions: first expired ones, of the users with most sessions first. If those are too few, it frees the
+// longest idle sessions of holders above their share, down to that share. Any other session stays. It is safe beside Run.
 //
-// VPP does nothing else while it lists sessions or frees them; so sessions are listed for one user after the other and freed in
-// slices, with pauses in between.
+// VPP does nothing else while it lists or frees sessions. So RelieveSessions lists the sessions of one user after the other and
+// frees them in slices, with pauses in between.
 func (a *Agent) RelieveSessions(ctx context.Context, r Relief) (Relieved, error) {
 	if err := a.away(); err != nil {
 		return Relieved{}, err
@@ -61,18 +61,18 @@ func (a *Agent) RelieveSessions(ctx context.Context, r Relief) (Relieved, error)
 	return run.done, err
 }
 
-// relief is one that runs.
+// relief is a running RelieveSessions.
 type relief struct {
 	Relief
 	a     *Agent
 	done  Relieved
 	count map[netip.Addr]uint64        // by holder
-	held  map[netip.Addr][]nat.Session // by holder, those that have not expired
+	held  map[netip.Addr][]nat.Session // by holder, unexpired only
 }
 
 func (r *relief) freed() uint64 { return uint64(r.done.Expired + r.done.Evicted) }
 
-// ask makes VPP do something and lets it rest after.
+// ask sends VPP a request and pauses after it.
 func (r *relief) ask(ctx context.Context, rest int, what func() error) error {
 	start := r.a.cfg.Now()
 	if err := what(); err != nil {
@@ -107,7 +107,7 @@ func (r *relief) all(ctx context.Context) error {
 	return r.evict(ctx)
 }
 
-// user frees the expired sessions of a user, as long as more are wanted, and remembers the others.
+// user frees the expired sessions of a user, up to the wanted number, and records the others.
 func (r *relief) user(ctx context.Context, u nat.SessionUser) error {
 	var list []nat.Session
 	if err := r.ask(ctx, restAfterDump, func() (err error) {
@@ -132,7 +132,7 @@ func (r *relief) user(ctx context.Context, u nat.SessionUser) error {
 	return r.free(ctx, expired, &r.done.Expired)
 }
 
-// evict frees what holders have beyond their share, if more is wanted.
+// evict frees the sessions of holders beyond their share, up to the wanted number.
 func (r *relief) evict(ctx context.Context) error {
 	if r.Evictable == nil {
 		return nil
@@ -153,7 +153,7 @@ func (r *relief) evict(ctx context.Context) error {
 	return nil
 }
 
-// holders is who has sessions in the part of the table that was looked at.
+// holders returns the holders of the sessions in the examined part of the table.
 func (r *relief) holders() []SessionHolder {
 	out := make([]SessionHolder, 0, len(r.count))
 	for a, n := range r.count {

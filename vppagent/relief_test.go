@@ -49,7 +49,7 @@ func requests(v *sim.VPP, name string) (n int) {
 	return n
 }
 
-// Expired sessions are freed, at most as many as wanted, in slices with pauses; those that live stay, of whomever.
+// Expired sessions are freed, at most the wanted number, in slices with pauses; live sessions of every holder stay.
 func TestRelieveFreesExpiredSessions(t *testing.T) {
 	l := natLab(t)
 	l.sim.SetChoice(func(int) int { return 0 })
@@ -80,7 +80,7 @@ func TestRelieveFreesExpiredSessions(t *testing.T) {
 	}
 }
 
-// Of those who may be cut and have more than their share the longest idle sessions are freed; a later session of the same port stays.
+// The longest idle sessions of evictable holders above their share are freed; a later session of the same port stays.
 func TestRelieveEvictsTheLongestIdle(t *testing.T) {
 	l := natLab(t)
 	l.allConfigured(l.put(dnat("default/api", "10.96.0.2", 80, "10.1.1.2:80", "10.1.1.3:80")))
@@ -88,7 +88,7 @@ func TestRelieveEvictsTheLongestIdle(t *testing.T) {
 	l.dial("tap2", "10.1.1.3", 1000, 100)
 	l.dial("tap1", "10.1.1.2", 1000, 120)
 	l.sim.Advance(10 * time.Second)
-	syn := packet.NewTCP(netip.MustParseAddrPort("10.1.1.3:1000"), netip.MustParseAddrPort("10.96.0.2:80")) // the same way back as the first
+	syn := packet.NewTCP(netip.MustParseAddrPort("10.1.1.3:1000"), netip.MustParseAddrPort("10.96.0.2:80")) // the same return flow as the first
 	if fate := l.sim.Send("tap2", syn); len(fate.Out) != 1 {
 		t.Fatal(fate)
 	}
@@ -109,7 +109,7 @@ func TestRelieveEvictsTheLongestIdle(t *testing.T) {
 	}
 }
 
-// Nothing is freed that nobody wants freed, and who may not be cut is not.
+// Without a wanted number nothing is freed, and holders that are not evictable keep their sessions.
 func TestRelieveOnlyCounts(t *testing.T) {
 	l := natLab(t)
 	l.dial("tap2", "10.1.1.3", 1000, 100)
@@ -126,7 +126,7 @@ func TestRelieveOnlyCounts(t *testing.T) {
 	}
 }
 
-// A pause that ends early ends the relief; so does a VPP that refuses. What was freed until then is counted.
+// A pause that fails ends the relief; so does a refusal of VPP. The result counts the sessions freed until then.
 func TestRelieveEnds(t *testing.T) {
 	l := natLab(t)
 	l.dial("tap2", "10.1.1.3", 1000, 300)

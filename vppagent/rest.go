@@ -10,35 +10,35 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// A large access list that many interfaces have is replaced beside: one request for each interface, with pauses, and all of them take
-// seconds. Other owners do not wait for that long. Run ends a transaction early, when the first portion of such requests is acknowledged:
+// A large access list that many interfaces have is replaced beside: one request for each interface, with pauses, takes seconds in total.
+// Other owners do not wait for that long. Run ends a transaction early, when VPP has acknowledged the first portion of such requests:
 //
 //	transaction ─▶ all that is not such a request ─▶ a portion of them ─▶ Committed, Left has the keys of the others
 //	pause       ─▶ another transaction, if one waits
 //	            ─▶ the next portion of the rest, planned anew ─▶ pause ─▶ … ─▶ Committed (Seq 0), Left is empty
 //
-// Each state in between is one that the undivided transaction passes as well: the plan is only cut (ADR 20).
+// Each state in between also occurs in the undivided transaction: the plan is only cut (ADR 20).
 
-// pausing is the remark on a value whose requests wait.
+// pausing is the remark on a value whose requests wait for a later portion.
 const pausing = "the agent pauses before the request, so that VPP forwards"
 
-// rest is what divided transactions left.
+// rest has the remaining work of divided transactions.
 type rest struct {
 	on     bool            // transactions may be divided
-	values map[*value]bool // false: only objects that were replaced beside are to be removed
-	x      *execution      // of all portions since there is a rest; nil: there is none
-	at     time.Time       // of the last portion
+	values map[*value]bool // false: only the objects that it replaced beside remain to be removed
+	x      *execution      // of all portions of the present rest; nil: no rest
+	at     time.Time       // time of the last portion
 }
 
-// maxPutOffRest bounds how long a portion waits for transactions that come one after the other.
+// maxPutOffRest bounds the time for which consecutive transactions may delay a portion.
 const maxPutOffRest = 100 * time.Millisecond
 
 func (r *rest) overdue(now time.Time) bool { return len(r.values) > 0 && now.Sub(r.at) > maxPutOffRest }
 
-// touch makes the rest part of a plan, and forgets it.
+// touch moves the rest into a plan.
 func (r *rest) touch(p *planner) {
 	for _, v := range r.sorted() {
-		if p.g.values[v.key] == v { // a key may have been removed meanwhile
+		if p.g.values[v.key] == v { // the key may have been removed meanwhile
 			p.touch(v)
 		}
 	}
@@ -49,7 +49,7 @@ func (r *rest) sorted() []*value {
 	return slices.SortedFunc(maps.Keys(r.values), func(a, b *value) int { return strings.Compare(a.key, b.key) })
 }
 
-// keys are those of the rest and of the access lists that it stands on, before and after; nil: there is no rest.
+// keys are the keys of the rest and of its access lists, before and after; nil: no rest.
 func (r *rest) keys() []string {
 	if len(r.values) == 0 {
 		return nil
@@ -69,7 +69,7 @@ func (r *rest) keys() []string {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// withRest is the plan of x. It has the rest as well if that may be in its way.
+// withRest is the plan of x. It includes the rest if the rest may conflict with it.
 func (x *execution) withRest() *planner {
 	r := &x.a.rest
 	if len(r.values) == 0 || !r.inTheWay(x.p) {
@@ -88,7 +88,7 @@ func (x *execution) withRest() *planner {
 	return x.p
 }
 
-// inTheWay reports that a step of the plan needs the rest, or takes what the rest frees.
+// inTheWay reports that a step of the plan needs the rest, or takes an object or claim that the rest frees.
 func (r *rest) inTheWay(p *planner) bool {
 	freed := map[string]bool{}
 	for v := range r.values {
@@ -106,7 +106,7 @@ func (r *rest) inTheWay(p *planner) bool {
 		if slices.ContainsFunc(v.deps, waits) || v.base != nil && waits(v.base) {
 			return true
 		}
-		for u := range v.users { // it cannot be removed while the rest stands on it
+		for u := range v.users { // VPP cannot remove it while the rest stands on it
 			if _, left := r.values[u]; left && p.isRemoved(v) {
 				return true
 			}
@@ -120,8 +120,8 @@ func (r *rest) inTheWay(p *planner) bool {
 	return false
 }
 
-// portion carries out a level, but of the interfaces that get other access lists only as many as VPP has time for at once. It returns the
-// steps of the others.
+// portion executes a level, but of the interfaces that get other access lists only as many as VPP has time for at once. It returns the
+// steps of the remaining interfaces.
 func (x *execution) portion(ctx context.Context, level []Step) (others []Step, lost error) {
 	if !x.divisible {
 		return nil, x.whole(ctx, level)
@@ -141,7 +141,7 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 		next := x.prepare(switches[:1:1])
 		took := x.a.pace.total(x.a.costs(next.requests)) + x.a.pace.total(follow(next.requests))
 		if sum > 0 && sum+took > x.a.cfg.Stall {
-			break // it is prepared again
+			break // the step is prepared again
 		}
 		sum += took
 		b.tried, b.requests = append(b.tried, next.tried...), append(b.requests, next.requests...)
@@ -153,7 +153,7 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 	return switches, lost
 }
 
-// follow is what the requests cost that follow from the replies.
+// follow is the cost of the requests that follow from the replies.
 func follow(batch []request) (out []estimate) {
 	for i := range batch {
 		if op := &batch[i].op; op.Follows > 0 {
@@ -163,7 +163,7 @@ func follow(batch []request) (out []estimate) {
 	return out
 }
 
-// divide finds the steps of a level after which VPP may get a pause of any length, those of earlier transactions last.
+// divide finds the steps of a level after which VPP may get a pause of any length; steps of earlier transactions come last.
 func (x *execution) divide(level []Step) (first, switches []Step) {
 	var old []Step
 	for _, s := range level {
@@ -180,7 +180,7 @@ func (x *execution) divide(level []Step) (first, switches []Step) {
 	return first, append(switches, old...)
 }
 
-// leave makes steps the rest.
+// leave adds steps to the rest.
 func (x *execution) leave(steps []Step, levels [][]Step) {
 	r := &x.a.rest
 	if r.values == nil {
@@ -192,13 +192,13 @@ func (x *execution) leave(steps []Step, levels [][]Step) {
 	if r.x == nil {
 		r.x = &execution{a: x.a, c: &event.Committed{Cause: x.c.Cause}, began: x.began}
 	}
-	if x != r.x { // who waits for it waits for the rest
+	if x != r.x { // values that wait for its result wait for the rest
 		r.x.c.Triggered = append(r.x.c.Triggered, x.c.Triggered...)
 		x.c.Triggered = nil
 	}
 }
 
-// proceed carries out the next portion of the rest. It returns nil if there is none, or if more is to come.
+// proceed executes the next portion of the rest. It returns nil if no rest exists, or if more portions follow.
 func (a *Agent) proceed(ctx context.Context) *event.Committed {
 	if len(a.rest.values) == 0 || a.stale || a.away() != nil {
 		return nil
@@ -212,17 +212,17 @@ func (a *Agent) proceed(ctx context.Context) *event.Committed {
 	return x.c
 }
 
-// finished ends the rest if nothing is left of it, with whatever ended it: its results are those of all portions.
+// finished ends the rest if nothing of it remains. The result of the last portion then has the results of all portions.
 func (x *execution) finished() {
 	r := &x.a.rest
 	if len(r.values) > 0 || r.x == nil {
 		return
 	}
 	if x != r.x {
-		for _, list := range x.told {
-			r.x.told.add(list)
+		for _, list := range x.statuses {
+			r.x.statuses.add(list)
 		}
-		x.told, x.c.Triggered = r.x.told, append(r.x.c.Triggered, x.c.Triggered...)
+		x.statuses, x.c.Triggered = r.x.statuses, append(r.x.c.Triggered, x.c.Triggered...)
 	}
 	r.x = nil
 }
@@ -233,7 +233,7 @@ func (a *Agent) proceedAndEmit(ctx context.Context, emit func(event.Event)) {
 	}
 }
 
-// nextPortion is when proceed has something to do; zero: never.
+// nextPortion is the due time of the next portion; zero: none.
 func (a *Agent) nextPortion() time.Time {
 	if len(a.rest.values) == 0 || a.stale {
 		return time.Time{}
@@ -241,5 +241,5 @@ func (a *Agent) nextPortion() time.Time {
 	return a.pace.free()
 }
 
-// Unfinished reports that transactions left something to proceed with. It is for the goroutine of Step.
+// Unfinished reports that a rest exists for proceed. Only the goroutine of Step may call it.
 func (a *Agent) Unfinished() bool { return len(a.rest.values) > 0 && !a.stale && a.away() == nil }

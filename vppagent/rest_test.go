@@ -43,7 +43,7 @@ func largeChange(t *testing.T, awaited bool) (*recorder, *vppagent.Agent, *event
 	return r, a, got[0]
 }
 
-// TestOthersDoNotWait: a transaction of 100 interfaces ends after the first ones, another one is carried out at once, and then the rest.
+// TestOthersDoNotWait: a transaction of 100 interfaces ends after the first ones; another one is executed at once, and then the rest.
 func TestOthersDoNotWait(t *testing.T) {
 	r, a, c := largeChange(t, false)
 	done := r.count()[switches]
@@ -93,7 +93,7 @@ func count(list []event.ValueStatus, state event.State) (n int) {
 	return n
 }
 
-// TestRunPutsOthersBetween: Run carries out a waiting transaction before the rest of the one before, and the rest by itself.
+// TestRunPutsOthersBetween: Run commits a waiting transaction before the rest of the one before, and then the rest.
 func TestRunPutsOthersBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := vppagent.Config{Caller: &granter{}, Pause: func(_ context.Context, d time.Duration) { time.Sleep(d) }}
@@ -120,7 +120,7 @@ func TestRunPutsOthersBetween(t *testing.T) {
 	})
 }
 
-// TestAwaitedIsNotDivided: a transaction whose result a program waits for ends when all is done.
+// TestAwaitedIsNotDivided: a transaction whose result a program waits for ends when every step is done.
 func TestAwaitedIsNotDivided(t *testing.T) {
 	r, _, c := largeChange(t, true)
 	if r.count()[switches] != 100 || c.Left != nil || len(c.Triggered) != 1 {
@@ -128,7 +128,7 @@ func TestAwaitedIsNotDivided(t *testing.T) {
 	}
 }
 
-// TestRestIsOfTheLastWish: what is left follows the values that are wanted when it is put, and a resync ends it.
+// TestRestIsOfTheLastWish: the rest uses the values that are wanted when it is put, and a resync ends it.
 func TestRestIsOfTheLastWish(t *testing.T) {
 	for _, resync := range []event.ResyncKind{event.NoResync, event.Upstream} {
 		r, a, _ := largeChange(t, false)

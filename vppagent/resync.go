@@ -13,8 +13,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
-// look finds out what VPP has, as far as the plan needs it: everything when it is not known or the transaction says so,
-// otherwise the kinds of the values that are unsure. The error is that VPP cannot be reached.
+// look dumps VPP as far as the plan needs it: everything if the actual state is not known or the transaction demands it,
+// otherwise the kinds of the unsure values. The error says that VPP cannot be reached.
 func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) error {
 	if a.stale || resync == event.Full || resync == event.Downstream {
 		_, err := a.lookAll(ctx, p, nil)
@@ -28,7 +28,7 @@ func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) e
 	return a.refreshUnsure(ctx, p)
 }
 
-// lookAll finds out all that VPP has, and returns the answers to its questions; those that known has are not asked again.
+// lookAll dumps all of VPP and returns the answers; it does not repeat the requests whose answers known has.
 func (a *Agent) lookAll(ctx context.Context, p *planner, known *descriptor.Dump) (*descriptor.Dump, error) {
 	known, err := a.retrieve(ctx, p, a.g.kinds, known)
 	if err == nil {
@@ -40,7 +40,7 @@ func (a *Agent) lookAll(ctx context.Context, p *planner, known *descriptor.Dump)
 	return known, err
 }
 
-// askReclassify finds out whether a policy that is revoked is revoked for flows that exist, once per connection.
+// askReclassify asks VPP, once per connection, whether the revocation of a policy applies to existing flows.
 func (a *Agent) askReclassify(ctx context.Context) error {
 	if !a.stale || !slices.ContainsFunc(a.g.kinds, func(k *kind) bool { return k.Stands != nil }) {
 		return nil
@@ -55,10 +55,10 @@ func (a *Agent) askReclassify(ctx context.Context) error {
 	return nil
 }
 
-// refreshUnsure dumps the kinds of which a value is unsure that is touched, or will be because of those that are.
+// refreshUnsure dumps the kinds of unsure values that the plan touches, or will touch because of others.
 func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
 	asked := map[*kind]bool{}
-	for { // looking touches more values, which may be unsure in turn
+	for { // a dump touches more values, which may be unsure in turn
 		p.settle()
 		p.touchUnsure()
 		var kinds []*kind
@@ -78,9 +78,9 @@ func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
 	}
 }
 
-// retrieve dumps kinds of values: the interfaces first, as the other questions depend on them; then the kinds with few
-// values; then those with thousands, which are read side by side. Known may have answers that still hold: they are not asked
-// for again. It returns all answers.
+// retrieve dumps kinds of values: first the interfaces, because the other requests depend on them; then the kinds with few
+// values; then the kinds with thousands, in parallel. It skips requests whose answers in known still hold. It returns all
+// answers.
 func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *descriptor.Dump) (*descriptor.Dump, error) {
 	if err := a.learnInterfaces(ctx, p); err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 	return known, nil
 }
 
-// askMore adds the answers to what k asks now and did not before: of an interface that turned out to be ours, or of what others
-// answers have shown.
+// askMore adds the answers to the requests that k has now and did not have before: the answers of others may show that an
+// interface is ours, for example.
 func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) error {
 	for {
 		more := a.dumps([]*kind{k}, known)
@@ -130,7 +130,7 @@ func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) er
 	}
 }
 
-// readMany reads what is answered first while VPP shows the rest. It returns all answers.
+// readMany handles the first answers while VPP sends the rest. It returns all answers.
 func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Dump, read func(*kind, *descriptor.Dump)) (*descriptor.Dump, error) {
 	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
 	d.Join(known)
@@ -142,7 +142,7 @@ func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Du
 	return d, lost(all())
 }
 
-// foreign is what others made in VPP.
+// foreign are the objects of other clients in VPP.
 func (a *Agent) foreign() (out []string) {
 	for _, k := range a.g.kinds {
 		out = append(out, k.foreign...)
@@ -150,13 +150,13 @@ func (a *Agent) foreign() (out []string) {
 	return out
 }
 
-// findings are what the dumps show of a kind.
+// findings are the objects of a kind in the dumps.
 type findings struct {
 	list []descriptor.Found
 	err  error
 }
 
-// partition tells kinds with thousands of values from the others.
+// partition separates kinds with thousands of values from the others.
 func partition(kinds []*kind) (few, many []*kind) {
 	for _, k := range kinds {
 		if k.Many {
@@ -168,7 +168,7 @@ func partition(kinds []*kind) (few, many []*kind) {
 	return few, many
 }
 
-// dumps are the questions of kinds, each once, without those that known has the answers to.
+// dumps are the dump requests of kinds, each once, without those that known has the answers to.
 func (a *Agent) dumps(kinds []*kind, known *descriptor.Dump) (requests []descriptor.Request) {
 	asked := map[string]bool{}
 	for _, k := range kinds {
@@ -201,7 +201,7 @@ func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descri
 	return d, lost(all())
 }
 
-// lost is the error that VPP cannot be reached, nil if it could.
+// lost is the error that VPP cannot be reached; nil if VPP answered.
 func lost(replies []vpp.Reply) error {
 	for _, r := range replies {
 		if unreachable(r.Err) {
@@ -211,18 +211,19 @@ func lost(replies []vpp.Reply) error {
 	return nil
 }
 
-// take makes what was found of a kind what VPP has. Every value of the kind is looked at again, unless it is as it should be.
+// take makes the findings the actual state of a kind. It touches every value of the kind unless the value's actual state equals its desired
+// state.
 func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 	if _, lacking := errors.AsType[*vpp.MissingError](err); lacking {
-		err = nil // VPP has no such thing, and nothing of it; creating tells why
+		err = nil // VPP lacks the feature and has no object of it; a creation would report the reason
 	}
 	if err != nil {
-		if k.Rest != nil { // it is looked again though nothing is wanted
+		if k.Rest != nil { // the kind is dumped again although nothing of it is wanted
 			a.g.node(k.Rest.Key).unsure = true
 		}
 		for _, v := range k.values {
 			p.touch(v)
-			if v.want != nil || v.unsure { // or part of it may be there, though nobody wants it
+			if v.want != nil || v.unsure { // or VPP may have a part of it, although no owner wants it
 				v.plan.err, v.unsure = err, true
 			}
 		}
@@ -240,14 +241,14 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 			v.found = a.epoch
 		}
 	}
-	for _, v := range slices.Clone(k.values) { // some may be forgotten meanwhile
+	for _, v := range slices.Clone(k.values) { // the loop may remove some
 		if v.have != nil && v.found != a.epoch {
 			was := v.have
 			a.setHave(v, nil, false)
 			a.see(p, v, was)
 		}
 		if settled := v.have == nil || a.g.settled(v); !settled || !v.steady() {
-			if p.drift != nil && !settled && v.steady() { // an access list of others is before ours
+			if p.drift != nil && !settled && v.steady() { // a foreign access list precedes ours
 				p.drift.add(v, event.DriftChanged)
 			}
 			p.touch(v)
@@ -256,8 +257,8 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 	}
 }
 
-// next is the value with the key if it is the one at a place or the one behind that; nil: look it up. What is found comes
-// mostly in the order of the values, and looking up thousands takes longer than all the rest.
+// next is the value with the key if its index is the given one or the one behind it; nil: look it up. Findings arrive mostly in
+// the order of the values, and thousands of lookups would take longer than all other work.
 func (k *kind) next(at *int, key string) *value {
 	for i := *at; i < min(*at+2, len(k.values)); i++ {
 		if k.values[i].key == key {
@@ -268,8 +269,8 @@ func (k *kind) next(at *int, key string) *value {
 	return nil
 }
 
-// takeFound returns the value a find is of, nil if it is none of our business: untagged, and neither wanted nor made by us.
-// v is that value, if it was not to be looked up.
+// takeFound returns the value of a finding; nil if the object is untagged, not wanted and not in the journal. v is that value, if
+// no lookup was needed.
 func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *value {
 	if v == nil {
 		v = a.g.values[f.Key]
@@ -288,10 +289,10 @@ func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *v
 	state := f.State
 	if wanted && k.Equal(state, v.want) && (k.Replace == nil || !k.Replace.Stale(state)) {
 		state = v.want
-		mine = mine || !k.Tagged // adopted without a write
+		mine = mine || !k.Tagged // adopts it without a write
 	}
 	if v.have == state && v.ours == mine && v.steady() {
-		return v // and the journal knows
+		return v // and the journal records it
 	}
 	was := v.have
 	a.setHave(v, state, mine)
@@ -302,7 +303,7 @@ func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *v
 	return v
 }
 
-// candidates shows the values of a kind to its descriptor.
+// candidates passes the values of a kind to its descriptor.
 type candidates struct {
 	g *graph
 	k *kind

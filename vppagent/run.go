@@ -9,9 +9,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 )
 
-// Run commits transactions one after the other and emits the result of each, and of its own retries and repairs (Seq 0),
-// as *event.Committed; answers to Locate as *event.Located. It ends with ctx, whose error it returns, or with the channel
-// of transactions.
+// Run commits transactions one after the other. It emits the result of each, and of the agent's retries and repairs (Seq 0), as
+// *event.Committed, and answers to Locate as *event.Located. It ends with ctx, whose error it returns, or when the channel of
+// transactions closes.
 func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event.Event)) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -38,7 +38,7 @@ func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event
 			a.unsaid = nil
 		case <-timer.C:
 			select {
-			case t, ok := <-txns: // what somebody waits for comes before what the agent does for itself
+			case t, ok := <-txns: // a transaction, which a caller waits for, precedes the agent's retries and rechecks
 				if !ok {
 					return nil
 				}
@@ -64,7 +64,7 @@ func (a *Agent) commit(ctx context.Context, t *event.Txn, emit func(event.Event)
 	}
 }
 
-// tend does what the clock asks for.
+// tend runs the work that is due by the clock.
 func (a *Agent) tend(ctx context.Context, emit func(event.Event)) {
 	if c := a.Retry(ctx); c != nil {
 		emit(c)
@@ -77,7 +77,7 @@ func (a *Agent) tend(ctx context.Context, emit func(event.Event)) {
 	}
 }
 
-// arm sets the timer to the next retry, recheck or portion. While VPP is away there is none: the next connection repairs everything.
+// arm sets the timer to the next retry, recheck or portion. While VPP is away the timer is off: the next connection repairs everything.
 func (a *Agent) arm(timer *time.Timer) {
 	next := a.nextRetry()
 	if check := a.nextCheck(); next.IsZero() || !check.IsZero() && check.Before(next) {
@@ -93,7 +93,7 @@ func (a *Agent) arm(timer *time.Timer) {
 	timer.Reset(max(next.Sub(a.cfg.Now()), time.Millisecond))
 }
 
-// attend handles what woke Run: a new connection, or changed interfaces.
+// attend handles the signals that woke Run: a new connection, or changed interfaces.
 func (a *Agent) attend(ctx context.Context) *event.Committed {
 	if a.notice() {
 		a.changed.Store(false)
@@ -109,10 +109,10 @@ func (a *Agent) attend(ctx context.Context) *event.Committed {
 	return nil
 }
 
-// Interfaces looks which interfaces VPP has, and configures what waited for one, or repairs what one took along when it
-// went.
+// Interfaces dumps VPP's interfaces. It configures values that waited for a new interface, and repairs values that a deleted
+// interface took along.
 func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
-	a.located = nil // may be elsewhere now
+	a.located = nil // addresses may have moved
 	if a.stale {
 		return a.run(ctx, a.newPlanner(), event.Downstream, "interfaces", 0)
 	}
@@ -123,16 +123,16 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 			a.stale = true
 		}
 	}
-	went := a.went() // what VPP told before its answers has arrived before them
+	gone := a.takeGone() // events that VPP sent before its answers have arrived before them
 	after := a.g.world.Names()
 	for v := range a.g.ifaces() {
 		was, existed := before[v.ifname]
 		is, exists := after[v.ifname]
-		_, gone := went[was]
-		if !existed || exists && is == was && !gone {
+		_, deleted := gone[was]
+		if !existed || exists && is == was && !deleted {
 			continue
 		}
-		// Gone, or another one of the same name: what was on it went with it.
+		// The interface is deleted, or replaced by another one of the same name: VPP deleted what was on it.
 		if v.have != nil {
 			v.unsure = true
 		}
@@ -156,13 +156,13 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 	return a.run(ctx, p, event.NoResync, "interfaces", 0)
 }
 
-// dies reports that VPP keeps a dead object of v when it deletes an interface.
+// dies reports that VPP keeps a dead object of v when it deletes v's interface.
 func (v *value) dies(iface *value) bool {
 	return v.kind.Bound(v.have, iface.key, descriptor.Dies) || v.kind.Bound(v.want, iface.key, descriptor.Dies)
 }
 
-// went takes the indices of interfaces that went since the last time.
-func (a *Agent) went() map[uint32]struct{} {
+// takeGone takes the indices of the interfaces deleted since the last call.
+func (a *Agent) takeGone() map[uint32]struct{} {
 	out := map[uint32]struct{}{}
 	a.gone.Range(func(index, _ any) bool {
 		out[index.(uint32)] = struct{}{}
@@ -188,7 +188,8 @@ func (g *graph) ifaces() func(func(*value) bool) {
 	}
 }
 
-// answer looks up what a transaction asked for, once VPP is there; nil if nobody asked, or nothing changed since.
+// answer looks up the question of a transaction when VPP is reachable; nil if there is no question, or nothing changed since the last
+// answer.
 func (a *Agent) answer(ctx context.Context) *event.Located {
 	if a.locate == nil || a.located != nil || a.stale || a.away() != nil {
 		return nil
@@ -203,7 +204,7 @@ func (a *Agent) answer(ctx context.Context) *event.Located {
 	return l
 }
 
-// Locate finds out where addresses are in VPP. An agent that has not looked at VPP yet looks, and forgets what it saw.
+// Locate finds where addresses are in VPP. An agent with an unknown actual state dumps VPP for it, and keeps nothing of the dump.
 func (a *Agent) Locate(ctx context.Context, l *event.Locate) (*event.Located, error) {
 	if a.stale {
 		c := a.clone()

@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// sctpRule is about all source ports and one destination port, or all.
+// sctpRule matches all source ports and one destination port, or all.
 func sctpRule(permit bool, source, destination string, port uint32) *contivacl.SCTPPorts_Rule {
 	r := &contivacl.SCTPPorts_Rule{Permit: permit, SourceNetwork: source, DestinationNetwork: destination}
 	if port > 0 {
@@ -45,7 +45,7 @@ func sctpPorts(iface string, input, output []*contivacl.SCTPPorts_Rule) *contiva
 	return &contivacl.SCTPPorts{Interface: iface, Input: input, Output: output}
 }
 
-// companion lets SCTP from 10.0.0.0/8 to 10.1.1.2 come as far as an SCTPPorts.
+// companion permits SCTP from 10.0.0.0/8 to 10.1.1.2 up to an SCTPPorts.
 func companion(iface string, input bool) *acl.ACL {
 	return accessList(kv.SCTPPortsACL(iface, input), rule(acl.ACL_Rule_REFLECT, "", "10.0.0.0/8", "10.1.1.2/32"))
 }
@@ -53,22 +53,22 @@ func companion(iface string, input bool) *acl.ACL {
 // mayBegin are pairs of a client's last byte and a port of 10.1.1.2.
 type mayBegin map[[2]int]bool
 
-// sctpWalker changes who may begin associations with ports of 10.1.1.2 in random ways, and looks after each write of VPP's whether
-// anything begins that neither what was wanted before nor what is wanted now permits.
+// sctpWalker changes at random which clients may begin associations with ports of 10.1.1.2. After each write to VPP it checks that
+// no association begins that neither the state before nor the desired state permits.
 type sctpWalker struct {
 	*lab
 	rng        *rand.Rand
 	now        time.Time
-	was        map[string]map[bool]mayBegin // by interface and whether it is input; nil: nothing is looked at, lists deny
+	was        map[string]map[bool]mayBegin // by interface and whether it is input; nil: unchecked, lists deny
 	wants      map[string]map[bool]mayBegin
 	passed     []string
 	writesSeen int
-	fresh      map[string]bool // interfaces that are new in VPP, and had no lists yet
+	fresh      map[string]bool // new interfaces in VPP that had no lists yet
 }
 
 var sctpTaps = []string{"tap1", "tap2"} // read only
 
-// entries of tables nobody asks yet are most of what is written: one in sixteen is looked at.
+// entries of tables without an attachment are most of the writes: the walker checks one in sixteen.
 func (w *sctpWalker) look(r sim.Record) {
 	if w.writesSeen++; r.Name == "classify_add_del_session" && w.writesSeen%16 > 0 {
 		return
@@ -92,7 +92,7 @@ func (w *sctpWalker) look(r sim.Record) {
 	w.sim.Release()
 }
 
-// begins asks an interface alone: what comes in by it leaves by another, which has no lists.
+// begins examines one interface alone: its packets leave by another, which has no lists.
 func (w *sctpWalker) begins(tap string, input bool, host, port int) bool {
 	from, to := tap, "out"
 	if !input {
@@ -104,7 +104,7 @@ func (w *sctpWalker) begins(tap string, input bool, host, port int) bool {
 	return len(outs(fate)) > 0
 }
 
-// values are what a renderer would make of what is mayBegin at a place.
+// values are a renderer's values for the mayBegin of a place.
 func (w *sctpWalker) values(tap string) map[string]proto.Message {
 	out := map[string]proto.Message{}
 	m := &contivacl.SCTPPorts{Interface: tap}
@@ -174,7 +174,7 @@ func (w *sctpWalker) change() {
 			w.fresh[tap] = true
 			w.agent.Interfaces(w.t.(*testing.T).Context())
 		}
-		// what VPP refused to take from it may still be there: whatever was permitted since the last rest
+		// VPP may still have what it refused to remove: everything that was permitted since the last rest
 		for input, a := range w.wants[tap] {
 			if w.was[tap][input] == nil {
 				w.was[tap][input] = mayBegin{}
@@ -189,7 +189,7 @@ func (w *sctpWalker) change() {
 	w.commit(values)
 }
 
-// rest waits until VPP has what is wanted; then nothing else is to be excused.
+// rest waits until VPP has the desired state; from then on nothing else is excused.
 func (w *sctpWalker) rest() {
 	for range 6 {
 		w.now = w.now.Add(time.Hour)
@@ -273,7 +273,7 @@ func walkSCTP(t *testing.T, seed uint64, faults bool) {
 	w.quiet(fmt.Sprintf("seed %d: resync in the end", seed))
 }
 
-// TestNothingElseBegins changes what may begin, with interfaces that go and come back, and agents and VPPs that start anew.
+// TestNothingElseBegins changes which clients may begin, with deleted and new interfaces, and fresh agents and VPPs.
 func TestNothingElseBegins(t *testing.T) {
 	for seed := range pace.Fewer(uint64(3), 3) {
 		walkSCTP(t, seed, false)
@@ -295,7 +295,7 @@ func sctpNode() []proto.Message {
 	}
 }
 
-// TestSCTPOrder: the filter is there before the access list that relies on it is in a list, and goes after.
+// TestSCTPOrder: the filter precedes the access list that relies on it, and is removed after the list.
 func TestSCTPOrder(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.allConfigured(l.put(sctpNode()...))
@@ -319,7 +319,7 @@ func TestSCTPOrder(t *testing.T) {
 	}
 }
 
-// TestSCTPInterfaceGoes: an interface of ours goes with all that is on it, and nothing is open before it has.
+// TestSCTPInterfaceGoes: an interface of ours is removed with everything on it, and nothing is open before.
 func TestSCTPInterfaceGoes(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	l.allConfigured(l.put(sctpNode()...))
@@ -340,8 +340,8 @@ func TestSCTPInterfaceGoes(t *testing.T) {
 	}
 }
 
-// TestSCTPLeavesNothing: of an interface that somebody takes away VPP's records keep a table in each place until its index comes back,
-// and then nothing.
+// TestSCTPLeavesNothing: after another client deletes an interface, VPP's records keep a table in each place until the index is used
+// again, and then nothing.
 func TestSCTPLeavesNothing(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap0", "10.1.1.2")
@@ -373,7 +373,7 @@ func TestSCTPLeavesNothing(t *testing.T) {
 	l.quiet("resync")
 }
 
-// TestSCTPRefused: where the filter cannot be had the lists do not get the access list that relies on it.
+// TestSCTPRefused: without the filter the lists do not get the access list that relies on it.
 func TestSCTPRefused(t *testing.T) {
 	for _, refused := range []string{"classify_add_del_table", "classify_add_del_session", "input_acl_set_interface"} {
 		now := time.Unix(0, 0)
@@ -383,7 +383,7 @@ func TestSCTPRefused(t *testing.T) {
 			if name != refused {
 				return 0, false
 			}
-			if skip++; skip == 1 { // one family gets through
+			if skip++; skip == 1 { // VPP accepts one family
 				return 0, false
 			}
 			return -1, false
@@ -407,7 +407,7 @@ func TestSCTPRefused(t *testing.T) {
 	}
 }
 
-// TestSCTPInvalid: rules that cannot be had leave what was; in the beginning nothing is let in.
+// TestSCTPInvalid: invalid rules keep the earlier state; at the beginning nothing is permitted.
 func TestSCTPInvalid(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	node := sctpNode()

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// TestVPPSCTPInterfaceComesBack: an interface goes with its filter, and VPP's records still have it when the next one gets the index. Packets
-// of that one ask its own all the same.
+// TestVPPSCTPInterfaceComesBack: an interface is deleted with its filter, and VPP's records still have the filter when the next interface
+// gets the index. Packets of that interface nevertheless meet the new filter.
 func TestVPPSCTPInterfaceComesBack(t *testing.T) {
 	w := &witness{conn: realVPP(t, 0, "")}
 	agent := vppagent.New(vppagent.Config{Caller: w})

@@ -7,10 +7,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
-// SessionUse is how full VPP's NAT44 session table is.
+// SessionUse is the use of VPP's NAT44 session table.
 type SessionUse = nat.SessionUse
 
-// SessionUse counts the NAT44 sessions. It is safe beside Run; VPP stops forwarding while it counts, so ask rarely.
+// SessionUse counts the NAT44 sessions. It is safe beside Run. VPP stops forwarding while it counts, so call it rarely.
 func (a *Agent) SessionUse(ctx context.Context) (SessionUse, error) {
 	if err := a.away(); err != nil {
 		return SessionUse{}, err
@@ -26,10 +26,10 @@ func (a *Agent) SessionLimit(ctx context.Context) (SessionUse, error) {
 	return nat.SessionLimit(ctx, a.cfg.Caller.Do)
 }
 
-// Reclassify reports whether VPP judges established flows again when access lists change.
+// Reclassify is whether VPP evaluates established flows again when access lists change.
 type Reclassify = acl.Reclassify
 
-// What VPP may say.
+// The values of Reclassify.
 const (
 	ReclassifyUnknown = acl.ReclassifyUnknown
 	ReclassifyOn      = acl.ReclassifyOn

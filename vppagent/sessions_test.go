@@ -46,7 +46,7 @@ func TestPlanCountsSessions(t *testing.T) {
 	}
 }
 
-// Timeouts that another client changes are found and written again; timeouts that are as wanted are adopted.
+// Timeouts that another client changes are found and written again; timeouts that equal the desired state are adopted.
 func TestTimeoutsAreCompared(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)

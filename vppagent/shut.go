@@ -11,12 +11,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
-// Closed until evaluated (ADR 14). VPP forwards whatever comes in by an interface without access lists, so that two orders hold:
+// Closed until evaluated (ADR 14). VPP forwards everything that enters by an interface without access lists, so two orders hold:
 //
 //	no lists yet    deny everything ─▶ all other puts: access lists, NAT44, mappings ─▶ the lists that are wanted
 //	nobody's yet    deny everything ─▶ (a value comes) ─▶ as above
 
-// shut plans what comes before everything else: that nothing passes where there is nothing yet, if it may be a pod's.
+// shut plans the first steps: interfaces that may be a pod's and have no lists yet get lists that deny everything.
 func (p *planner) shut() [][]Step {
 	var on, steps []Step
 	for _, v := range p.puts {
@@ -29,7 +29,7 @@ func (p *planner) shut() [][]Step {
 		}
 		outlived, needed, loose := p.g.dependencies(v.kind, state)
 		if !p.stands(outlived) || !p.stands(needed) {
-			continue // nothing passes an interface that is not made yet
+			continue // nothing passes an interface that does not exist yet
 		}
 		v.plan.shut, v.plan.first = state, v.kind.Equal(state, v.want)
 		for _, d := range loose {
@@ -49,7 +49,7 @@ func (p *planner) shut() [][]Step {
 	return [][]Step{on, steps}
 }
 
-// closeEarly closes what may be a pod's, and has no lists, before it is known what is wanted: nothing else is changed.
+// closeEarly closes the interfaces that may be a pod's and have no lists, before the desired state is known. It changes nothing else.
 func (x *execution) closeEarly(ctx context.Context) error {
 	a := x.a
 	p := a.newPlanner()
@@ -71,7 +71,7 @@ func (x *execution) closeEarly(ctx context.Context) error {
 		create(v)
 	}
 	rest := x.p
-	x.p = p // what a refusal leads to belongs to this plan while it is carried out
+	x.p = p // consequences of a refusal belong to this plan during its execution
 	err := x.execute(ctx, p.shut())
 	x.p = rest
 	for _, v := range p.touched {
@@ -80,7 +80,7 @@ func (x *execution) closeEarly(ctx context.Context) error {
 	return err
 }
 
-// stands reports that VPP has all of some values already.
+// stands reports that VPP already has all of the values.
 func (p *planner) stands(list []*value) bool {
 	for _, d := range list {
 		if p.isPut(d) || !p.g.exists(d) {
@@ -90,7 +90,7 @@ func (p *planner) stands(list []*value) bool {
 	return true
 }
 
-// last reports that v is put after all others: something passes where nothing passed before.
+// last reports that v is put after all others: it opens an interface that was closed before.
 func (v *value) last() bool {
 	if v.kind.Stands == nil {
 		return false
@@ -98,10 +98,10 @@ func (v *value) last() bool {
 	return v.plan.shut != nil || v.have != nil && v.kind.Stands.Shuts(v.have)
 }
 
-// denyUnknown closes the interfaces that may be a pod's while no value says what may pass them, and no longer.
+// denyUnknown closes the interfaces that may be a pod's, until a value states what may pass them.
 //
-// Untagged interfaces are closed only when it is known which are the node's: with its way to the API server closed, an agent
-// would never learn.
+// It closes untagged interfaces only when the node's interfaces are known: an agent that closed its own path to the API server
+// would never learn them.
 func (a *Agent) denyUnknown(touch func(*value)) {
 	if !a.cfg.DenyUnknown {
 		return
@@ -121,7 +121,7 @@ func (a *Agent) denyUnknown(touch func(*value)) {
 	a.unknown = now
 }
 
-// learnAddressed finds out which of the interfaces that may be a pod's by their kind have an address: those are somebody's own.
+// learnAddressed finds which of the interfaces that may be a pod's by their kind have an address: those belong to another owner.
 func (a *Agent) learnAddressed(ctx context.Context) error {
 	if !a.cfg.DenyUnknown {
 		return nil
@@ -135,7 +135,7 @@ func (a *Agent) learnAddressed(ctx context.Context) error {
 	return acl.LearnAddressed(ctx, a.cfg.Caller.Do, ask)
 }
 
-// spokenOf reports that an interface is the node's, or that a value speaks of it.
+// spokenOf reports that an interface is the node's, or that a value names it.
 func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 	for _, name := range []string{i.Name, i.VPPName, i.Tag} {
 		if name == "" {
@@ -154,7 +154,7 @@ func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 	return false
 }
 
-// speaks reports that an interface is wanted, or something on it beside its access lists and the translation of services.
+// speaks reports that an interface is wanted, or that a value on it is wanted other than access lists and the translation of Services.
 func (v *value) speaks() bool {
 	if v.want != nil {
 		return true
@@ -167,12 +167,12 @@ func (v *value) speaks() bool {
 	return false
 }
 
-// ofPods reports that interfaces of pods have such a value, too.
+// ofPods reports that interfaces of pods have values of this kind, too.
 func (k *kind) ofPods(state any, iface string) bool {
 	return k.Dependencies != nil && slices.ContainsFunc(k.Dependencies(state), func(d descriptor.Dependency) bool { return d.Key == iface && d.Pods })
 }
 
-// learnRoles keeps which interfaces are the node's.
+// learnRoles records which interfaces are the node's.
 func (a *Agent) learnRoles(l *event.Located) {
 	roles := map[string]bool{}
 	for _, name := range append([]string{l.Uplink, l.Overlay, l.Host}, l.Node...) {
@@ -182,6 +182,6 @@ func (a *Agent) learnRoles(l *event.Located) {
 	}
 	if a.cfg.DenyUnknown && (a.roles == nil || !maps.Equal(roles, a.roles)) {
 		a.roles = roles
-		a.InterfacesChanged() // others are closed now, and these are not
+		a.InterfacesChanged() // the set of closed interfaces changes
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// located says which interfaces are the node's.
+// located returns the answer with the node's interfaces.
 func (l *lab) located(found event.Located) {
 	l.t.Helper()
 	l.seq++
@@ -24,13 +24,13 @@ func (l *lab) located(found event.Located) {
 	l.interfaces()
 }
 
-// interfaces lets the agent see which interfaces there are.
+// interfaces lets the agent dump VPP's interfaces.
 func (l *lab) interfaces() {
 	l.agent.InterfacesChanged()
 	l.agent.Step(context.Background(), nil)
 }
 
-// closed are the interfaces that nothing passes.
+// closed returns the interfaces that nothing passes.
 func (l *lab) closed() (names []string) {
 	for _, line := range strings.Split(l.sim.Dump(), "\n") {
 		words := strings.Fields(line)
@@ -48,8 +48,8 @@ func (l *lab) wantClosed(when string, want ...string) {
 	}
 }
 
-// TestUnknownInterfacesAreClosed: whatever a CNI may have made for a pod passes nothing until a value says what it passes, and again
-// when none does any more. The node's interfaces, and those that somebody asked for, stay open.
+// TestUnknownInterfacesAreClosed: an interface that a CNI may have made for a pod is closed until a value states what it passes, and
+// again after the value is removed. The node's interfaces, and those that a value names, stay open.
 func TestUnknownInterfacesAreClosed(t *testing.T) {
 	l := newLab(t, vppagent.Config{DenyUnknown: true})
 	for _, i := range []sim.Interface{{Name: "uplink"}, {Name: "host-eth1"}, {Name: "tap7"}, {Name: "tap8"}, {Name: "memif1/0"}, {Name: "eth9"}, {Name: "tap9", Addresses: []netip.Prefix{netip.MustParsePrefix("172.16.0.1/24")}}} {
@@ -57,7 +57,7 @@ func TestUnknownInterfacesAreClosed(t *testing.T) {
 	}
 	pods(l)
 	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}))
-	l.wantClosed("roles unknown", "tap1", "tap2") // whose tags name pods
+	l.wantClosed("roles unknown", "tap1", "tap2") // interfaces whose tags name pods
 	l.located(event.Located{Uplink: "uplink", Host: "tap7"})
 	l.wantClosed("roles known", "host-eth1", "memif1/0", "tap1", "tap2", "tap8")
 
@@ -84,7 +84,7 @@ func TestUnknownInterfacesAreClosed(t *testing.T) {
 	l.wantClosed("the node's link moved", "memif1/0", "tap1", "tap2", "tap3", "tap7")
 }
 
-// TestUnknownInterfacesStayOpen: nothing is closed where that was not asked for.
+// TestUnknownInterfacesStayOpen: nothing is closed without DenyUnknown.
 func TestUnknownInterfacesStayOpen(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	pods(l)
@@ -93,7 +93,7 @@ func TestUnknownInterfacesStayOpen(t *testing.T) {
 	l.wantClosed("not asked for")
 }
 
-// TestClosedEarlyDespiteRefusals: VPP refuses to close pods for an agent that knows nothing yet; its first transaction closes them.
+// TestClosedEarlyDespiteRefusals: VPP refuses to close pods for a fresh agent; its first transaction closes them.
 func TestClosedEarlyDespiteRefusals(t *testing.T) {
 	for _, refused := range []string{"acl_add_replace", "acl_interface_set_acl_list"} {
 		t.Run(refused, func(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 
 // Snapshot is the state of all values at one moment. It does not change.
 type Snapshot struct {
-	Connected bool // VPP is known to be as told below
+	Connected bool // VPP is reachable, and the fields below are its known state
 	Foreign   []string
-	// Reclassify reports whether VPP judges established flows again when access lists change.
+	// Reclassify is whether VPP evaluates established flows again when access lists change.
 	Reclassify Reclassify
 	History    []*Record // oldest first
 	// Drift is the last drift of each key since the agent started, sorted by key; at most 1,000.
@@ -23,7 +23,7 @@ type Snapshot struct {
 	count [16]int // of values, by state
 }
 
-// Drifted is when a key drifted last, and how.
+// Drifted is the time and the kind of a key's last drift.
 type Drifted struct {
 	event.Drift
 	Last time.Time
@@ -34,8 +34,8 @@ type Status struct {
 	Key   string
 	State event.State
 	Err   string        // "" if none
-	Wait  []string      // pending: the keys waited for
-	Value proto.Message // as wanted; nil for derived parts and for what is being removed. Not to be changed
+	Wait  []string      // pending: the keys that it waits for
+	Value proto.Message // desired state; nil for derived values and for values under removal. Do not change it
 	Since time.Time     // of the state
 }
 
@@ -56,14 +56,14 @@ func (s *Snapshot) Values() []Status {
 	return out
 }
 
-// Snapshot returns the latest state; it never waits.
+// Snapshot returns the latest state without waiting.
 func (a *Agent) Snapshot() *Snapshot { return a.snapshot.Load() }
 
 const pageSize = 64
 
 type page [pageSize]*Status
 
-// board is the statuses in pages, so that a snapshot shares what did not change with the one before.
+// board has the statuses in pages, so that a snapshot shares unchanged pages with the one before.
 type board struct {
 	pages []*page
 	fresh map[int]bool // pages copied since the last snapshot
@@ -103,7 +103,7 @@ func (b *board) remove(v *value) {
 	v.slot = -1
 }
 
-// page returns a page that no snapshot shows.
+// page returns a page that no snapshot shares.
 func (b *board) page(n int) *page {
 	for len(b.pages) <= n {
 		b.pages = append(b.pages, &page{})

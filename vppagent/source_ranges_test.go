@@ -22,7 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// ranged is source ranges of a service at an address, of port 80 if none are given.
+// ranged is source ranges of a Service at an address, of port 80 if none are given.
 func ranged(service, vip string, ranges []string, ports ...uint32) *contivnat.SourceRanges {
 	m := &contivnat.SourceRanges{Label: service, Ranges: ranges}
 	if len(ports) == 0 {
@@ -58,7 +58,7 @@ func rangesLaws(host proto.Message, list proto.Message) []law {
 	}
 }
 
-// among is where a request is among others, which hold both texts; it fails if there is none.
+// among returns the index of a request that holds both texts; it fails if none does.
 func among(t *testing.T, requests []string, texts ...string) (first, last int) {
 	t.Helper()
 	first = -1
@@ -107,7 +107,7 @@ func TestRestrictedMappingComesLastAndGoesFirst(t *testing.T) {
 	}
 }
 
-// An agent that starts after the service went takes the mapping away first, too.
+// An agent that starts after the removal of the Service removes the mapping first, too.
 func TestRestrictedMappingGoesFirstAfterARestart(t *testing.T) {
 	for _, other := range []bool{false, true} { // other ranges stay
 		l := newLab(t, vppagent.Config{})
@@ -129,7 +129,7 @@ func TestRestrictedMappingGoesFirstAfterARestart(t *testing.T) {
 	}
 }
 
-// Policies are in force behind source ranges, which do not make up for a list that cannot be had.
+// Policies apply behind source ranges, which do not make up for a list that cannot be had.
 func TestSourceRangesBesidePolicies(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
@@ -145,7 +145,7 @@ func TestSourceRangesBesidePolicies(t *testing.T) {
 	}
 }
 
-// What VPP refuses of source ranges keeps restricted mappings out, and hurts nobody else.
+// A refusal of source ranges keeps restricted mappings out, and affects no other value.
 func TestSourceRangesVPPRefuses(t *testing.T) {
 	for _, message := range []string{"acl_add_replace", "acl_interface_set_acl_list"} {
 		now := time.Unix(0, 0)
@@ -183,7 +183,7 @@ func TestSourceRangesVPPRefuses(t *testing.T) {
 
 var tapAddrs = map[string]string{"tap1": "10.1.1.2", "tap2": "10.1.1.3", "tap3": "10.1.1.4"} // by interface
 
-// A mapping that VPP does not let go keeps its rules, and the lists they are in, whatever else changes meanwhile.
+// A mapping that VPP refuses to remove keeps its rules, and the lists with them, whatever else changes meanwhile.
 func TestRulesStayWhileTheMappingDoes(t *testing.T) {
 	now := time.Unix(0, 0)
 	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
@@ -221,14 +221,14 @@ func TestRulesStayWhileTheMappingDoes(t *testing.T) {
 	}
 }
 
-// Of two copies of the ACL, neither of which is as wanted, that in the lists stays there: the other may lack rules.
+// Two copies of the ACL exist, and neither equals the desired state: the copy in the lists stays there, because the other may lack rules.
 func TestListsKeepTheCopyTheyHave(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	addPod(l, "tap1", "10.1.1.2")
 	reflects, denies := rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80, 80), rule(acl.ACL_Rule_DENY, "tcp", "", "", 80, 80)
 	web := func(r *acl.ACL_Rule) proto.Message { return accessList("web", r) }
 	l.allConfigured(l.put(append(node(), web(denies), &contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"web"}}, ranged("default/other", "198.51.100.7", nil))...))
-	refuse := func(message string, only int) { // the request of that number, or all
+	refuse := func(message string, only int) { // the request with that number, or all
 		n := 0
 		l.sim.Fail(func(name string) (int32, bool) {
 			if name != message {
@@ -263,7 +263,7 @@ func TestListsKeepTheCopyTheyHave(t *testing.T) {
 
 const outsider = "203.0.113.9" // never in a range
 
-// walker changes an agent at random, and looks after every message to VPP whether an outsider is translated.
+// walker changes an agent at random, and checks after every message to VPP whether an outsider is translated.
 type walker struct {
 	*lab
 	rng    *rand.Rand
@@ -408,7 +408,7 @@ func walkRanges(t *testing.T, seed uint64, faults, slow bool) {
 	w.quiet(fmt.Sprintf("seed %d: resync in the end", seed))
 }
 
-// TestNoOutsiderGetsThrough changes ranges, mappings, lists, interfaces and roles at random, with agents and VPPs that start anew.
+// TestNoOutsiderGetsThrough changes ranges, mappings, lists, interfaces and roles at random, with fresh agents and VPPs.
 func TestNoOutsiderGetsThrough(t *testing.T) {
 	for seed := range uint64(6) {
 		walkRanges(t, seed, false, false)
@@ -418,7 +418,7 @@ func TestNoOutsiderGetsThrough(t *testing.T) {
 
 // TestNoOutsiderGetsThroughWithRefusals is the same while VPP refuses every eighth request.
 func TestNoOutsiderGetsThroughWithRefusals(t *testing.T) {
-	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 1002, 1041} { // the last ones have been through a hole, once
+	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 1002, 1041} { // the last ones have found a hole, once
 		walkRanges(t, seed, true, false)
 		walkRanges(t, seed, true, true)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// recorder notes what a VPP that grants everything is asked for, and where VPP got a pause. Its clock moves with pauses, and with
-// requests by slow each.
+// recorder records the requests to a VPP that accepts everything, and the pauses between them. Its clock moves with pauses, and
+// with requests by slow each.
 type recorder struct {
 	granter
 	now   time.Time
@@ -50,7 +50,7 @@ func (r *recorder) config() vppagent.Config {
 	return vppagent.Config{Caller: r, Pause: r.pause, Now: func() time.Time { return r.now }}
 }
 
-// count is how often each thing is in the story.
+// count returns the number of times that each entry is in the story.
 func (r *recorder) count() map[string]int {
 	out := map[string]int{}
 	for _, s := range r.story {
@@ -91,7 +91,7 @@ func (r *recorder) commit(t *testing.T, a *vppagent.Agent, kind event.ResyncKind
 	return c
 }
 
-// TestChangeThatStallsGoesBeside: an access list changes in place as long as VPP forwards again soon. Else a second one is made, and
+// TestChangeThatStallsGoesBeside: an access list changes in place if VPP soon forwards again. Otherwise a second one is made, and
 // each interface is switched to it.
 func TestChangeThatStallsGoesBeside(t *testing.T) {
 	for _, tc := range []struct {
@@ -116,8 +116,8 @@ func TestChangeThatStallsGoesBeside(t *testing.T) {
 	}
 }
 
-// TestForwardingBetweenRequests: requests that take long each have a pause after them, as long as all of them together took; small
-// changes have none.
+// TestForwardingBetweenRequests: a pause follows each long request, as long as all of them together took; small changes have no
+// pauses.
 func TestForwardingBetweenRequests(t *testing.T) {
 	r := &recorder{slow: 10 * time.Microsecond}
 	a := vppagent.New(r.config())
@@ -141,7 +141,7 @@ func TestForwardingBetweenRequests(t *testing.T) {
 	}
 }
 
-// TestSlowVPPGetsSmallerGroups: where VPP takes longer than estimated, fewer requests go together.
+// TestSlowVPPGetsSmallerGroups: if VPP takes longer than estimated, groups have fewer requests.
 func TestSlowVPPGetsSmallerGroups(t *testing.T) {
 	pauses := map[bool]int{}
 	for _, slow := range []bool{false, true} {
@@ -158,8 +158,8 @@ func TestSlowVPPGetsSmallerGroups(t *testing.T) {
 	}
 }
 
-// TestRemovalsBeginWithFew: how long VPP takes to remove a mapping depends on how many NAT sessions it has. So what was quick a while ago
-// may take long now, and the first group is small.
+// TestRemovalsBeginWithFew: the time of removing a mapping depends on its number of NAT sessions. A removal that was quick may take long
+// later, so the first group is small.
 func TestRemovalsBeginWithFew(t *testing.T) {
 	r := &recorder{}
 	a := vppagent.New(r.config())

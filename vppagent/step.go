@@ -6,9 +6,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Step does once, and before it returns, what Run does for as long as it runs: it repairs VPP if the connection or the
-// interfaces changed, commits the transaction (nil: there is none), retries and rechecks what is due, and answers the last Locate. It is
-// for callers that step an agent by hand, and must not be mixed with Run.
+// Step does one pass of Run's work before it returns: it repairs VPP if the connection or the interfaces changed, commits the
+// transaction (nil: none), runs due retries and rechecks, and answers the last Locate. It serves callers that step an agent by hand. Do
+// not mix it with Run.
 func (a *Agent) Step(ctx context.Context, t *event.Txn) []event.Event {
 	var out []event.Event
 	a.rest.on = a.cfg.Pause != nil

@@ -7,27 +7,27 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// bunchSize is how many steps are sent at a time of many.
+// bunchSize is the number of steps in one bunch.
 const bunchSize = 1024
 
 // bunch is a part of a level.
 type bunch struct {
-	p        *planner // whose plan it is of
-	ends     bool     // it is the last of that plan
+	p        *planner // planner of its plan
+	ends     bool     // it is the last bunch of that plan
 	tried    []Step
 	requests []request
 	calls    []vpp.Call
 }
 
-// stream carries out creations in bunches: VPP is at work on one while the next is prepared. A bunch is sent when all of the
-// one before is answered.
+// stream executes creations in bunches: VPP works on one bunch while the agent prepares the next. A bunch is sent when VPP has
+// answered the whole bunch before.
 type stream struct {
 	x       *execution
-	out     *bunch // on its way; nil: none
+	out     *bunch // sent and not yet answered; nil: none
 	replies chan []vpp.Reply
 }
 
-// push sends steps that free no claim and do not need each other. When it returns the last of them are on their way.
+// push sends steps that free no claim and do not need each other. When it returns, VPP may not have answered the last of them.
 func (s *stream) push(ctx context.Context, steps []Step) (lost error) {
 	for some := range slices.Chunk(steps, bunchSize) {
 		if s.waitsFor(some) {
@@ -44,14 +44,14 @@ func (s *stream) push(ctx context.Context, steps []Step) (lost error) {
 			return lost
 		}
 		replies := make(chan []vpp.Reply, 1)
-		go func() { replies <- s.x.a.pace.do(ctx, b.calls, costs) }() // waited for by conclude
+		go func() { replies <- s.x.a.pace.do(ctx, b.calls, costs) }() // conclude waits for it
 		s.out, s.replies = b, replies
 		s.finish(before, nil)
 	}
 	return nil
 }
 
-// waitsFor reports that what is on its way has to be there before the steps can be prepared.
+// waitsFor reports that the sent bunch must be answered before the steps can be prepared.
 func (s *stream) waitsFor(steps []Step) bool {
 	if s.out == nil {
 		return false
@@ -63,7 +63,7 @@ func (s *stream) waitsFor(steps []Step) bool {
 	})
 }
 
-// drain waits for what is on its way.
+// drain waits for the answers to the sent bunch.
 func (s *stream) drain(ctx context.Context) error {
 	b := s.out
 	lost := s.conclude(ctx)
@@ -73,8 +73,8 @@ func (s *stream) drain(ctx context.Context) error {
 	return lost
 }
 
-// conclude takes in the replies to what is on its way, and sends what follows from them. If VPP is lost that is finished
-// with, too.
+// conclude handles the replies to the sent bunch, and sends the requests that follow from them. If VPP is lost, it ends the bunch
+// with that error.
 func (s *stream) conclude(ctx context.Context) error {
 	b := s.out
 	if b == nil {
@@ -91,7 +91,7 @@ func (s *stream) conclude(ctx context.Context) error {
 	return lost
 }
 
-// finish takes over what a bunch achieved; nil: there is none.
+// finish records the results of a bunch; nil: no bunch.
 func (s *stream) finish(b *bunch, lost error) {
 	if b == nil {
 		return

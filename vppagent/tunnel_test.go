@@ -27,8 +27,8 @@ func TestOverlayComesAndGoes(t *testing.T) { overlayComesAndGoes(t, newLab(t, vp
 
 func TestVPPOverlayComesAndGoes(t *testing.T) { overlayComesAndGoes(t, realVPP(t, 0, "")) }
 
-// An overlay of a bridge domain with a BVI, tunnels and VLANs is made, moved and taken down in whole transactions, and is
-// found again by an agent that knows nothing.
+// An overlay of a bridge domain with a BVI, tunnels and VLANs is made, moved and removed in whole transactions, and a fresh agent
+// finds it.
 func overlayComesAndGoes(t *testing.T, caller vppagent.Caller) {
 	t.Helper()
 	bvi := &interfaces.Interface{
@@ -52,7 +52,7 @@ func overlayComesAndGoes(t *testing.T, caller vppagent.Caller) {
 	})
 }
 
-// A sub-interface does not come up without its parent, which VPP says; once the parent is up, it does.
+// VPP refuses to set a sub-interface up while its parent is down; after the parent is up, VPP accepts it.
 func TestSubInterfaceFollowsItsParent(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	down := loopback("uplink")

@@ -21,8 +21,8 @@ func without(name string) []*descriptor.Descriptor {
 	return slices.DeleteFunc(all.All(), func(d *descriptor.Descriptor) bool { return d.Name == name })
 }
 
-// A value nobody can put into VPP is told of and stays wanted, whatever happens around it, until it is taken back; an agent that has
-// learnt its kind configures it.
+// A value without a descriptor is reported and stays wanted through all changes around it, until it is removed; an agent with the
+// descriptor configures it.
 func TestUnimplementedIsNeverLost(t *testing.T) {
 	vrf := &l3.VrfTable{Id: 7, Label: "seven"}
 	reject := &contivl3.RejectRoute{DstNetwork: "192.0.2.0/24"}
@@ -82,7 +82,7 @@ func TestUnimplementedIsNeverLost(t *testing.T) {
 	}
 }
 
-// What no model has is not unimplemented but wrong; so is a key that is not the value's.
+// A key without a model is wrong, not unimplemented; so is a key that does not belong to the value.
 func TestUnimplementedIsNotInvalid(t *testing.T) {
 	l := newLab(t, vppagent.Config{Descriptors: without("vrf-table")})
 	key := kv.Key(&l3.VrfTable{Id: 8})

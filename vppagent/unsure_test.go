@@ -17,9 +17,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// TestHalfDoneIsLookedAt has the second request of a NAT interface refused, so that nobody knows its roles, and then changes
-// the interface only: the roles come into the plan by following it, and are to be dumped before they are changed. VPP
-// forgets a role that is removed though it is not set, but not its feature.
+// TestHalfDoneIsLookedAt: VPP refuses the second request of a NAT interface, so that its roles are unknown. Then only the
+// interface changes: the roles join the plan after it, and are to be dumped before they change. VPP drops a role that is removed
+// though it is not set, but keeps its feature.
 func TestHalfDoneIsLookedAt(t *testing.T) {
 	tap := func(host string) proto.Message {
 		return &interfaces.Interface{
@@ -68,8 +68,8 @@ func TestHalfDoneIsLookedAt(t *testing.T) {
 	}
 }
 
-// TestBothRolesOrNone: an interface that is to have both roles of NAT has none, whichever VPP refuses: outside alone makes a session
-// of every flow, and from inside alone what leaves gets the node's address. Inside comes first, and outside goes first.
+// TestBothRolesOrNone: an interface that is to have both roles of NAT has none if VPP refuses either: outside alone makes a session
+// of every flow, and with inside alone outgoing packets get the node's address. Inside is added first, and outside is removed first.
 func TestBothRolesOrNone(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	pods(l)
@@ -104,8 +104,9 @@ func TestBothRolesOrNone(t *testing.T) {
 	}
 }
 
-// TestUntaggedIsLookedAt loses the connection and the agent after VPP made a loopback, and before it was tagged. Once it is
-// found by its MAC it is ours, and so are its addresses, which were not asked for before: that must not hide those of others.
+// TestUntaggedIsLookedAt loses the connection and the agent after VPP made a loopback, and before it was tagged. The next agent
+// finds it by its MAC, so the loopback is ours, and so are its addresses, which were not dumped before: the repetition must not
+// hide foreign objects.
 func TestUntaggedIsLookedAt(t *testing.T) {
 	loopback := func(name, mac string, addresses ...string) proto.Message {
 		return &interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, PhysAddress: mac, IpAddresses: addresses, Vrf: 7}
@@ -130,8 +131,9 @@ func TestUntaggedIsLookedAt(t *testing.T) {
 	l.quiet("resync")
 }
 
-// TestPoolTakenOverInPart has a pool take over the address of one that goes, and loses the connection before or while it gets the
-// rest: the address was ours and stays so, and goes with the pool. One of somebody else's stays, if nothing was done to it.
+// TestPoolTakenOverInPart has a pool take over the address of a removed pool, and loses the connection before or while it gets
+// the other addresses: the address was ours and stays so, and is removed with the pool. A foreign address stays, unless the agent
+// changed it.
 func TestPoolTakenOverInPart(t *testing.T) {
 	pool := func(name, last string) proto.Message {
 		return &nat.Nat44AddressPool{Name: name, VrfId: ^uint32(0), FirstIp: "192.168.0.1", LastIp: last}
@@ -140,7 +142,7 @@ func TestPoolTakenOverInPart(t *testing.T) {
 	for _, c := range []struct {
 		name, lost      string // the request
 		theirs, restart bool
-		addresses       string // that are there in the end
+		addresses       string // addresses in VPP at the end
 	}{
 		{name: "before", lost: "nat44_forwarding_enable_disable"},
 		{name: "before, restarted", lost: "nat44_forwarding_enable_disable", restart: true},
@@ -164,7 +166,7 @@ func TestPoolTakenOverInPart(t *testing.T) {
 			l.sim.Fail(func(name string) (retval int32, lost bool) { return 0, name == c.lost })
 			delete(l.want, kv.Key(small))
 			l.want.Put(big)
-			l.want.Put(&nat.Nat44Global{Forwarding: true}) // comes before pools
+			l.want.Put(&nat.Nat44Global{Forwarding: true}) // precedes pools
 			if c := l.resync(); !errors.Is(c.Err, vpp.ErrDisconnected) {
 				t.Fatalf("the connection was not lost: %v", c.Err)
 			}

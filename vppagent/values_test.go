@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
-// The page on values has every model once, on the right side.
+// The page on values lists every model once, on the right side.
 func TestPageOnValues(t *testing.T) {
 	page, err := os.ReadFile("../docs/values.md")
 	if err != nil {

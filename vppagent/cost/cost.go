@@ -1,5 +1,5 @@
-// Package cost turns what a request makes VPP do into an estimate of its main thread's time. VPP forwards nothing meanwhile: the main
-// thread is the only one, or it holds all workers at the barrier.
+// Package cost turns a request into an estimate of the time that VPP's main thread takes for it. VPP forwards nothing meanwhile: the
+// main thread is the only thread, or it holds all workers at the barrier.
 //
 // Invariant: an estimate depends on its arguments alone, and grows with each of them.
 //
@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// Stall is how long one request, or several without a pause in between, may stop forwarding if any other way avoids it.
+// Stall is the longest time for which one request, or several without a pause in between, may stop forwarding if an alternative exists.
 const Stall = 3 * time.Millisecond
 
-// Model is what one version of VPP takes for each unit. The zero value is that of 25.10.
+// Model has the times of one version of VPP for each unit. The zero value is the model of 25.10.
 type Model struct {
 	write, apply, unapply, move, remake float64 // nanoseconds
 	list, enable                        float64
-	message                             float64 // of any request, beside what it says of rules
+	message                             float64 // of any request, without its rules
 	named                               map[string]float64
 }
 
@@ -42,7 +42,7 @@ var model2510 = Model{
 	},
 }
 
-// For is the model of a version as VPP names it, "v24.06-release"; of an unknown one that of 25.10.
+// For returns the model of a version in VPP's spelling, "v24.06-release"; for an unknown version that of 25.10.
 func For(version string) Model {
 	for prefix, m := range models {
 		if strings.HasPrefix(version, prefix) {
@@ -52,7 +52,7 @@ func For(version string) Model {
 	return model2510
 }
 
-// models are those that are not as model2510 has it; 26.06 is.
+// models are the models that differ from model2510; 26.06's does not differ.
 var models = map[string]Model{"v24.06": model2510.Times(1.1)} // read only
 
 func (m Model) orDefault() Model {
@@ -62,13 +62,13 @@ func (m Model) orDefault() Model {
 	return m
 }
 
-// Context is the rules of each access list of one interface and direction, in order.
+// Context has the number of rules of each access list of one interface and direction, in order.
 type Context []int
 
-// Rules is how many rules a context has.
+// Rules returns the number of rules in a context.
 func (c Context) Rules() int { return c.size(len(c)) }
 
-// size is how many rules a context has up to list i.
+// size returns the number of rules in a context up to list i.
 func (c Context) size(i int) (n int) {
 	for _, rules := range c[:i] {
 		n += rules
@@ -76,7 +76,7 @@ func (c Context) size(i int) (n int) {
 	return n
 }
 
-// Message is the time for a request without rules, by its name in VPP's API.
+// Message returns the time for a request without rules, by its name in VPP's API.
 func (m Model) Message(name string) time.Duration {
 	m = m.orDefault()
 	if ns, ok := m.named[name]; ok {
@@ -85,13 +85,13 @@ func (m Model) Message(name string) time.Duration {
 	return duration(m.message)
 }
 
-// Write is the time for the rules of an access list that no interface has.
+// Write returns the time for writing the rules of an access list that no interface has.
 func (m Model) Write(rules int) time.Duration {
 	m = m.orDefault()
 	return duration(m.message + float64(rules)*m.write)
 }
 
-// Replace is the time for giving an access list that contexts have another number of rules. at is its place in each.
+// Replace returns the time for changing the number of rules of an access list that contexts have. at is its index in each context.
 func (m Model) Replace(rules int, contexts []Context, at []int) time.Duration {
 	m = m.orDefault()
 	ns := m.message + float64(rules)*m.write
@@ -101,7 +101,7 @@ func (m Model) Replace(rules int, contexts []Context, at []int) time.Duration {
 	return duration(ns)
 }
 
-// replace is what hash_acl_delete and then hash_acl_add do to one context (hash_lookup.c).
+// replace returns the time of hash_acl_delete and then hash_acl_add for one context (hash_lookup.c).
 func (m Model) replace(c Context, at, rules int) float64 {
 	all, before, old := c.Rules(), c.size(at), c[at]
 	ns := 2*float64(len(c)-at)*m.list + float64(old)*m.unapply + float64(all-before-old)*m.move + float64(all-old)*m.remake
@@ -119,8 +119,8 @@ func (m Model) replace(c Context, at, rules int) float64 {
 	return ns
 }
 
-// Switch is the time for giving an interface other access lists, input and output: VPP takes all off and puts all on, in both
-// directions, whatever they have in common.
+// Switch returns the time for changing the access lists of an interface, input and output: VPP removes all and applies all, in
+// both directions, regardless of common lists.
 func (m Model) Switch(before, after [2]Context) time.Duration {
 	m = m.orDefault()
 	ns := m.message
@@ -142,7 +142,7 @@ func (m Model) Switch(before, after [2]Context) time.Duration {
 
 func duration(ns float64) time.Duration { return time.Duration(ns) }
 
-// Times is a model of which everything takes so many times as long.
+// Times returns a model in which every operation takes the given multiple of the time.
 func (m Model) Times(factor float64) Model {
 	m = m.orDefault()
 	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.list, &m.enable, &m.message} {

@@ -41,7 +41,7 @@ func TestMoreRulesTakeLonger(t *testing.T) {
 	})
 }
 
-// TestLastListIsCheapest: what is behind a list is applied again.
+// TestLastListIsCheapest: VPP applies the lists behind a changed list again.
 func TestLastListIsCheapest(t *testing.T) {
 	var m cost.Model
 	c := make(cost.Context, 32)

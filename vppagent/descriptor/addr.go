@@ -51,7 +51,7 @@ func ParseMAC(field, s string) (mac [6]byte, err error) {
 // MACText is "02:fe:00:00:00:01".
 func MACText(mac [6]byte) string { return ethernet_types.MacAddress(mac).String() }
 
-// ToUnion is an address without its family, as VPP takes it.
+// ToUnion returns an address in VPP's form without a family.
 func ToUnion(a netip.Addr) (u ip_types.AddressUnion) {
 	if a.Is4() {
 		u.SetIP4(a.As4())
@@ -69,7 +69,7 @@ func FromUnion(u ip_types.AddressUnion, v6 bool) netip.Addr {
 	return netip.AddrFrom4(u.GetIP4())
 }
 
-// ToAddress is an address as VPP takes it.
+// ToAddress returns an address in VPP's form.
 func ToAddress(a netip.Addr) ip_types.Address {
 	out := ip_types.Address{Un: ToUnion(a)}
 	if a.Is6() {
@@ -81,7 +81,7 @@ func ToAddress(a netip.Addr) ip_types.Address {
 // FromAddress is the inverse of ToAddress.
 func FromAddress(a ip_types.Address) netip.Addr { return FromUnion(a.Un, a.Af == ip_types.ADDRESS_IP6) }
 
-// ToPrefix is a prefix as VPP takes it.
+// ToPrefix returns a prefix in VPP's form.
 func ToPrefix(p netip.Prefix) ip_types.Prefix {
 	return ip_types.Prefix{Address: ToAddress(p.Addr()), Len: uint8(p.Bits())}
 }

@@ -10,7 +10,7 @@ import (
 
 const idFeaturesOf = "show interface features"
 
-// CLIText is the text that a command of VPP's command line printed.
+// CLIText returns the text that a command of VPP's command line printed.
 func CLIText(r vpp.Reply) (string, error) {
 	if r.Err != nil {
 		return "", r.Err
@@ -22,7 +22,7 @@ func CLIText(r vpp.Reply) (string, error) {
 	return m.Reply, nil
 }
 
-// ShowFeatures asks for the nodes on the arcs of an interface.
+// ShowFeatures asks for the graph nodes on the arcs of an interface.
 func ShowFeatures(vppName string) *vlib.CliInband {
 	return &vlib.CliInband{Cmd: idFeaturesOf + " " + vppName}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Clients asks VPP who is connected to its binary API. There is no message for that: its command line tells.
+// Clients asks VPP for the clients of its binary API. No message has them, so it uses a command.
 func Clients() vpp.Call { return vpp.Call{Msg: &vlib.CliInband{Cmd: "show api clients"}} }
 
-// ClientNames reads the answer to Clients: the names of clients by shared memory and by socket, which come as tables with a title
-// and a line of headings (vl_api_client_command and vl_sock_api_dump_clients, VPP 24.06 to 25.10).
+// ClientNames parses the answer to Clients: the names of clients by shared memory and by socket. Each kind is a table with a
+// title and a line of headings (vl_api_client_command and vl_sock_api_dump_clients, VPP 24.06 to 25.10).
 func ClientNames(r vpp.Reply) ([]string, error) {
 	if r.Err != nil {
 		return nil, r.Err

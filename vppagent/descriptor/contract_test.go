@@ -7,7 +7,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// TestContractIsSmall bounds what a reader of a descriptor has to know, and what an engine that serves all of them has to serve.
+// TestContractIsSmall bounds the number of fields that a reader of a descriptor must know and an engine must serve.
 func TestContractIsSmall(t *testing.T) {
 	for of, most := range map[reflect.Type]int{
 		reflect.TypeFor[descriptor.Descriptor](): 14, reflect.TypeFor[descriptor.Lifecycle](): 5, reflect.TypeFor[descriptor.Retrieval](): 6,

@@ -1,8 +1,8 @@
 // Package descriptor is the contract between the engine and the kinds of values, and what all kinds share. A kind turns single values (a DNat44,
 // an interface, a route, …) into binary-API requests, and dumps of VPP back into values; the kinds of one feature of VPP are one package below.
 //
-// Invariant: a descriptor owns no state. Retrieve after Create gives a state that is Equal to the one created, so that a
-// resync of an unchanged VPP asks for nothing.
+// Invariant: a descriptor owns no state. Retrieve after Create returns a state that is Equal to the created one, so that a resync
+// of an unchanged VPP writes nothing.
 package descriptor
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Descriptor is one kind of value, as a table of functions. The any passed around is the compiled form of the value (a
-// pointer, the S of the kind's Spec): Compile makes it, and everything after works on it, so that parsing is done once.
+// Descriptor is one kind of value, as a table of functions. The any in their signatures is the compiled form of the value (a
+// pointer, the S of the kind's Spec): Compile makes it, and all other functions take it, so that parsing happens once.
 //
-// The names in parentheses say who uses a field: the expansion (vppagent/expand), the planner, the execution, the resync, the journal.
+// The names in parentheses are the users of a field: the expansion (vppagent/expand), the planner, the execution, the resync, the journal.
 type Descriptor struct {
 	// Name is "dnat44"; messages and the slices of rechecks use it.
 	Name string
@@ -29,23 +29,23 @@ type Descriptor struct {
 	// Tagged reports that VPP keeps our tag on the object: an object with our tag is ours. Without it the journal decides (resync, journal).
 	Tagged bool
 
-	// Compile validates a message; its error names the field. A state beside an error keeps what the value still gives to values that
-	// are merged (expansion).
+	// Compile validates a message; its error names the field. A state beside an error keeps the parts that the value still gives to
+	// merged values (expansion).
 	Compile func(key string, m proto.Message) (any, error)
 	// Message is the inverse of Compile, in canonical form (journal).
 	Message func(state any) proto.Message
-	// Compare says what has to be done to get from have to want (planner).
+	// Compare returns the change that leads from have to want (planner).
 	Compare func(have, want any) Change
 
-	// Dependencies are what the value needs in VPP, and what must be gone. nil: none (planner)
+	// Dependencies are the keys that the value needs in VPP, and the claims that must be free. nil: none (planner)
 	Dependencies func(state any) []Dependency
 	// Derived are the values and parts that follow from a value. nil: none (expansion)
 	Derived func(state any) []Derived
 	// Merge makes one state of the message's state (nil: no message) and the parts that other values give, sorted by the key of the
 	// giver. At least one of both exists. It returns nil if they make no value. nil: no value gives parts to this kind (expansion)
 	Merge func(own any, parts []any) any
-	// Claims names what only one value can have at a time in VPP (a VIP and port, an interface of the host). Of two values of one plan, the
-	// one that gives the claim up comes first. nil: none (planner)
+	// Claims names resources that only one value can have at a time in VPP (a VIP and port, an interface of the host). Of two values of one
+	// plan, the value that frees the claim is written first. nil: none (planner)
 	Claims func(state any) []string
 
 	Lifecycle
@@ -58,7 +58,7 @@ type Descriptor struct {
 	Stands *Stands
 }
 
-// Has reports whether key is one of the descriptor's. A star in Prefix stands for a name.
+// Has reports whether key belongs to the descriptor. A star in Prefix stands for a name.
 func (d *Descriptor) Has(key string) bool {
 	head, tail, star := strings.Cut(d.Prefix, "*")
 	switch {
@@ -70,86 +70,86 @@ func (d *Descriptor) Has(key string) bool {
 	return key == d.Prefix
 }
 
-// Change is the way from a state to another one.
+// Change is the kind of change from one state to another.
 type Change uint8
 
 // The changes.
 const (
-	Same    Change = iota // nothing has to be sent
+	Same    Change = iota // no request is needed
 	InPlace               // an update
-	Anew                  // the old object is deleted first, with all that depends on it
+	Anew                  // the old object is deleted first, with all dependents
 )
 
-// Equal reports that nothing has to be sent to get from have to want.
+// Equal reports that no request is needed to get from have to want.
 func (d *Descriptor) Equal(have, want any) bool { return d.Compare(have, want) == Same }
 
 // Lifecycle are the requests of a value.
 type Lifecycle struct {
-	// After are the names of kinds whose values are put before this one's where a plan has both, though nothing needs them (planner).
+	// After are the names of kinds whose values a plan puts before this kind's, although this kind does not need them (planner).
 	After []string
-	// Ready returns why want must not be put yet, although VPP has all that it depends on. The agent tries again. have is nil for a creation;
-	// sure returns what VPP certainly has of a key, if that is as desired, or nil. nil: want is always ready (execution)
+	// Ready returns why want must not be put yet, although VPP has all its dependencies. The agent retries. have is nil for a creation; sure
+	// returns the certain actual state of a key if it equals the desired state, or nil. nil: want is always ready (execution)
 	Ready func(w *World, have, want any, sure func(key string) any) error
-	// Create, Update and Delete return the requests. Update is not called where Compare says Anew (execution).
+	// Create, Update and Delete return the requests. Update is not called if Compare returns Anew (execution).
 	Create func(w *World, state any) ([]Op, error)
 	Update func(w *World, have, want any) ([]Op, error)
 	Delete func(w *World, state any) ([]Op, error)
 }
 
-// Retrieval is how the agent finds values in VPP, and knows which of them are its own.
+// Retrieval has the functions that find values in VPP and decide which of them are the agent's.
 type Retrieval struct {
-	// Many reports that there may be thousands of values, and that Retrieve does not change the World: the resync runs several such
-	// kinds at the same time.
+	// Many reports that VPP may have thousands of values, and that Retrieve does not change the World: the resync runs several such
+	// kinds in parallel.
 	Many bool
-	// Dumps are the requests that Retrieve needs answered. known has the answers so far, nil at first; the resync asks again until Dumps
-	// adds nothing. Kinds with Many do not read known.
+	// Dumps are the requests whose answers Retrieve needs. known has the answers so far, nil at first; the resync calls Dumps again
+	// until it adds nothing. Kinds with Many do not read known.
 	Dumps func(w *World, c Candidates, known *Dump) []Request
-	// Retrieve finds values in the dumps. The candidates are the values wanted and those known to be ours: they say what dumps
+	// Retrieve finds values in the dumps. The candidates are the wanted values and those known to be ours: they supply what dumps
 	// cannot show.
 	Retrieve func(w *World, d *Dump, c Candidates) ([]Found, error)
-	// Nodes are the nodes that packets of an interface meet if VPP has the value, whose key is Prefix and the interface. nil: dumps show
-	// everything (recheck)
+	// Nodes are the graph nodes that packets of an interface meet if VPP has the value, whose key is Prefix and the interface. nil:
+	// dumps show everything (recheck)
 	Nodes func(w *World, have any) []Node
-	// Unmarked reports that neither a tag nor the journal shows all of a state that is ours. Of a tagged kind: the object has no tag yet,
-	// so the journal keeps it. Of another: dumps and journal lack something that an update says, so the journal has it before.
-	// nil: no state is such (journal)
+	// Unmarked reports that neither a tag nor the journal shows all of a state that is ours. For a tagged kind: the object has no tag
+	// yet, so the journal keeps it. For another kind: dumps and journal lack something that an update states, so the journal records it
+	// first. nil: never (journal)
 	Unmarked func(state any) bool
-	// Rest is set if objects of ours may belong to no value. nil: they cannot (resync)
+	// Rest is set if VPP may have objects of ours that belong to no value. nil: it cannot (resync)
 	Rest *Rest
 }
 
-// Rest is what VPP may have of ours that belongs to no value.
+// Rest are the objects of ours in VPP that belong to no value.
 type Rest struct {
-	Key string // under which Retrieve finds it
-	// Suspect reports that interfaces changed so that Retrieve may find something new.
+	Key string // the key under which Retrieve returns them
+	// Suspect reports that interfaces changed so that Retrieve may find new objects.
 	Suspect func(w *World) bool
 }
 
-// Dependency is what must be in VPP before a value can be, or must not be there any more.
+// Dependency is a condition of a value: a key that must be in VPP before the value, or a claim that must be free.
 type Dependency struct {
 	Key   string // exact key; or
-	AnyOf string // prefix of which any value will do; or
-	// Without is a claim that no value may hold any more when the value is put, although the value does not make it.
+	AnyOf string // a prefix; any value below it satisfies the dependency; or
+	// Without is a claim that no value may hold when the value is put, although the value does not make the claim.
 	Without string
-	// Loose reports that Key is put before and removed after, but is no condition.
+	// Loose reports that Key is put before and removed after the value, but is no condition.
 	Loose bool
-	// Bond is what becomes of the value when Key is deleted.
+	// Bond is the fate of the value when Key is deleted.
 	Bond Bond
 	// Pods reports that an interface of a pod has such a value too: the value does not show that the interface Key is the node's.
 	Pods bool
 }
 
-// Bond is what becomes of a value in VPP when VPP deletes what the value depends on.
+// Bond is the fate of a value in VPP when VPP deletes an object that the value depends on.
 type Bond uint8
 
 // The bonds.
 const (
 	// Follows: the value is removed before.
 	Follows Bond = iota
-	// Dies: VPP keeps the object, and it stays dead even if an interface of that name and index comes back. The agent deletes it and makes it
-	// again.
+	// Dies: VPP keeps the object, and it stays dead even if an interface of that name and index is added again. The agent deletes and
+	// recreates it.
 	Dies
-	// Outlives: other values rely on the value until Key is deleted, which takes the value along. It is removed after.
+	// Outlives: other values rely on the value until Key is deleted, which also deletes the value. The agent removes the value after Key.
 	Outlives
 )
 
@@ -182,39 +182,39 @@ func (d Dependency) String() string {
 	return d.Key + d.Without
 }
 
-// Derived is what a value gives under another key. If the kind of the key has Merge, State is a part of that value, which may get parts of
-// several values. Otherwise it is a value with separate dependencies, which exists if and only if its base does.
+// Derived is a value or part that a value gives under another key. If the kind of the key has Merge, State is a part of that value, which
+// may get parts of several values. Otherwise it is a value with separate dependencies, which exists if and only if its base does.
 type Derived struct {
 	Key string
-	// State is the compiled form for the descriptor of the key, or a part for its Merge; nil: a property, something others depend on.
+	// State is the compiled form for the descriptor of the key, or a part for its Merge; nil: a property, on which other values may depend.
 	State any
 }
 
-// Op is one request of a value, and what follows from its reply.
+// Op is one request of a value, with the requests that follow from its reply.
 type Op struct {
 	Call vpp.Call
-	// Then is called with the successful reply; what it returns is sent next, before any later level. nil: nothing follows
+	// Then receives the successful reply; the requests that it returns are sent next, before any later level. nil: none
 	Then func(vpp.Reply) []Op
-	// Next is sent when VPP has taken this one, as what Then returns; nil: nothing, or what Then returns.
+	// Next is sent when VPP has accepted this request, like Then's result; nil: none, or Then's result.
 	Next *Op
-	// Else is called if VPP refuses this one; what it returns is sent next. nil: nothing follows
+	// Else is called if VPP refuses this request; the requests that it returns are sent next. nil: none
 	Else func() []Op
-	// Gone reports that it is success if VPP says there is nothing to remove: see Gone.
+	// Gone reports that the request succeeds if VPP answers that the object does not exist: see Gone.
 	Gone bool
 	// Asks reports that the request changes nothing.
 	Asks bool
-	// Preview is what will be sent once the answer is known, as far as it can be foretold; nil: the request itself.
+	// Preview are the requests that follow once the answer is known, as far as they can be foretold; nil: the request itself.
 	Preview api.Message
-	Follows time.Duration // what Preview costs
-	// Refuses looks at the successful reply and tells why the step must not go on; nil: it always may.
+	Follows time.Duration // cost of Preview
+	// Refuses examines the successful reply and returns why the step must not continue; nil: it always may.
 	Refuses func(vpp.Reply) error
-	// Takes and Frees are the claim this request makes or gives up; zero: none.
+	// Takes and Frees are the claims that this request takes and frees; zero: none.
 	Takes, Frees Claim
-	// Cost is how long VPP's main thread takes for the request; 0: as long as for any of its name.
+	// Cost is the time that VPP's main thread takes for the request; 0: the usual time of requests with its name.
 	Cost time.Duration
 }
 
-// InTurn sends each when VPP has taken the one before, and none after one it has not.
+// InTurn sends each request when VPP has accepted the one before, and stops after a refusal.
 func InTurn(ops []Op) []Op {
 	for i := range ops[1:] {
 		ops[i].Next = &ops[i+1]
@@ -222,20 +222,22 @@ func InTurn(ops []Op) []Op {
 	return ops[:1]
 }
 
-// Claim is what only one value can have at a time, as an Op says it: a NAT44 address and port, or a name.
+// Claim is a resource that only one value can have at a time, as an Op names it: a NAT44 address and port, or a name.
 type Claim struct {
 	ID   uint64 // of a NAT44 address, port and protocol; 0: it is a name
 	Name string
 }
 
-// Found is a value in VPP.
+// Found is a value that a dump shows.
 type Found struct {
 	Key   string
 	State any
 	Base  string // key of the value it is derived from; "" if it is not derived
-	// Ours: made by this agent or an earlier life of it, known by its tag. Without tags: of what the agent made under another key.
+	// Ours: this agent or its predecessor made it, as its tag shows. Without tags: it belongs to an object that the agent made under
+	// another key.
 	Ours bool
-	// Foreign: made by somebody else; left alone and reported. Key is "" or the nearest there is, Text says what it is.
+	// Foreign: another client owns the object; the agent does not change it, and reports it. Key is "" or the nearest key that exists; Text
+	// describes the object.
 	Foreign bool
 	Text    string
 }
@@ -244,11 +246,11 @@ type Found struct {
 type Candidates interface {
 	// Wanted returns the compiled form of a wanted value, nil if key is not wanted.
 	Wanted(key string) any
-	// Each calls f for every wanted value of the descriptor, and for every value of it that is ours though unwanted.
+	// Each calls f for every wanted value of the descriptor, and for every unwanted value of it that is ours.
 	Each(f func(key string, state any, wanted bool))
 }
 
-// Spec is a Descriptor with types: V the message, S its compiled form. A kind sets what it has beside that on the Descriptor.
+// Spec is a Descriptor with types: V the message, S its compiled form. A kind sets all other fields on the Descriptor.
 type Spec[V proto.Message, S comparable] struct {
 	Name         string
 	Prefix       string
@@ -300,7 +302,7 @@ func (s Spec[V, S]) compare(have, want S) Change {
 	return InPlace
 }
 
-// compile returns nil, and no pointer that is nil, for no state.
+// compile returns an untyped nil for no state, not a nil pointer.
 func (s Spec[V, S]) compile(key string, m proto.Message) (any, error) {
 	v, ok := m.(V)
 	if !ok {
@@ -314,7 +316,7 @@ func (s Spec[V, S]) compile(key string, m proto.Message) (any, error) {
 	return state, err
 }
 
-// NoMessage is the Compile of what is derived only.
+// NoMessage is the Compile of kinds that are derived only.
 func NoMessage[V proto.Message, S any](key string, _ V) (S, error) {
 	var zero S
 	return zero, &DerivedError{Key: key}

@@ -7,20 +7,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Request is a question to VPP. Requests with equal ID are asked once per resync.
+// Request is a dump request to VPP. A resync sends requests with equal ID once.
 type Request struct {
 	ID   string
 	Call vpp.Call
 }
 
-// Dump is the answers, by ID; one that is still on its way is waited for.
+// Dump has the answers, by ID; a reader waits for an answer that has not arrived yet.
 type Dump struct{ answers map[string]*answer }
 
-// answer is there when come is closed.
+// answer is complete when come is closed.
 type answer struct {
 	reply vpp.Reply
 	come  chan struct{}
-	told  bool // before all were there
+	early bool // before all answers had arrived
 }
 
 func newDump(requests []Request) *Dump {
@@ -31,7 +31,7 @@ func newDump(requests []Request) *Dump {
 	return d
 }
 
-// NewDump returns a dump holding the answers to the requests, position by position.
+// NewDump returns a dump with the answers to the requests, by index.
 func NewDump(requests []Request, replies []vpp.Reply) *Dump {
 	d := newDump(requests)
 	for i, r := range requests {
@@ -45,8 +45,8 @@ func (a *answer) set(r vpp.Reply) {
 	close(a.come)
 }
 
-// Ask puts the questions to VPP and returns at once: what is answered first can be read while the rest is on its way. All
-// waits for the last answer and returns them position by position; it must be called.
+// Ask sends the requests to VPP and returns at once: a reader can handle the first answers while the rest arrives. all waits for
+// the last answer and returns the answers by index; the caller must call it.
 func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, requests []Request) (d *Dump, all func() []vpp.Reply) {
 	d = newDump(requests)
 	calls, list := make([]vpp.Call, len(requests)), make([]*answer, len(requests))
@@ -54,7 +54,7 @@ func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply,
 		a := d.answers[r.ID]
 		calls[i], list[i] = r.Call, a
 		calls[i].Done = func(reply vpp.Reply) {
-			a.told = true
+			a.early = true
 			a.set(reply)
 		}
 	}
@@ -64,7 +64,7 @@ func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply,
 		defer close(done)
 		replies = do(ctx, calls...)
 		for i, a := range list {
-			if !a.told {
+			if !a.early {
 				a.set(replies[i])
 			}
 		}
@@ -84,7 +84,7 @@ func (d *Dump) Join(o *Dump) {
 	}
 }
 
-// Some are the answers to those of the requests that were asked.
+// Some returns the answers to those of the requests that were sent.
 func (d *Dump) Some(requests []Request) *Dump {
 	out := newDump(nil)
 	for _, r := range requests {
@@ -95,10 +95,10 @@ func (d *Dump) Some(requests []Request) *Dump {
 	return out
 }
 
-// Has reports whether the question was asked; d may be nil.
+// Has reports whether the request was sent; d may be nil.
 func (d *Dump) Has(id string) bool { return d != nil && d.answers[id] != nil }
 
-// Reply returns the answer to the request with that ID, or the error it had.
+// Reply returns the answer to the request with that ID, or its error.
 func (d *Dump) Reply(id string) (vpp.Reply, error) {
 	a, ok := d.answers[id]
 	if !ok {
@@ -128,7 +128,7 @@ func Details[D any](d *Dump, id string) ([]D, error) {
 	return out, nil
 }
 
-// Replied returns the message a request was answered with, which is an M.
+// Replied returns the message that answered a request; its type is M.
 func Replied[M any](d *Dump, id string) (m M, _ error) {
 	r, err := d.Reply(id)
 	if err != nil {

@@ -13,20 +13,19 @@ import (
 type FixedError struct {
 	Field      string
 	Have, Want any
-	Until      string // what has to happen first
+	Until      string // the condition for the change
 }
 
 func (e *FixedError) Error() string {
 	return fmt.Sprintf("%s: VPP has %v, wanted is %v, and it cannot change until %s", e.Field, e.Have, e.Want, e.Until)
 }
 
-// DerivedError reports that a value under that key is made by the agent itself and cannot be given.
+// DerivedError reports that the agent itself makes the value under that key, and that no owner can set it.
 type DerivedError struct{ Key string }
 
 func (e *DerivedError) Error() string { return fmt.Sprintf("%s is derived from another value", e.Key) }
 
-// Gone reports that VPP, or the guard before it, refused because what the request is about is not there: the object, its interface, or
-// its table.
+// Gone reports that VPP, or the guard before it, refused because the object of the request does not exist, or its interface or table.
 func Gone(err error) bool {
 	for _, code := range []api.VPPApiError{api.NO_SUCH_ENTRY, api.ADDRESS_NOT_FOUND_FOR_INTERFACE, api.INVALID_SW_IF_INDEX, api.NO_SUCH_FIB} {
 		if errors.Is(err, code) {
@@ -37,7 +36,7 @@ func Gone(err error) bool {
 	return guarded && g.Absent
 }
 
-// Optional is err, or nil if VPP does not know the message: then it has nothing of what was asked for either.
+// Optional returns err, or nil if VPP does not know the message: then it has no object of the feature either.
 func Optional(err error) error {
 	if _, missing := errors.AsType[*vpp.MissingError](err); missing {
 		return nil

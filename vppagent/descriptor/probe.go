@@ -8,11 +8,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// Node is a node on an arc of an interface that packets must meet, or what VPP's records have of the interface means nothing. No dump
-// shows whether they do: feature_enable_disable, or `set interface feature`, takes a node off the arc and leaves the records as they are.
+// Node is a graph node on an arc of an interface. If packets do not meet it, VPP's records of the interface mean nothing, and no dump
+// shows that: feature_enable_disable, or `set interface feature`, takes a node off the arc and keeps the records.
 type Node struct {
 	Arc, Name string
-	Like      string // any node of the arc whose name begins so will do; "": Name alone
+	Like      string // any node of the arc whose name has this prefix will do; "": Name alone
 }
 
 // AskNodes asks for the nodes on the arcs of an interface; false: VPP has no such interface.
@@ -24,7 +24,7 @@ func AskNodes(w *World, name string) (vpp.Call, bool) {
 	return vpp.Call{Msg: ShowFeatures(i.VPPName)}, true
 }
 
-// MissingNodes are those of want that the answer to AskNodes does not have. The error is that the answer says nothing.
+// MissingNodes are the wanted nodes that are absent from the answer to AskNodes. The error says that the answer has no information.
 func MissingNodes(r vpp.Reply, want []Node) (out []Node, _ error) {
 	text, err := CLIText(r)
 	if err != nil {
@@ -42,7 +42,7 @@ func MissingNodes(r vpp.Reply, want []Node) (out []Node, _ error) {
 	}
 	for _, n := range want {
 		nodes, shown := has[n.Arc]
-		there := !shown // this VPP does not show the arc: nothing is known
+		there := !shown // this VPP does not show the arc: the answer is unknown
 		for _, name := range nodes {
 			there = there || name == n.Name || n.Like != "" && strings.HasPrefix(name, n.Like)
 		}
@@ -53,7 +53,7 @@ func MissingNodes(r vpp.Reply, want []Node) (out []Node, _ error) {
 	return out, nil
 }
 
-// PutNode puts a node back on its arc. It must be missing: VPP would have packets meet it twice.
+// PutNode puts a node back on its arc. The node must be missing, or packets would meet it twice.
 func PutNode(w *World, iface string, n Node) (vpp.Call, bool) {
 	idx, err := w.Index(iface)
 	if err != nil {

@@ -20,7 +20,7 @@ func TestMissingNodes(t *testing.T) {
 		{Arc: "ip6-unicast", Name: "acl-plugin-in-ip6-fa"},
 	}
 	missing, err := MissingNodes(text, want)
-	if err != nil || len(missing) != 1 || missing[0] != want[2] { // of ip6-unicast nothing is said
+	if err != nil || len(missing) != 1 || missing[0] != want[2] { // the answer says nothing of ip6-unicast
 		t.Errorf("%v, %v", missing, err)
 	}
 	if _, err := MissingNodes(vpp.Reply{Err: errors.New("no such interface")}, want); err == nil {

@@ -9,15 +9,15 @@ import (
 // owner starts every tag this agent sets.
 const TagOwner = "ca1:"
 
-// Owned reports whether a tag is one an agent of ours has set.
+// Owned reports whether an agent of ours set a tag.
 func Owned(tag string) bool { return strings.HasPrefix(tag, TagOwner) }
 
-// maxTag is what VPP keeps of a tag of 64 bytes: the last is NUL (nat44_ed.api 5.5.0, interface.api 3.2.3; VPP 24.06).
+// maxTag is the usable part of a tag of 64 bytes: the last is NUL (nat44_ed.api 5.5.0, interface.api 3.2.3; VPP 24.06).
 const MaxTag = 63
 
 var TagEncoding = base32.StdEncoding.WithPadding(base32.NoPadding) // read only
 
-// NewTag is the owner, the kind, a fingerprint of what dumps cannot show (8 characters, "" if nothing), and the name:
+// NewTag returns owner, kind, a fingerprint of the state that dumps cannot show (8 characters, or ""), and name:
 // "ca1:n:ABCDEFGH:default/web". A name too long for VPP is hashed and starts with "#", which no name of ours does.
 func NewTag(kind, fingerprint, name string) string {
 	colon := ""
@@ -58,7 +58,7 @@ func ParseTag(tag, kind string, withFingerprint bool) (print, name string, ok bo
 	return print, name, ok
 }
 
-// ownedInterface returns the name of the interface a tag of ours is on. Hashed names are looked up among those wanted.
+// ownedInterface returns the name of the interface that carries a tag of ours. It looks hashed names up among the wanted ones.
 func (w *World) ownedInterface(tag string) (string, bool) {
 	_, name, ok := ParseTag(tag, "i", false)
 	return name, ok

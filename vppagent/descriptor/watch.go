@@ -9,9 +9,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// WatchInterfaces calls changed whenever VPP reports that an interface came or changed its state, and gone with the index of
-// one that went: VPP gives that index to the next one. VPP tells only those who asked on their connection:
-// vpp.Config.OnConnect has to have OnConnect.
+// WatchInterfaces calls changed whenever VPP reports an added interface or a new state, and gone with the index of a deleted one:
+// VPP gives that index to the next interface. VPP sends events only on connections that asked for them: vpp.Config.OnConnect must
+// contain OnConnect.
 func WatchInterfaces(events interface {
 	Events(msg api.Message, fn func(api.Message))
 }, changed func(), gone func(swIfIndex uint32),

@@ -20,39 +20,39 @@ import (
 // none is VPP's "no such index": ~0.
 const None = ^uint32(0)
 
-// Options are what the descriptors cannot find out.
+// Options are facts that the descriptors cannot ask VPP for.
 type Options struct {
-	// NATWorkers is the number of NAT worker threads; 0: as VPP says. With more than one, mappings are not padded.
+	// NATWorkers is the number of NAT worker threads; 0: ask VPP. With more than one, mappings are not padded.
 	NATWorkers int
 }
 
-// World is what is known of VPP beside the values: handles VPP assigned, and facts of its start-up. The agent owns it.
+// World has the agent's knowledge of VPP beside the values: handles that VPP assigned, and facts of its start-up. The agent owns it.
 type World struct {
 	Options Options
 	// Wanted returns the compiled form of a wanted value, nil if there is none.
 	Wanted func(key string) any
-	// Needing are the states of what VPP has that needs a key, or comes after it; Having those of all of a kind, by its prefix.
-	// nil: nothing is known of that
+	// Needing returns the actual states of the values that need a key or are put after it; Having those of all values of a kind,
+	// by its prefix. nil: not known
 	Needing, Having func(key string) []any
 
 	// Workers is the number of NAT worker threads VPP has.
 	Workers int
-	// Cost is what requests cost the VPP that is connected.
+	// Cost is the cost of requests for the connected VPP.
 	Cost cost.Model
 
-	byName map[string]*Iface // by every name the interface answers to
+	byName map[string]*Iface // by every name of the interface
 	byIdx  map[uint32]*Iface
-	facts  *sync.Map // by type: what features know
+	facts  *sync.Map // by type
 }
 
-// Facts are what one feature knows of VPP beside its values: handles that VPP assigned, and what is attached where. The World keeps them, so that
-// no descriptor has state. Facts with a method Forget(gone func(swIfIndex uint32) bool) forget interfaces that VPP deleted.
+// Facts are the knowledge of one feature beside its values: handles that VPP assigned, and attachments. The World keeps them, so that no
+// descriptor has state. Facts with a method Forget(gone func(swIfIndex uint32) bool) forget interfaces that VPP deleted.
 type Facts interface {
-	// Clone shares nothing that changes.
+	// Clone returns a copy that shares only immutable data.
 	Clone() Facts
 }
 
-// FactsOf returns the facts of type F, which fresh makes at the first call.
+// FactsOf returns the facts of type F; fresh makes them at the first call.
 func FactsOf[F Facts](w *World, fresh func() F) F {
 	key := reflect.TypeFor[F]()
 	f, ok := w.facts.Load(key)
@@ -71,7 +71,7 @@ func (w *World) forget(gone func(swIfIndex uint32) bool) {
 	}
 }
 
-// CopyFrom makes w know what o knows, sharing nothing that changes.
+// CopyFrom copies o's knowledge into w; they share only immutable data.
 func (w *World) CopyFrom(o *World) {
 	w.Workers, w.Cost = o.Workers, o.Cost
 	copies := map[*Iface]*Iface{}
@@ -109,16 +109,16 @@ type Iface struct {
 	Index   uint32 // sw_if_index; 0 is local0
 	VPPName string // "tap0"
 	Tag     string // as in VPP
-	Name    string // what values call it: our name if we made it, VPP's otherwise
+	Name    string // the name in values: our name if we made it, VPP's otherwise
 	Ours    bool
 	Up      bool
 	MTU     uint32
 	MAC     [6]byte
-	Own     bool   // it has an address, and is none of a pod: see LearnAddressed
-	DevType string // "tap", "af_packet", "memif", "Loopback", …; of a sub-interface its parent's
+	Own     bool   // it has an address and is not a pod's: see LearnAddressed
+	DevType string // "tap", "af_packet", "memif", "Loopback", …; a sub-interface has its parent's
 
 	Sub          bool   // it is a sub-interface
-	Parent, Vlan uint32 // of one of a single VLAN: sw_if_index and ID
+	Parent, Vlan uint32 // of a sub-interface with a single VLAN: sw_if_index and ID
 }
 
 // NewWorld returns a world without VPP.
@@ -128,7 +128,7 @@ func NewWorld(o Options, wanted func(key string) any) *World {
 	return w
 }
 
-// Interface returns the interface values call name.
+// Interface returns the interface with a name in values.
 func (w *World) Interface(name string) (*Iface, bool) {
 	i, ok := w.byName[name]
 	return i, ok
@@ -137,10 +137,10 @@ func (w *World) Interface(name string) (*Iface, bool) {
 // At returns the interface with an index, nil if there is none.
 func (w *World) At(index uint32) *Iface { return w.byIdx[index] }
 
-// Answers reports that a name is that of an interface, and of no other that has more right to it.
+// Answers reports that a name refers to this interface, and that no other interface has precedence for the name.
 func (w *World) Answers(name string, i *Iface) bool { return w.byName[name] == i }
 
-// Name returns what values call the interface with that index, "" if there is none.
+// Name returns the name in values of the interface with that index, "" if VPP has none.
 func (w *World) Name(index uint32) string {
 	if i, ok := w.byIdx[index]; ok {
 		return i.Name
@@ -148,7 +148,7 @@ func (w *World) Name(index uint32) string {
 	return ""
 }
 
-// Canonical is the name an interface has in dumps here, whatever of its names is given; "" if VPP has none of that name.
+// Canonical returns the name that dumps here use for an interface, given any of its names; "" if VPP has no such interface.
 func (w *World) Canonical(name string) string {
 	if i, ok := w.byName[name]; ok {
 		return i.Name
@@ -156,7 +156,7 @@ func (w *World) Canonical(name string) string {
 	return ""
 }
 
-// index is the sw_if_index of a named interface, or an error naming it.
+// index returns the sw_if_index of a named interface, or an error that names it.
 func (w *World) Index(name string) (interface_types.InterfaceIndex, error) {
 	i, ok := w.byName[name]
 	if !ok {
@@ -165,7 +165,7 @@ func (w *World) Index(name string) (interface_types.InterfaceIndex, error) {
 	return interface_types.InterfaceIndex(i.Index), nil
 }
 
-// Names returns every name an interface answers to: its own, VPP's, and its tag.
+// Names returns every name of an interface: our name, VPP's, and its tag.
 func (w *World) Names() map[string]uint32 {
 	out := make(map[string]uint32, len(w.byName))
 	for n, i := range w.byName {
@@ -174,11 +174,11 @@ func (w *World) Names() map[string]uint32 {
 	return out
 }
 
-// SetInterfaces makes the table of interfaces anew: what was attached to others is forgotten.
+// SetInterfaces replaces the table of interfaces, and forgets the attachments of all others.
 func (w *World) SetInterfaces(all []*Iface) {
 	w.byName = make(map[string]*Iface, 2*len(all))
 	w.byIdx = make(map[uint32]*Iface, len(all))
-	// A name we gave wins over VPP's name, which wins over a foreign tag.
+	// Our name takes precedence over VPP's name, and VPP's name over a foreign tag.
 	for _, i := range all {
 		if i.Tag != "" && !i.Ours {
 			w.byName[i.Tag] = i
@@ -194,7 +194,7 @@ func (w *World) SetInterfaces(all []*Iface) {
 	}
 }
 
-// AddInterface keeps the table true between dumps.
+// AddInterface adds an interface between dumps.
 func (w *World) AddInterface(i *Iface) {
 	w.byName[i.Name] = i
 	if i.VPPName != "" {
@@ -203,7 +203,7 @@ func (w *World) AddInterface(i *Iface) {
 	w.byIdx[i.Index] = i
 }
 
-// RemoveInterface forgets an interface and what was attached to it.
+// RemoveInterface removes an interface and its attachments between dumps.
 func (w *World) RemoveInterface(i *Iface) {
 	for _, n := range []string{i.Name, i.VPPName, i.Tag} {
 		if w.byName[n] == i {
@@ -221,7 +221,7 @@ const (
 	idWorkers    = "nat_worker_dump"
 )
 
-// WorldDumps are asked before everything else: the questions of the other descriptors depend on the answers.
+// WorldDumps are sent before all other dumps: the dumps of the descriptors depend on the answers.
 func WorldDumps() []Request {
 	return []Request{
 		{ID: idInterfaces, Call: vpp.Call{Dump: true, Msg: &interfaces.SwInterfaceDump{SwIfIndex: interface_types.InterfaceIndex(None)}}},
@@ -229,7 +229,7 @@ func WorldDumps() []Request {
 	}
 }
 
-// Learn takes the answers to WorldDumps.
+// Learn reads the answers to WorldDumps.
 func (w *World) Learn(d *Dump) error {
 	ifs, err := Details[*interfaces.SwInterfaceDetails](d, idInterfaces)
 	if err != nil {
@@ -291,7 +291,7 @@ func (w *World) Interfaces() []*Iface {
 	return out
 }
 
-// vlanOf is the VLAN of a sub-interface as CreateVlanSubif makes them, 0 if the interface is none.
+// vlanOf returns the VLAN of a sub-interface as CreateVlanSubif makes them; 0 for other interfaces.
 func vlanOf(m *interfaces.SwInterfaceDetails) uint32 {
 	const exact = interface_types.SUB_IF_API_FLAG_ONE_TAG | interface_types.SUB_IF_API_FLAG_EXACT_MATCH
 	if m.Type != interface_types.IF_API_TYPE_SUB || m.SubIfFlags != exact || m.SubID != uint32(m.SubOuterVlanID) {

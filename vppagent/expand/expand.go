@@ -1,12 +1,12 @@
-// Package expand turns the values that messages describe into the plain values that the planner compares with VPP: each has one
-// state and separate dependencies, and nothing of it depends on which values it was made of.
+// Package expand turns the values of messages into the plain values that the planner compares with VPP. Each plain value has one
+// state and separate dependencies, and does not show which values it was made of.
 //
 //	message ─ Compile ─▶ state ─▶ the value itself ──────────────────────────────▶ Value
 //	                       │                                                         ▲
 //	                       └ Derived ─┬ of a kind without Merge: a value on its base ─┤
 //	                                  └ of a kind with Merge: a part ─ Merge ─────────┘ which may derive in turn
 //
-// Invariant: the values depend on the last state of each key only, not on the order in which the states came.
+// Invariant: the values depend on the last state of each key only, not on the order in which states are put.
 package expand
 
 import (
@@ -17,22 +17,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// Value is what is wanted under a key from now on.
+// Value is the new desired state of a key.
 type Value struct {
 	Key   string
-	State any // nil: nothing is wanted, or, with Property, there is nothing to put
-	// Base is the key of the value that this one is derived from; "": it is not derived, or not any more.
+	State any // nil: nothing is wanted, or the key is a Property without a state
+	// Base is the key of the value that this one is derived from; "": it is not derived, or no longer.
 	Base string
-	// Property reports that no kind has the key: others depend on it, and it exists while Base does.
+	// Property reports that no kind has the key: other values may depend on it, and it exists while Base does.
 	Property bool
-	// Unchanged reports that State is equal to the last one, although something that it is made of changed.
+	// Unchanged reports that State is equal to the last one, although a state that it was made of changed.
 	Unchanged bool
 }
 
-// Set holds the states of values that others follow from, and the values that follow. A value that derives nothing and is not merged leaves no trace.
+// Set has the states of the values that others follow from, and the values that follow. It keeps no record of a value that derives nothing
+// and is not merged.
 type Set struct {
 	kindOf func(key string) *descriptor.Descriptor
-	// nodes has the values that derive, are derived, or are merged.
+	// nodes has the values that derive others, are derived, or are merged.
 	nodes map[string]*node
 }
 
@@ -40,13 +41,13 @@ type Set struct {
 type node struct {
 	own     any            // state of the message, for Merge; nil: no message
 	parts   map[string]any // by giver
-	state   any            // wanted; nil: nothing
-	base    string         // it is derived from that key
+	state   any            // desired state; nil: none
+	base    string         // the key that it is derived from
 	derived []string       // values whose base is this key
-	given   []string       // values that have a part of this key
+	given   []string       // values that have a part from this key
 }
 
-// Agent is the giver of the parts that no value gives, but the agent itself. It sorts before all keys.
+// Agent is the giver of the parts that the agent itself gives. It sorts before all keys.
 const Agent = ""
 
 // New returns an empty set. kindOf returns nil for a key that no kind has.
@@ -54,7 +55,7 @@ func New(kindOf func(key string) *descriptor.Descriptor) *Set {
 	return &Set{kindOf: kindOf, nodes: map[string]*node{}}
 }
 
-// Clone returns a copy that changes on its own.
+// Clone returns an independent copy.
 func (s *Set) Clone(kindOf func(key string) *descriptor.Descriptor) *Set {
 	c := New(kindOf)
 	for key, n := range s.nodes {
@@ -65,11 +66,11 @@ func (s *Set) Clone(kindOf func(key string) *descriptor.Descriptor) *Set {
 	return c
 }
 
-// Plain reports that the values of a kind are as their messages say, and nothing follows from them.
+// Plain reports that each value of a kind equals its message, and that no value follows from it.
 func Plain(d *descriptor.Descriptor) bool { return d == nil || d.Derived == nil && d.Merge == nil }
 
-// Put makes state what the message of a key says; nil: there is none. What follows is handed to emit, each value after those that
-// it follows from. broken reports that the message did not compile: nothing is wanted, but the parts that state gives to others stay.
+// Put sets the state of a key's message; nil: no message. emit receives the values that follow, each after the values that it follows
+// from. broken reports that the message did not compile: it states no value, but the parts that state gives to others stay.
 func (s *Set) Put(key string, state any, broken bool, emit func(Value)) {
 	d := s.kindOf(key)
 	want := state
@@ -90,7 +91,7 @@ func (s *Set) Put(key string, state any, broken bool, emit func(Value)) {
 	s.collect(key)
 }
 
-// Give makes part what the agent itself gives to a key of a kind with Merge; nil: nothing. An equal part changes nothing.
+// Give sets the part that the agent itself gives to a key of a kind with Merge; nil: none. An equal part changes nothing.
 func (s *Set) Give(key string, part any, emit func(Value)) {
 	d := s.kindOf(key)
 	if d == nil || d.Merge == nil || s.Given(key) == part {
@@ -102,7 +103,7 @@ func (s *Set) Give(key string, part any, emit func(Value)) {
 	s.collect(key)
 }
 
-// Given is what the agent itself gives to a key; nil: nothing.
+// Given returns the part that the agent itself gives to a key; nil: none.
 func (s *Set) Given(key string) any {
 	if n := s.nodes[key]; n != nil {
 		return n.parts[Agent]
@@ -110,7 +111,7 @@ func (s *Set) Given(key string) any {
 	return nil
 }
 
-// Said reports that a message of a kind with Merge says something of a key.
+// Said reports that a key of a kind with Merge has a message.
 func (s *Set) Said(key string) bool {
 	n := s.nodes[key]
 	return n != nil && n.own != nil
@@ -125,7 +126,7 @@ func (s *Set) node(key string) *node {
 	return n
 }
 
-// collect forgets a key that nothing is known of.
+// collect removes a key without any state.
 func (s *Set) collect(key string) {
 	if n := s.nodes[key]; n != nil && n.own == nil && n.state == nil && n.base == "" && len(n.parts)+len(n.derived)+len(n.given) == 0 {
 		delete(s.nodes, key)
@@ -143,7 +144,7 @@ func (n *node) setPart(giver string, part any) {
 	n.parts[giver] = part
 }
 
-// merge makes the state of what the message says and the parts that others give.
+// merge makes one state of the message's state and the parts that others give.
 func (s *Set) merge(key string, n *node, d *descriptor.Descriptor, emit func(Value)) {
 	var state any
 	if n.own != nil || len(n.parts) > 0 {
@@ -160,7 +161,7 @@ func (s *Set) merge(key string, n *node, d *descriptor.Descriptor, emit func(Val
 	s.set(key, n, d, state, state, emit)
 }
 
-// set makes want what is wanted of a key, with the values on this base if there are any, and the parts that said gives to others.
+// set makes want the desired state of a key, updates the values on this base, and the parts that said gives to others.
 func (s *Set) set(key string, n *node, d *descriptor.Descriptor, want, said any, emit func(Value)) {
 	n.state = want
 	emit(Value{Key: key, State: want, Base: n.base})
@@ -176,7 +177,7 @@ func (s *Set) set(key string, n *node, d *descriptor.Descriptor, want, said any,
 	s.give(key, n, follow, emit)
 }
 
-// derive makes the values that exist because the value of a key does.
+// derive makes the values that a key's value derives.
 func (s *Set) derive(key string, n *node, follow []descriptor.Derived, emit func(Value)) {
 	var derived []string
 	for _, f := range follow {
@@ -210,7 +211,7 @@ func (s *Set) derive(key string, n *node, follow []descriptor.Derived, emit func
 	}
 }
 
-// give hands the parts to the values that they are for.
+// give passes the parts to the values that they are for.
 func (s *Set) give(key string, n *node, follow []descriptor.Derived, emit func(Value)) {
 	var targets []string
 	for _, f := range follow {
@@ -233,7 +234,7 @@ func (s *Set) give(key string, n *node, follow []descriptor.Derived, emit func(V
 	}
 }
 
-// Values returns all values that follow or that others follow from, sorted by key: what emit was handed, and is still so.
+// Values returns the current form of every value that emit received, sorted by key: values that follow or that others follow from.
 func (s *Set) Values() (out []Value) {
 	for key, n := range s.nodes {
 		v := Value{Key: key, State: n.state, Base: n.base, Property: s.kindOf(key) == nil}

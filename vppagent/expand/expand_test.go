@@ -15,9 +15,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
-// Toy kinds: a "list/…" is merged of its message and of the parts of "rule/…" values; a list that is not empty gives a part to "all",
-// which is nothing without a list; a "base/…" derives "leaf/…" values and properties "has/…". Every state is a string; a
-// state "x y" names x and y.
+// Toy kinds: a "list/…" merges its message and the parts of "rule/…" values; a list that is not empty gives a part to "all", which
+// has no value without a list; a "base/…" derives "leaf/…" values and properties "has/…". Every state is a string; a state "x y"
+// names x and y.
 func kinds() []*descriptor.Descriptor {
 	compare := func(have, want any) descriptor.Change {
 		if have == want {
@@ -70,7 +70,7 @@ func kindOf(key string) *descriptor.Descriptor {
 	return nil
 }
 
-// graph keeps what is emitted, as the planner does.
+// graph records emitted values, as the planner does.
 type graph struct {
 	set    *expand.Set
 	values map[string]expand.Value
@@ -126,14 +126,14 @@ func TestDerivedValuesGoWithTheirBase(t *testing.T) {
 	g.want(t, "base/a=x y", "has/x y=<nil> base/a", "leaf/x=x y base/a", "leaf/y=x y base/a")
 	g.put("base/a", "y")
 	g.want(t, "base/a=y", "has/y=<nil> base/a", "leaf/y=y base/a")
-	g.put("base/b", "y") // takes the leaf over
+	g.put("base/b", "y") // takes over the leaf
 	g.put("base/a", nil)
 	g.want(t, "base/b=y", "has/y=<nil> base/b", "leaf/y=y base/b")
 	g.put("base/b", nil)
 	g.want(t)
 }
 
-// A rule that does not compile still names its lists, which stay closed to all else; a base that does not compile has no leaves.
+// A rule that does not compile still names its lists, which stay closed to everything else; a base that does not compile has no leaves.
 func TestBrokenValuesGiveTheirPartsOnly(t *testing.T) {
 	g := newGraph()
 	g.put("rule/a", "x")
@@ -160,7 +160,7 @@ func TestTheAgentGivesParts(t *testing.T) {
 	g.want(t, "list/x=x", "rule/a=x")
 }
 
-// Whatever the order in which states come, and whatever came before, the same values follow. A clone is not changed with the original.
+// The values that follow depend neither on the order of states nor on earlier states. A clone does not change with the original.
 func TestValuesDoNotDependOnTheWay(t *testing.T) {
 	keys := []string{"rule/a", "rule/b", "list/x", "list/y", "base/a", "base/b", "leaf/z"}
 	states := map[string][]any{"rule": {nil, "x", "y", "x y", "y z"}, "list": {nil, "own", "x"}, "base/a": {nil, "x", "x y"}, "base/b": {nil, "p", "p q"}, "leaf": {nil, "z"}}
@@ -198,7 +198,7 @@ func TestValuesDoNotDependOnTheWay(t *testing.T) {
 		if left := clone.Values(); len(left) > 0 {
 			t.Fatalf("seed %d: nothing is said, and %v is left", seed, left)
 		}
-		for _, key := range []string{"list/x", "list/y"} { // merges again what the original has
+		for _, key := range []string{"list/x", "list/y"} { // merges the original's parts again
 			g.set.Put(key, last[key], last[key] != nil && fmt.Sprintf("%T", last[key]) != "string", g.apply)
 		}
 		if diff := cmp.Diff(before, g.set.Values()); diff != "" {

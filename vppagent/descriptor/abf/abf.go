@@ -25,27 +25,27 @@ const (
 	idAttachments = "abf_itf_attach_dump"
 )
 
-// forwarding is a policy of ABF: packets an ACL permits go by paths of their own. Where it is attached are derived values.
+// forwarding is a policy of ABF: packets that an ACL permits take the paths of the policy. Its attachments are derived values.
 type forwarding struct {
 	id    uint32
-	acl   string           // name; "": found with an ACL that is not the one of any name, or of that name no more
+	acl   string           // name; "": the ACL found in VPP has no name here, or no longer that name
 	paths []forwardingPath // sorted, each next hop and interface once
-	at    []*attachment    // wanted; a dump shows them as values of their own
+	at    []*attachment    // wanted; a dump shows them as separate values
 }
 
-// forwardingPath is one way to go. VPP tells paths of a policy apart by next hop and interface alone.
+// forwardingPath is one path. VPP distinguishes paths of a policy by next hop and interface alone.
 type forwardingPath struct {
-	next         netip.Addr // invalid: whatever is on the interface
-	iface        string     // "": looked up in table 0
+	next         netip.Addr // invalid: any destination on the interface
+	iface        string     // "": lookup in table 0
 	v6           bool
 	weight, pref uint8
 	dvr          bool
 	index        uint32 // of iface, as found; 0: not found
 }
 
-// ABF describes ligato's ABF. Paths come and go in place; the access list, and what a path is like, change only by making the
-// policy anew, because VPP dies of a path it is given twice. Like a route, a path stays dead when its interface went and another
-// came, and so the policy is made anew then, too.
+// ABF describes ligato's ABF. Paths are added and removed in place. A change of the access list, or of a path's attributes,
+// recreates the policy, because VPP aborts if it receives a path twice. Like a route, a path stays dead after its interface was
+// deleted and added again, so the policy is recreated then, too.
 func ABF() *descriptor.Descriptor {
 	return descriptor.Spec[*abf.ABF, *forwarding]{
 		Name: "abf", Prefix: "config/vpp/abfs/v2/abf/",
@@ -76,7 +76,7 @@ func ABF() *descriptor.Descriptor {
 	}.Descriptor()
 }
 
-// forwardingRequests are asked together: the guard wants to know both before it lets anything be changed.
+// forwardingRequests are sent together: the guard must know both answers before it passes a change.
 func forwardingRequests() []descriptor.Request {
 	return []descriptor.Request{descriptor.DumpRequest(idForwardings, &vppabf.AbfPolicyDump{}), descriptor.DumpRequest(idAttachments, &vppabf.AbfItfAttachDump{})}
 }
@@ -118,7 +118,7 @@ func compileForwarding(_ string, m *abf.ABF) (*forwarding, error) {
 	return f, nil
 }
 
-// compileAttachments refuses an interface that is named twice, even for both families: VPP has room for one.
+// compileAttachments refuses an interface that is named twice, even for both families: VPP has room for one attachment.
 func (f *forwarding) compileAttachments(list []*abf.ABF_AttachedInterface) error {
 	for n, a := range list {
 		at := &attachment{policy: f.id, iface: a.GetInputInterface(), priority: a.GetPriority(), v6: a.GetIsIpv6()}
@@ -144,7 +144,7 @@ func compileForwardingPath(m *abf.ABF_ForwardingPath) (p forwardingPath, err err
 		return p, fmt.Errorf("preference: %d is above 255", m.GetPreference())
 	case m.GetNextHopIp() == "" && p.iface == "":
 		return p, errors.New("next_hop_ip: neither this nor interface_name is set")
-	case p.dvr && (p.iface == "" || m.GetNextHopIp() != ""): // VPP does not look at the next hop
+	case p.dvr && (p.iface == "" || m.GetNextHopIp() != ""): // VPP ignores the next hop
 		return p, errors.New("dvr: goes with interface_name, and without next_hop_ip")
 	}
 	if m.GetNextHopIp() != "" {
@@ -156,7 +156,7 @@ func compileForwardingPath(m *abf.ABF_ForwardingPath) (p forwardingPath, err err
 	return p, nil
 }
 
-// compare is 0 for paths VPP cannot tell apart.
+// compare returns 0 for paths that VPP cannot distinguish.
 func (p forwardingPath) compare(o forwardingPath) int {
 	return cmp.Or(p.next.Compare(o.next), strings.Compare(p.iface, o.iface))
 }
@@ -187,8 +187,8 @@ func (f *forwarding) message() *abf.ABF {
 	return m
 }
 
-// recreateForwarding: the access list of a policy is fixed, a path that is otherwise the same cannot be put beside itself, and the
-// last one cannot go before another is there.
+// recreateForwarding reports changes that cannot be made in place: the access list of a policy is fixed, VPP cannot have a path
+// beside an otherwise equal one, and the last path cannot be removed before another is added.
 func recreateForwarding(have, want *forwarding) bool {
 	if have.acl != want.acl {
 		return true
@@ -209,7 +209,7 @@ func createForwarding(w *descriptor.World, f *forwarding) ([]descriptor.Op, erro
 	return ops, err
 }
 
-// updateForwarding adds the new paths before it takes the old ones away.
+// updateForwarding adds the new paths before it removes the old ones.
 func updateForwarding(w *descriptor.World, have, want *forwarding) ([]descriptor.Op, error) {
 	add, err := want.send(w, true, missingPaths(want.paths, have.paths))
 	if err != nil {
@@ -223,7 +223,7 @@ func deleteForwarding(w *descriptor.World, f *forwarding) ([]descriptor.Op, erro
 	return f.send(w, false, f.paths)
 }
 
-// missingPaths are those of list that other lacks.
+// missingPaths returns the paths of list that other lacks.
 func missingPaths(list, other []forwardingPath) []forwardingPath {
 	return slices.DeleteFunc(slices.Clone(list), func(p forwardingPath) bool {
 		_, ok := slices.BinarySearchFunc(other, p, forwardingPath.compare)
@@ -231,7 +231,7 @@ func missingPaths(list, other []forwardingPath) []forwardingPath {
 	})
 }
 
-// send adds paths to the policy or takes them away; with the first it begins, with the last it ends.
+// send adds paths to the policy or removes them; the first path creates the policy, the removal of the last deletes it.
 func (f *forwarding) send(w *descriptor.World, add bool, paths []forwardingPath) ([]descriptor.Op, error) {
 	if len(paths) == 0 {
 		return nil, nil
@@ -265,7 +265,7 @@ func (f *forwarding) send(w *descriptor.World, add bool, paths []forwardingPath)
 	return []descriptor.Op{{Call: descriptor.Write(m), Gone: !add}}, nil
 }
 
-// retrieveForwardings goes by what is wanted or ours: VPP keeps no name.
+// retrieveForwardings finds the policies of the candidates, because VPP keeps no name.
 func retrieveForwardings(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*vppabf.AbfPolicyDetails](d, idForwardings)
 	if descriptor.Optional(err) != nil {
@@ -289,7 +289,7 @@ func retrieveForwardings(w *descriptor.World, d *descriptor.Dump, c descriptor.C
 	return out, nil
 }
 
-// found is the state VPP has, with the names of f.
+// found is the actual state, with the names of f.
 func (f *forwarding) found(w *descriptor.World, m vppabf.AbfPolicy) *forwarding {
 	out := &forwarding{id: f.id}
 	if index, ok := acl.Index(w, kv.ACLKey(f.acl)); ok && index == m.ACLIndex {
@@ -308,7 +308,7 @@ func (f *forwarding) found(w *descriptor.World, m vppabf.AbfPolicy) *forwarding 
 					path.iface = o.iface
 				}
 			}
-			if path.iface == "" { // it went; the path is still to be removed
+			if path.iface == "" { // it was deleted; the path is still to be removed
 				path.iface = goneName(p.SwIfIndex)
 			}
 		}
@@ -318,10 +318,10 @@ func (f *forwarding) found(w *descriptor.World, m vppabf.AbfPolicy) *forwarding 
 	return out
 }
 
-// goneName is what an interface is called that went while something of ours still names it.
+// goneName is the name of a deleted interface that an object of ours still refers to.
 func goneName(index uint32) string { return fmt.Sprintf("(interface %d)", index) }
 
-// attachment is an interface on whose input a policy of ours is asked: derived, with the policy as its base.
+// attachment is an interface whose input packets pass a policy of ours: derived, with the policy as its base.
 type attachment struct {
 	policy   uint32
 	iface    string
@@ -334,9 +334,9 @@ func (a *attachment) same(o *attachment) bool {
 	return a.policy == o.policy && a.iface == o.iface && a.priority == o.priority && a.v6 == o.v6
 }
 
-// ABFInterface describes what an ABF derives for each of its interfaces. VPP keeps an attachment when its interface is deleted, and
-// the next one of that index is shown with it though nothing is asked there: it is removed before an interface of ours, and after
-// one of others came back it is made again.
+// ABFInterface describes the attachment that an ABF derives for each of its interfaces. VPP keeps an attachment when its interface
+// is deleted; dumps then show it on the next interface with that index, although it has no effect there. So the agent removes an
+// attachment before an interface of ours, and recreates it after a foreign interface was added again.
 func ABFInterface() *descriptor.Descriptor {
 	return descriptor.Spec[*abf.ABF, *attachment]{
 		Name: "abf-interface", Prefix: "vpp/abf/*/interface/", Tagged: true,
@@ -364,7 +364,7 @@ func (a *attachment) send(w *descriptor.World, add bool) ([]descriptor.Op, error
 	}})}}, nil
 }
 
-// retrieveAttachments finds all that is attached of our policies.
+// retrieveAttachments finds all attachments of our policies.
 func retrieveAttachments(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*vppabf.AbfItfAttachDetails](d, idAttachments)
 	if descriptor.Optional(err) != nil {
@@ -374,7 +374,7 @@ func retrieveAttachments(w *descriptor.World, d *descriptor.Dump, c descriptor.C
 		policy uint32
 		swIf   interface_types.InterfaceIndex
 	}
-	called := map[place]string{} // interfaces as candidates name them
+	called := map[place]string{} // names of interfaces in the candidates
 	c.Each(func(_ string, state any, _ bool) {
 		a := state.(*attachment)
 		if idx, err := w.Index(a.iface); err == nil {
@@ -394,7 +394,7 @@ func retrieveAttachments(w *descriptor.World, d *descriptor.Dump, c descriptor.C
 	return out, nil
 }
 
-// policies are the ABF policies that are wanted or ours, and in VPP.
+// policies returns the ABF policies in VPP that are wanted or ours.
 type policies map[uint32]bool
 
 func policiesOf(w *descriptor.World) policies {

@@ -20,7 +20,7 @@ import (
 
 const (
 	aclPrefix = "config/vpp/acls/v2/acl/"
-	// denyKey is the ACL that denies everything. It is there while any interface has lists: see InterfaceACLs.
+	// denyKey is the ACL that denies everything. VPP has it while any interface has lists: see InterfaceACLs.
 	denyKey = "vpp/acl/deny-all"
 	idACLs  = "acl_dump"
 )
@@ -28,11 +28,11 @@ const (
 // accessList is a compiled ACL. Its slices are never changed after Compile or Retrieve.
 type accessList struct {
 	key, name string
-	rules     []acl_types.ACLRule // as VPP takes them; bytes that mean nothing are 0
+	rules     []acl_types.ACLRule // in VPP's form; unused bytes are 0
 	tag       string
-	// ingress and egress are the interfaces the value itself names, sorted. What is found in VPP has none: see InterfaceACLs.
+	// ingress and egress are the interfaces that the value itself names, sorted. A state found in VPP has none: see InterfaceACLs.
 	ingress, egress []string
-	// stale are other ACLs of VPP with our tag and this name: what was replaced and is still to go.
+	// stale are other ACLs of VPP with our tag and this name: replaced, and not yet removed.
 	stale []uint32
 	// asked is the last answer of wayFrom.
 	asked struct {
@@ -40,15 +40,15 @@ type accessList struct {
 		alike bool
 		way   ways
 	}
-	// said is what the rules say about sessions; nil: nobody asked.
+	// said is what the rules mean for sessions; nil: not computed yet.
 	said *sessions
 }
 
 // ACL describes ligato's ACL with IP rules. The tag has the name and a fingerprint of the rules.
 //
-// Mostly new rules replace the old ones in place: one message, and all interfaces that have the ACL change in one moment.
-// Where that would show an interface something that it neither has before nor after, the new rules become a second ACL
-// beside the first (Replace), the lists of the interfaces are changed to it, and the first is removed last (Sweep).
+// Usually new rules replace the old ones in place: one message changes all interfaces that have the ACL at the same moment. If
+// that would show an interface a state that is neither before nor after, the new rules become a second ACL beside the first
+// (Replace), the lists of the interfaces switch to it, and the first ACL is removed last (Sweep).
 func ACL() *descriptor.Descriptor {
 	d := descriptor.Spec[*acl.ACL, *accessList]{
 		Name: "acl", Prefix: aclPrefix, Tagged: true,
@@ -146,12 +146,12 @@ func rulesPrint(rules []acl_types.ACLRule) string {
 	return descriptor.TagEncoding.EncodeToString(h.Sum(nil)[:5])
 }
 
-// sameRules reports that have does what want does; what is stale beside it is another matter.
+// sameRules reports that have has the effect of want; stale ACLs do not count.
 func sameRules(have, want *accessList) bool {
 	return have.tag == want.tag && slices.Equal(have.rules, want.rules)
 }
 
-// parts are the places in the lists of interfaces the ACL itself asks for.
+// parts are the places in the lists of interfaces that the ACL itself asks for.
 func (l *accessList) parts() (out []descriptor.Derived) {
 	for _, i := range l.ingress {
 		out = append(out, descriptor.Derived{Key: kv.InterfaceACLsKey(i), State: listPart{acl: l.key, iface: i, in: true, out: slices.Contains(l.egress, i)}})
@@ -217,7 +217,7 @@ func delACL(w *descriptor.World, index uint32) descriptor.Op {
 	}}
 }
 
-// replaceBeside makes new rules a second ACL, and removes what no list has any more.
+// replaceBeside makes a second ACL of new rules, and removes ACLs that no list has any more.
 var replaceBeside = &descriptor.Replace{ // read only
 	Cost: costOfACL,
 	Make: func(w *descriptor.World, have, want any) ([]descriptor.Op, any) {
@@ -249,19 +249,19 @@ var replaceBeside = &descriptor.Replace{ // read only
 	},
 }
 
-// aclTable are the handles of our ACLs.
+// aclTable has the handles of our ACLs.
 type aclTable struct {
-	index map[string]uint32 // the one that counts, by key
+	index map[string]uint32 // the current ACL, by key
 	key   map[uint32]string // all
-	tag   map[string]string // of those that are fixed, by key
-	rules map[uint32]int    // how many each has, foreign ones too
+	tag   map[string]string // tags of the fixed ACLs, by key
+	rules map[uint32]int    // number of rules of each ACL, foreign ones too
 }
 
 func (t *aclTable) clone() aclTable {
 	return aclTable{maps.Clone(t.index), maps.Clone(t.key), maps.Clone(t.tag), maps.Clone(t.rules)}
 }
 
-// count notes how many rules VPP has in an ACL.
+// count records the number of rules that VPP has in an ACL.
 func (t *aclTable) count(index uint32, rules int) {
 	if t.rules == nil {
 		t.rules = map[uint32]int{}
@@ -269,7 +269,7 @@ func (t *aclTable) count(index uint32, rules int) {
 	t.rules[index] = rules
 }
 
-// has notes what VPP has of an ACL that others look at.
+// has records the actual state of an ACL that others use.
 func (t *aclTable) has(l *accessList) {
 	if !fixed(l.key) {
 		return
@@ -295,7 +295,7 @@ func (t *aclTable) forget(index uint32) {
 	delete(t.rules, index)
 }
 
-// of are all ACLs of a key, in order.
+// of returns all ACLs of a key, in order.
 func (t *aclTable) of(key string) (out []uint32) {
 	for index, k := range t.key {
 		if k == key {

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// parseRule reads a rule in JSON, as users write it.
+// parseRule parses a rule in JSON, as users write it.
 func parseRule(t *testing.T, text string) *acl.ACL_Rule {
 	t.Helper()
 	m := &acl.ACL_Rule{}
@@ -111,7 +111,7 @@ func TestCompileACL(t *testing.T) {
 			t.Errorf("%v: %v, want %q", tc.m, err, tc.want)
 		}
 	}
-	// The tag fits VPP, tells the name if it is as long as those of policies are, and changes with the rules only.
+	// The tag fits VPP, contains the name if it is as long as names of policies, and depends on the rules only.
 	tag := func(name string, rules ...*acl.ACL_Rule) string {
 		l, err := compileACL("", &acl.ACL{Name: name, Rules: rules})
 		if err != nil {
@@ -136,7 +136,7 @@ func TestCompileACL(t *testing.T) {
 	}
 }
 
-// TestWays: what wayOf says of a change holds for every packet, whatever stands before and behind.
+// TestWays: the result of wayOf for a change holds for every packet, regardless of the rules before and behind.
 func TestWays(t *testing.T) {
 	said := map[ways]int{}
 	rapid.Check(t, func(r *rapid.T) {
@@ -211,7 +211,7 @@ func TestWaysOfAlike(t *testing.T) {
 			}
 		}
 	}
-	for range 30 { // what matters is rare
+	for range 30 { // relevant packets are rare
 		rapid.Check(t, check)
 	}
 	for _, w := range []ways{0, gains, loses, same} {
@@ -221,7 +221,7 @@ func TestWaysOfAlike(t *testing.T) {
 	}
 }
 
-// alikePacket is TCP or UDP to a port, and who sends it.
+// alikePacket is TCP or UDP to a port, with its sender.
 type alikePacket struct {
 	proto, flags, source uint8
 	port                 uint16
@@ -236,7 +236,7 @@ var alikePackets = func() (out []alikePacket) {
 	return out
 }()
 
-// verdict is as that of packets without flags.
+// verdict equals that of packets without flags.
 func (p alikePacket) verdict(rules []acl_types.ACLRule) int {
 	from := netip.AddrFrom4([4]byte{10, 0, 0, p.source})
 	for i := range rules {
@@ -260,7 +260,7 @@ func drawGroup(r *rapid.T) []acl_types.ACLRule {
 	case 1:
 		one.IsPermit = acl_types.ACL_ACTION_API_DENY
 		return []acl_types.ACLRule{one}
-	case 2: // a rule that takes some of the packets, and one behind that takes the rest
+	case 2: // a rule that matches some of the packets, and one behind it that matches the rest
 		one.TCPFlagsMask, one.TCPFlagsValue = tcpACK, tcpACK
 		rest := one
 		rest.TCPFlagsMask, rest.TCPFlagsValue = 0, 0
@@ -286,7 +286,7 @@ func drawRule(r *rapid.T) acl_types.ACLRule {
 	}
 }
 
-// verdict is 0 if a packet is dropped, 1 if it passes, 2 if it passes and its answer will.
+// verdict is 0 if a packet is dropped, 1 if it passes, 2 if its answer passes, too.
 func verdict(rules []acl_types.ACLRule, port uint16) int {
 	for i := range rules {
 		if r := &rules[i]; r.DstportOrIcmpcodeFirst <= port && port <= r.DstportOrIcmpcodeLast {
@@ -296,8 +296,8 @@ func verdict(rules []acl_types.ACLRule, port uint16) int {
 	return 0
 }
 
-// TestWhatCompilesPasses: the guard has nothing against an ACL that compiles, and Message is the inverse of Compile.
-func TestWhatCompilesPasses(t *testing.T) {
+// TestCompiledACLsPassTheGuard: the guard passes every ACL that compiles, and Message is the inverse of Compile.
+func TestCompiledACLsPassTheGuard(t *testing.T) {
 	compiled := 0
 	rapid.Check(t, func(r *rapid.T) {
 		pick := func(label string, from ...uint32) uint32 { return rapid.SampledFrom(from).Draw(r, label) }

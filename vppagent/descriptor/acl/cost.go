@@ -29,19 +29,19 @@ func lookupContexts(w *descriptor.World, index uint32) (all []cost.Context, at [
 	return all, at
 }
 
-// costOfReplace is the time VPP takes to give an access list other rules in place.
+// costOfReplace is the time that VPP takes to replace the rules of an access list in place.
 func costOfReplace(w *descriptor.World, index uint32, rules int) time.Duration {
 	all, at := lookupContexts(w, index)
 	return w.Cost.Replace(rules, all, at)
 }
 
-// costOfSwitch is the time VPP takes to give an interface other lists.
+// costOfSwitch is the time that VPP takes to change the lists of an interface.
 func costOfSwitch(w *descriptor.World, has, want attached) time.Duration {
 	return w.Cost.Switch([2]cost.Context{lookupContext(w, has.in), lookupContext(w, has.out)}, [2]cost.Context{lookupContext(w, want.in), lookupContext(w, want.out)})
 }
 
-// costOfACL is the time that the longest request takes if an access list changes in place, and if it is replaced beside: the second
-// access list is written, and each interface is switched to it.
+// costOfACL returns the times that the longest request takes: if an access list changes in place, and if it is replaced beside,
+// where VPP writes the second access list and switches each interface to it.
 func costOfACL(w *descriptor.World, have, want any) (inPlace, beside time.Duration) {
 	l := want.(*accessList)
 	index, ok := factsOf(w).acls.index[l.key]

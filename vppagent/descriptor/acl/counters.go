@@ -8,10 +8,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// CountRules makes VPP count what the rules of its ACLs judge: for OnConnect. It is so for all ACLs, and until VPP ends.
+// CountRules makes VPP count the packets of each rule of its ACLs: for OnConnect. It applies to all ACLs until VPP ends.
 func CountRules() vpp.Call { return vpp.Call{Msg: &vppacl.ACLStatsIntfCountersEnable{Enable: true}} }
 
-// Lists are what VPP has attached to the interface values call iface: acl_index in the order of evaluation.
+// Lists returns the lists of the interface with a name in values: acl_index in the order of evaluation.
 func Lists(w *descriptor.World, iface string) (input, output []uint32) {
 	i, ok := w.Interface(iface)
 	if !ok {
@@ -21,7 +21,7 @@ func Lists(w *descriptor.World, iface string) (input, output []uint32) {
 	return has.in, has.out
 }
 
-// ACLKey is the key of the ACL with an index; "" if it is not ours, or another one is in its place and it is still to go.
+// ACLKey returns the key of the ACL with an index; "" if it is foreign or stale.
 func ACLKey(w *descriptor.World, index uint32) string {
 	key := factsOf(w).acls.key[index]
 	if key == "" || factsOf(w).acls.index[key] != index {
@@ -30,7 +30,7 @@ func ACLKey(w *descriptor.World, index uint32) string {
 	return key
 }
 
-// Verbatim reports that VPP has a rule for each rule of m, in the same order: one without a network is two in VPP.
+// Verbatim reports that VPP has one rule for each rule of m, in the same order: a rule without a network is two rules in VPP.
 func Verbatim(state any, m *acl.ACL) bool {
 	l, ok := state.(*accessList)
 	return ok && len(l.rules) == len(m.GetRules())

@@ -12,7 +12,7 @@ import (
 // DenyACL describes the ACL that denies everything.
 func DenyACL() *descriptor.Descriptor { return fixedACL("acl-deny", denyKey, "d", false, newDenyACL) }
 
-// fixedACL describes an ACL that is not wanted for itself: other values have it for a part. Its tag has that kind.
+// fixedACL describes an ACL that exists only as a part of other values. Its tag has that kind.
 func fixedACL(name, key, kind string, fingerprint bool, state func() *accessList) *descriptor.Descriptor {
 	d := descriptor.Spec[*acl.ACL, *accessList]{
 		Name: name, Prefix: key, Tagged: true,
@@ -34,7 +34,7 @@ func fixedACL(name, key, kind string, fingerprint bool, state func() *accessList
 	return d
 }
 
-// fixed reports that the ACL with a key is such a one.
+// fixed reports that the ACL with a key is fixed.
 func fixed(key string) bool { return !strings.HasPrefix(key, aclPrefix) }
 
 func retrieveFixed(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates, key string, ours func(tag string) bool, state func() *accessList) ([]descriptor.Found, error) {

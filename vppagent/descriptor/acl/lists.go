@@ -26,25 +26,25 @@ const (
 type accessLists struct {
 	key, iface string
 	in, out    []string
-	why        string // what is wrong with it; "" if nothing
-	// keepIn and keepOut tell that the direction stays exactly as VPP has it: see reach.
+	why        string // the reason why it is invalid; "" if valid
+	// keepIn and keepOut: the direction stays exactly as VPP has it; see reach.
 	keepIn, keepOut bool
-	// keepFront reports that if VPP has an ACL of source ranges in front, it stays, be it not the one that counts.
+	// keepFront reports that an ACL of source ranges in front stays, even a stale one.
 	keepFront bool
 }
 
-// listPart is an ACL's own wish to be in the lists of an interface.
+// listPart is the part of an ACL that names an interface itself.
 type listPart struct {
 	acl, iface string
 	in, out    bool
 }
 
-// InterfaceACLs describes the ordered ACLs of an interface. In front comes that of source ranges, if there are any. Behind those of the value come the ACLs that name the interface
-// themselves, sorted by name, and behind those what others attached, which is never touched; it is read before every write.
+// InterfaceACLs describes the ordered ACLs of an interface: first the ACL of source ranges, if any; then the ACLs of the value; then the ACLs that
+// name the interface themselves, sorted by name; last the foreign ACLs, which the agent never touches and dumps before every write.
 //
-// The ACLs of a list are no condition for it, only made before it (Loose). If one cannot be had as it is wanted, the
-// interface keeps the lists it has, and a direction that has none yet is denied everything; so is one that names an ACL
-// nobody wants (Reach). An interface is never left open because something was refused or is missing.
+// The ACLs of a list are no condition for it; they are only made before it (Loose). If a wanted ACL cannot be had, the interface
+// keeps its lists, and a direction without lists denies everything. A direction that names an ACL which nobody wants denies
+// everything, too (Reach). An interface is never open because of a refusal or a missing ACL.
 func InterfaceACLs() *descriptor.Descriptor {
 	d := descriptor.Spec[*acl.InterfaceACLs, *accessLists]{
 		Name: "interface-acls", Prefix: interfaceACLsPrefix, Tagged: true,
@@ -121,8 +121,8 @@ func compileLists(key string, m *acl.InterfaceACLs) (*accessLists, error) {
 	return l, nil
 }
 
-// mergeLists denies everything if nothing names an access list and there is a closedPart. Else it appends to the lists of a value (nil: there is none) the ACLs that name the interface themselves, and puts that of
-// source ranges in front.
+// mergeLists denies everything if no part names an access list and a closedPart exists. Otherwise it appends the ACLs that name the interface
+// themselves to the lists of the value (nil: none), and puts the ACL of source ranges in front.
 func mergeLists(own any, parts []any) any {
 	l := &accessLists{}
 	if own != nil {
@@ -160,7 +160,7 @@ func mergeLists(own any, parts []any) any {
 	return l
 }
 
-// misplaced finds an ACL that relies on what decides elsewhere about ports of SCTP.
+// misplaced finds an ACL that is in a list but relies on an SCTP filter of another interface or direction.
 func (l *accessLists) misplaced() {
 	for i, list := range [][]string{l.in, l.out} {
 		for _, k := range list {
@@ -199,8 +199,8 @@ func (l *accessLists) message() *acl.InterfaceACLs {
 	return m
 }
 
-// reachLists denies everything in a direction that names an ACL nobody wants, and holds both while an ACL that is wanted
-// cannot be had: what was refused is tried again, what nobody gives may never come.
+// reachLists denies everything in a direction that names an unwanted ACL, and keeps both directions while a wanted ACL is
+// missing: the agent retries a refused ACL, but an unwanted one may never be added.
 func reachLists(w *descriptor.World, has, wants any, in func(key string) any) (any, []string, string) {
 	want, have := wants.(*accessLists), &accessLists{}
 	if owner := listOwner(w, want); owner != want.key {
@@ -239,7 +239,7 @@ func reachLists(w *descriptor.World, has, wants any, in func(key string) any) (a
 	return l, missing, want.why
 }
 
-// noteLists is "input denied altogether, output as it was".
+// noteLists returns a remark such as "input denied altogether, output as it was".
 func noteLists(state any) string {
 	l := state.(*accessLists)
 	direction := func(name string, keys []string, keep bool) string {
@@ -285,8 +285,8 @@ func settledLists(w *descriptor.World, has any) bool {
 	return errIn == nil && errOut == nil && slices.Equal(in, v.in) && slices.Equal(out, v.out)
 }
 
-// listOwner is the key of the value that has the say about the interface of l. The interface may have several names, and
-// lists be wanted under more than one: then it is that of its own name, of VPP's, of its tag, in this order.
+// listOwner returns the key of the value that decides the lists of l's interface. Lists may be wanted under several names of the
+// interface: then our name takes precedence over VPP's, and VPP's over the tag.
 func listOwner(w *descriptor.World, l *accessLists) string {
 	i, ok := w.Interface(l.iface)
 	if !ok {
@@ -303,7 +303,7 @@ func listOwner(w *descriptor.World, l *accessLists) string {
 	return l.key
 }
 
-// attached are the lists of an interface as VPP has them: indices of ACLs.
+// attached are the actual lists of an interface: indices of ACLs.
 type attached struct{ in, out []uint32 }
 
 // isAttached reports that an ACL is in the lists of an interface.
@@ -316,14 +316,14 @@ func isAttached(w *descriptor.World, index uint32) bool {
 	return false
 }
 
-// aclIndices are what a direction is to have in VPP, given what it has: our ACLs, and behind them those that others attached.
+// aclIndices returns the list that a direction gets in VPP, given its present list: our ACLs, and behind them the foreign ones.
 func aclIndices(w *descriptor.World, keys []string, has []uint32, keep, keepFront bool) (out []uint32, err error) {
 	if keep {
 		return has, nil
 	}
 	others, ours := foreignACLs(w, has), factsOf(w).acls.index
 	for _, k := range keys {
-		if k == permitKey && len(others) > 0 { // theirs decide, as if there were none of ours
+		if k == permitKey && len(others) > 0 { // the foreign ACLs decide, as without any of ours
 			continue
 		}
 		index, ok := ours[k]
@@ -338,7 +338,7 @@ func aclIndices(w *descriptor.World, keys []string, has []uint32, keep, keepFron
 	return append(out, others...), nil
 }
 
-// setLists reads the lists of the interface and changes them with one message, unless they are right already.
+// setLists dumps the lists of the interface and changes them with one message, unless they are already as wanted.
 func setLists(w *descriptor.World, l *accessLists) ([]descriptor.Op, error) {
 	idx, err := w.Index(l.iface)
 	if err != nil || listOwner(w, l) != l.key {
@@ -395,8 +395,7 @@ func newAttached(m *vppacl.ACLInterfaceListDetails) attached {
 	return attached{in: m.Acls[:n:n], out: m.Acls[n:]}
 }
 
-// retrieveLists goes by what is wanted or ours, as an interface may be called by more than one name. What is attached is
-// ours if the ACL is.
+// retrieveLists uses the candidates, because an interface may have several names. An attachment is ours if its ACL is.
 func retrieveLists(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*vppacl.ACLInterfaceListDetails](d, idACLLists)
 	if err != nil {
@@ -438,7 +437,7 @@ func retrieveLists(w *descriptor.World, d *descriptor.Dump, c descriptor.Candida
 	return out, nil
 }
 
-// aclKeys are the keys of those ACLs that are ours.
+// aclKeys returns the keys of the ACLs that are ours.
 func aclKeys(w *descriptor.World, indices []uint32) (keys []string) {
 	known := factsOf(w).acls.key
 	for _, index := range indices {
@@ -449,7 +448,7 @@ func aclKeys(w *descriptor.World, indices []uint32) (keys []string) {
 	return keys
 }
 
-// foreignListsText tells what others attached to an interface; "" if nothing.
+// foreignListsText describes the attachments of other clients to an interface; "" if none.
 func foreignListsText(w *descriptor.World, i *descriptor.Iface) string {
 	a := factsOf(w).lists[i.Index]
 	in, out := foreignACLs(w, a.in), foreignACLs(w, a.out)
@@ -459,7 +458,7 @@ func foreignListsText(w *descriptor.World, i *descriptor.Iface) string {
 	return fmt.Sprintf("interface %s: acls input %d output %d", i.Name, in, out)
 }
 
-// foreignACLs are those ACLs that are not ours.
+// foreignACLs returns the ACLs that are not ours.
 func foreignACLs(w *descriptor.World, indices []uint32) (out []uint32) {
 	known := factsOf(w).acls.key
 	for _, index := range indices {
@@ -470,7 +469,7 @@ func foreignACLs(w *descriptor.World, indices []uint32) (out []uint32) {
 	return out
 }
 
-// aclNodes are those of the lists an interface has (acl_fa_enable_disable, VPP 25.10).
+// aclNodes are the graph nodes of the lists that an interface has (acl_fa_enable_disable, VPP 25.10).
 func aclNodes(w *descriptor.World, have any) (out []descriptor.Node) {
 	idx, err := w.Index(have.(*accessLists).iface)
 	if err != nil {

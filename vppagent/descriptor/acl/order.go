@@ -7,19 +7,19 @@ import (
 	"go.fd.io/govpp/binapi/acl_types"
 )
 
-// The order law of access lists. A packet is judged by the first rule that matches, in the lists of the interface one after
-// the other. What changes by one message changes in one moment. If more than one thing changes that an interface stands on,
-// packets meet states in between, and that is harmless only if every change goes the same way: then the verdict of each
-// packet changes at most once, from what it was to what it will be.
+// The order law of access lists. The first rule that matches, in the lists of the interface one after the other, decides about a
+// packet. One message changes its object in one moment. If several objects change that an interface stands on, packets meet
+// states in between. Those are harmless only if all changes go in the same direction: then the verdict of each packet changes at
+// most once, from the old to the new one.
 
-// tornLists reports whether the changes of the ACLs in have, and that of the lists themselves, go different ways.
+// tornLists reports whether the changes of the ACLs in have, and the change of the lists themselves, go in different directions.
 func tornLists(w *descriptor.World, has, wants any, content func(key string) (have, want any)) bool {
 	have := has.(*accessLists)
 	want := &accessLists{}
 	if wants != nil {
 		want = wants.(*accessLists)
 	}
-	if have.keepIn || have.keepOut { // what is kept may be of an older content
+	if have.keepIn || have.keepOut { // a kept list may have older content
 		return true
 	}
 	c := contents(func(key string) (h, w *accessList) {
@@ -35,19 +35,19 @@ func tornLists(w *descriptor.World, has, wants any, content func(key string) (ha
 	return c.way(have.in, want.in, foreignACLs(w, v.in))&c.way(have.out, want.out, foreignACLs(w, v.out)) == 0
 }
 
-// ways are the directions in which a change may go: bits.
+// ways are the directions of a change, as bits.
 type ways uint8
 
 const (
-	gains ways = 1 << iota // what passed passes
-	loses                  // what passes passed
+	gains ways = 1 << iota // every packet that passed still passes
+	loses                  // every packet that passes passed before
 	same  = gains | loses
 )
 
-// contents tells what VPP has of an ACL, and what it will have before the list is changed; nil: nothing.
+// contents returns the actual state of an ACL, and its state before the list changes; nil: none.
 type contents func(key string) (have, want *accessList)
 
-// way is the way of one direction: the ACLs of have as they change, then the list to want.
+// way returns the direction of one direction's change: first the ACLs of have change, then the list becomes want.
 func (c contents) way(have, want []string, foreign []uint32) ways {
 	out, alike := same, len(foreign) == 0 && c.agree(have, want)
 	for _, k := range have {
@@ -58,10 +58,10 @@ func (c contents) way(have, want []string, foreign []uint32) ways {
 	switch {
 	case slices.Equal(have, want):
 		return out
-	case len(foreign) > 0 && len(have)*len(want) == 0: // then theirs decide
+	case len(foreign) > 0 && len(have)*len(want) == 0: // then the foreign ACLs decide
 		return 0
 	case len(want) == 0:
-		return out & gains // no list: all pass
+		return out & gains // no list: every packet passes
 	case len(have) == 0:
 		return out & loses
 	}
@@ -75,7 +75,7 @@ func (c contents) way(have, want []string, foreign []uint32) ways {
 	return out & list
 }
 
-// wayFrom is the way from have; many lists ask for the same.
+// wayFrom returns the direction of the change from have; it remembers its last answer, because many lists ask for the same.
 func (l *accessList) wayFrom(have *accessList, alike bool) ways {
 	if l.asked.from != have || l.asked.alike != alike {
 		l.asked.from, l.asked.alike, l.asked.way = have, alike, wayOf(have.rules, l.rules, alike)
@@ -83,8 +83,8 @@ func (l *accessList) wayFrom(have *accessList, alike bool) ways {
 	return l.asked.way
 }
 
-// onlyGains reports that want is have without some ACLs that only deny, and with more that only reflect, or if what permits is
-// alike everywhere, only permit.
+// onlyGains reports that want is have without some ACLs that only deny, and with additional ACLs that only reflect or, if all
+// permitting rules are alike, only permit.
 func (c contents) onlyGains(have, want []string, alike bool) bool {
 	for len(have) > 0 || len(want) > 0 {
 		switch {
@@ -101,7 +101,7 @@ func (c contents) onlyGains(have, want []string, alike bool) bool {
 	return true
 }
 
-// all reports that every rule of an ACL is like that, when the list is changed.
+// all reports that every rule of an ACL has a property, when the list changes.
 func (c contents) all(key string, is func(*acl_types.ACLRule) bool) bool {
 	h, w := c(key)
 	if w == nil {
@@ -110,18 +110,19 @@ func (c contents) all(key string, is func(*acl_types.ACLRule) bool) bool {
 	return w != nil && !slices.ContainsFunc(w.rules, func(r acl_types.ACLRule) bool { return !is(&r) })
 }
 
-// insertable reports that a rule, put anywhere, only makes more pass.
+// insertable reports that a rule, inserted anywhere, only makes more packets pass.
 func insertable(r *acl_types.ACLRule, alike bool) bool {
 	return r.IsPermit == acl_types.ACL_ACTION_API_PERMIT_REFLECT || alike && r.IsPermit == acl_types.ACL_ACTION_API_PERMIT
 }
 
-// removable reports that without a rule only more passes.
+// removable reports that the removal of a rule only makes more packets pass.
 func removable(r *acl_types.ACLRule) bool { return r.IsPermit == acl_types.ACL_ACTION_API_DENY }
 
-// wayOf is the way from rules to rules: both, one, or none that can be told.
+// wayOf returns the directions of the change between two rule lists: both, one, or none if none is provable.
 //
-// A rule that permits and reflects, put anywhere, only makes more pass; one that permits only may hide one that reflects,
-// and stop replies, unless all rules that permit are alike (see sessions). A rule that denies, put anywhere, only makes less pass.
+// A rule that permits and reflects, inserted anywhere, only makes more packets pass. A rule that only permits may hide one that
+// reflects, and stop replies, unless all permitting rules are alike (see sessions). A rule that denies, inserted anywhere, only
+// makes fewer packets pass.
 func wayOf(have, want []acl_types.ACLRule, alike bool) ways {
 	for len(have) > 0 && len(want) > 0 && have[0] == want[0] {
 		have, want = have[1:], want[1:]
@@ -142,8 +143,8 @@ func wayOf(have, want []acl_types.ACLRule, alike bool) ways {
 	return out
 }
 
-// onlyGains reports that want is have without some rules that deny, and with more that permit. Where either would do, it
-// looks only at removing first, or only at inserting first: no may be wrong, yes is not.
+// onlyGains reports that want is have without some rules that deny, and with additional rules that permit. If either would do, it
+// tries only removals first, or only insertions first: false may be wrong, true is not.
 func onlyGains(have, want []acl_types.ACLRule, alike, removeFirst bool) bool {
 	for len(have) > 0 || len(want) > 0 {
 		remove := len(have) > 0 && removable(&have[0])

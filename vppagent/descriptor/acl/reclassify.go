@@ -11,10 +11,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// Reclassify reports whether VPP judges established flows again when access lists change. The zero value: it did not say.
+// Reclassify is whether VPP evaluates established flows again when access lists change. Zero value: VPP did not report it.
 type Reclassify uint8
 
-// What VPP may say.
+// The values of Reclassify.
 const (
 	ReclassifyUnknown Reclassify = iota
 	ReclassifyOn
@@ -24,7 +24,7 @@ const (
 // String is "unknown", "on" or "off".
 func (r Reclassify) String() string { return [...]string{"unknown", "on", "off"}[r] }
 
-// Consequence is what follows for policies, with the remedy; "" if all is well or nothing is known.
+// Consequence returns the effect on policies, with the remedy; "" if policies are not affected or the setting is unknown.
 func (r Reclassify) Consequence() string {
 	if r != ReclassifyOff {
 		return ""
@@ -35,9 +35,8 @@ func (r Reclassify) Consequence() string {
 		"'vppctl set acl-plugin reclassify-sessions 1' until its next start"
 }
 
-// Reclassification asks VPP: there is no message for it, only a line among others of 'show acl-plugin sessions' (VPP 24.06
-// to 25.10: "Reclassify sessions: 1"). A VPP without the ACL plugin has no such command. The error is that VPP cannot be
-// reached.
+// Reclassification asks VPP for the setting. No message has it, only one line of 'show acl-plugin sessions' (VPP 24.06 to 25.10:
+// "Reclassify sessions: 1"). A VPP without the ACL plugin does not know that command. The error says that VPP cannot be reached.
 func Reclassification(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) (Reclassify, error) {
 	r := do(ctx, vpp.Call{Msg: &vlib.CliInband{Cmd: "show acl-plugin sessions"}})[0]
 	if errors.Is(r.Err, vpp.ErrDisconnected) || errors.Is(r.Err, context.Canceled) || errors.Is(r.Err, context.DeadlineExceeded) {
@@ -64,7 +63,7 @@ func parseReclassify(text string) Reclassify {
 	return ReclassifyUnknown
 }
 
-// SetReclassify makes VPP judge established flows again when access lists change; there is a command for it alone (VPP 24.06 to 26.06).
+// SetReclassify makes VPP evaluate established flows again when access lists change; only a command can do that (VPP 24.06 to 26.06).
 func SetReclassify(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) error {
 	_, err := descriptor.CLIText(do(ctx, vpp.Call{Msg: &vlib.CliInband{Cmd: "set acl-plugin reclassify-sessions 1"}})[0])
 	return err

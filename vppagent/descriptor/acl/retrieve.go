@@ -12,8 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// retrieveACLs finds our ACLs by their tags. Where VPP has several of one name, because an agent ended between making the
-// new one and removing the old, the one that is as wanted counts, and the others are stale.
+// retrieveACLs finds our ACLs by their tags. If VPP has several of one name, because an agent ended between the creation of the
+// new ACL and the removal of the old one, the ACL that equals the desired state is current, and the others are stale.
 func retrieveACLs(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*vppacl.ACLDetails](d, idACLs)
 	if err != nil {
@@ -54,7 +54,7 @@ func retrieveACLs(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidat
 	return out, nil
 }
 
-// foundACL is the state of a dumped ACL: that of a candidate if it is no other.
+// foundACL returns the state of a dumped ACL; it is a candidate's state if they are equal.
 func foundACL(m *vppacl.ACLDetails, tag, name string, hashed *accessList, c descriptor.Candidates) *accessList {
 	for i := range m.R {
 		clearUnused(&m.R[i])
@@ -69,7 +69,7 @@ func foundACL(m *vppacl.ACLDetails, tag, name string, hashed *accessList, c desc
 	return l
 }
 
-// preferredACL is the better of two states of one ACL, beside which the other is stale.
+// preferredACL returns the better of two states of one ACL; the other is then stale.
 func preferredACL(w *descriptor.World, has, other *accessList, index uint32, c descriptor.Candidates) *accessList {
 	old := factsOf(w).acls.index[has.key]
 	wanted, _ := c.Wanted(has.key).(*accessList)
@@ -86,12 +86,12 @@ func preferredACL(w *descriptor.World, has, other *accessList, index uint32, c d
 	return &best
 }
 
-// clearUnused zeroes the bytes of IPv4 addresses that mean nothing.
+// clearUnused zeroes the unused bytes of IPv4 addresses.
 func clearUnused(r *acl_types.ACLRule) {
 	r.SrcPrefix, r.DstPrefix = descriptor.ToPrefix(descriptor.FromPrefix(r.SrcPrefix)), descriptor.ToPrefix(descriptor.FromPrefix(r.DstPrefix))
 }
 
-// clear forgets the ACLs with such keys.
+// clear forgets the ACLs with matching keys.
 func (t *aclTable) clear(which func(key string) bool) {
 	for index, key := range t.key {
 		if which(key) {

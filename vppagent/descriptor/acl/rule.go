@@ -21,8 +21,8 @@ const (
 func any4() netip.Prefix { return netip.PrefixFrom(netip.IPv4Unspecified(), 0) }
 func any6() netip.Prefix { return netip.PrefixFrom(netip.IPv6Unspecified(), 0) }
 
-// appendRule appends what VPP takes for a rule: one rule, or one per address family if it is for any address (in VPP a rule
-// has a family).
+// appendRule appends a rule in VPP's form: one rule, or one per address family if the rule is for any address (a rule in VPP has
+// one family).
 func appendRule(rules []acl_types.ACLRule, m *acl.ACL_Rule) ([]acl_types.ACLRule, error) {
 	var r acl_types.ACLRule
 	switch m.GetAction() {
@@ -73,7 +73,7 @@ func appendRule(rules []acl_types.ACLRule, m *acl.ACL_Rule) ([]acl_types.ACLRule
 	return append(rules, withNetworks(r, v6, src, dst)), nil
 }
 
-// withNetworks is r for packets of a family between two networks; an invalid one is any of the family.
+// withNetworks returns r for packets of a family between two networks; an invalid network means any address of the family.
 func withNetworks(r acl_types.ACLRule, v6 bool, src, dst netip.Prefix) acl_types.ACLRule {
 	any := any4()
 	if v6 {
@@ -104,7 +104,7 @@ func parseNetwork(field, s string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// layer4 sets protocol, ports, ICMP and flags. one reports that the rule is for one address family, which is then v6.
+// layer4 sets protocol, ports, ICMP and flags. one reports that the rule is limited to one address family, which v6 then is.
 func layer4(r *acl_types.ACLRule, ip *acl.ACL_Rule_IpRule) (v6, one bool, err error) {
 	given := ip.GetIp().GetProtocol()
 	if given > 255 {

@@ -21,16 +21,16 @@ const (
 	idTable       = "classify_table_info"
 	idEntries     = "classify_session_dump"
 
-	// classTag is where a packet goes that no entry of a table matches: on, as any number does that is none of a node (ip_in_out_acl.c,
-	// VPP 24.06 to 25.10). VPP keeps no tag on tables; this number is ours.
+	// classTag is the next node of a packet that no entry of a table matches: it continues on its path, as with any number that is no
+	// node's (ip_in_out_acl.c, VPP 24.06 to 25.10). VPP keeps no tag on tables; this number marks ours.
 	classTag = 0x5c7b0a01
-	// classDrop and classPass are where a packet goes that an entry matches. VPP keeps 16 bits.
+	// classDrop and classPass are the next nodes of a packet that an entry matches. VPP keeps 16 bits.
 	classDrop, classPass = 0, descriptor.None
-	classEnd             = 2 // the first that is no node of inacl and outacl
+	classEnd             = 2 // the first number that is no node of inacl and outacl
 	// noClassTable is CLASSIFY_TABLE_NOT_FOUND.
 	noClassTable = -91
-	// Of the heap of a table, in bytes. VPP dies when it is exhausted; it has taken up to 1,200 for an entry where all were in one
-	// bucket, and these last for 4,096 such entries (executed on 24.06 and 25.10).
+	// Bytes of the heap of a table. VPP aborts when the heap is exhausted. It has used up to 1,200 bytes for an entry when all
+	// entries were in one bucket; these values suffice for 4,096 such entries (executed on 24.06 and 25.10).
 	classHeap, classEntry = 64 << 10, 4 << 10
 )
 
@@ -58,7 +58,7 @@ func (p classPlace) String() string {
 	return fmt.Sprintf("%sput of interface %d (%s)", p.direction(), p.swIf, p.family())
 }
 
-// set attaches a table or takes it off.
+// set attaches or detaches a table.
 func (p classPlace) set(table uint32, add bool) vpp.Call {
 	four, six := table, uint32(descriptor.None)
 	if p.v6 {
@@ -70,19 +70,19 @@ func (p classPlace) set(table uint32, add bool) vpp.Call {
 	return descriptor.Write(&classify.OutputACLSetInterface{SwIfIndex: interface_types.InterfaceIndex(p.swIf), IP4TableIndex: four, IP6TableIndex: six, L2TableIndex: descriptor.None, IsAdd: add})
 }
 
-// show asks for what is attached. No message shows the output.
+// show asks for the attached tables. No message shows the output direction.
 func (p classPlace) show() *vlib.CliInband {
 	return &vlib.CliInband{Cmd: "show " + p.direction() + "acl type " + p.family()}
 }
 
-// shown is the table the answer has for the place.
+// shown returns the table of the place in the answer.
 func (p classPlace) shown(r vpp.Reply) (index uint32, there bool, err error) {
 	all, err := shownTables(r)
 	index, there = all[p.swIf]
 	return index, there, err
 }
 
-// shownTables reads the answer to show.
+// shownTables parses the answer to show.
 func shownTables(r vpp.Reply) (map[uint32]uint32, error) {
 	text, err := descriptor.CLIText(r)
 	if err != nil {
@@ -91,8 +91,8 @@ func shownTables(r vpp.Reply) (map[uint32]uint32, error) {
 	return vpp.AttachedTables(text)
 }
 
-// enabled reads the answer to showFeatures: arcs, and below each its nodes. After an interface went VPP's records have the table
-// for the next one of that index, whose packets do not ask it.
+// enabled parses the answer to showFeatures: arcs, and below each its nodes. After VPP deleted an interface, its records have the
+// table for the next interface of that index, whose packets do not meet the table.
 func (p classPlace) enabled(r vpp.Reply) (bool, error) {
 	text, err := descriptor.CLIText(r)
 	if err != nil {
@@ -113,17 +113,17 @@ func (p classPlace) enabled(r vpp.Reply) (bool, error) {
 	return false, nil
 }
 
-// classWorld is what is known of the classifier.
+// classWorld is the known state of the classifier.
 type classWorld struct {
-	known  bool                  // it was looked at all
+	known  bool                  // a dump has run
 	tables map[uint32]classTable // ours
-	at     map[classPlace]uint32 // what VPP's records have, whoever's it is
-	live   map[classPlace]bool   // and packets do ask it; of ours
-	left   []uint32              // ours, and nothing leads to them
+	at     map[classPlace]uint32 // the tables in VPP's records, of any owner
+	live   map[classPlace]bool   // packets do meet the table; ours only
+	left   []uint32              // our tables that nothing leads to
 	swIf   map[string]uint32     // of the interfaces of filters, by their keys
 }
 
-// classTable is a table of ours, and the one behind it.
+// classTable is a table of ours, with the next table.
 type classTable struct {
 	classifier.Table
 	next uint32
@@ -137,7 +137,7 @@ func (c classWorld) clone() classWorld {
 	return classWorld{c.known, maps.Clone(c.tables), maps.Clone(c.at), maps.Clone(c.live), slices.Clone(c.left), maps.Clone(c.swIf)}
 }
 
-// chain are the tables from one on, as far as they are ours.
+// chain returns the tables from one on, up to the first foreign one.
 func (c classWorld) chain(from uint32) (out []uint32) {
 	for {
 		t, ours := c.tables[from]
@@ -148,14 +148,14 @@ func (c classWorld) chain(from uint32) (out []uint32) {
 	}
 }
 
-// decides reports that packets of both families ask the filter with a key.
+// decides reports that packets of both families meet the filter with a key.
 func (c classWorld) decides(key string) bool {
 	swIf, known := c.swIf[key]
 	input := strings.HasPrefix(key, kv.SCTPFilterKey("", true))
 	return known && c.live[classPlace{swIf, input, false}] && c.live[classPlace{swIf, input, true}]
 }
 
-// program is what a place does; nil: nothing of ours, or it is not asked.
+// program returns the program of a place; nil: no table of ours, or packets do not meet it.
 func (c classWorld) program(at classPlace) (out classifier.Program) {
 	root, there := c.at[at]
 	if !there || !c.live[at] {
@@ -188,7 +188,7 @@ func session(table uint32, e classifier.Entry, add bool) *classify.ClassifyAddDe
 	return m
 }
 
-// sameTable refuses an update that made another table: VPP does that when the one named is gone.
+// sameTable refuses the reply to an update that made another table: VPP does that when the named table does not exist any more.
 func sameTable(r vpp.Reply, index uint32) error {
 	if got := r.Msg.(*classify.ClassifyAddDelTableReply).NewTableIndex; got != index {
 		return fmt.Errorf("classify table %d is gone", index)
@@ -196,7 +196,7 @@ func sameTable(r vpp.Reply, index uint32) error {
 	return nil
 }
 
-// layTables makes tables from the last to the first, each with all its entries, in front of next; then is told the first.
+// layTables makes tables from the last to the first, each with all its entries, in front of next; then receives the first table.
 func layTables(w *descriptor.World, p classifier.Program, next uint32, then func(head uint32) []descriptor.Op) []descriptor.Op {
 	if len(p) == 0 {
 		return then(next)
@@ -218,15 +218,15 @@ func layTables(w *descriptor.World, p classifier.Program, next uint32, then func
 	}}}
 }
 
-// dead reports that the interface of a place went and that a chain of ours is behind its root.
+// dead reports that the interface of a place was deleted and that a chain of ours is behind its root.
 func (c classWorld) dead(w *descriptor.World, at classPlace) bool {
 	root, there := c.at[at]
 	t, ours := c.tables[root]
 	return there && ours && t.next != descriptor.None && w.At(at.swIf) == nil
 }
 
-// haunted reports that an interface has the index of one that went, and VPP's records have a table of ours for it.
-func (c classWorld) haunted(w *descriptor.World) bool {
+// inherits reports that an interface has the index of a deleted one, and that VPP's records have a table of ours for it.
+func (c classWorld) inherits(w *descriptor.World) bool {
 	for at := range c.at {
 		if c.ours(at) && !c.live[at] && w.At(at.swIf) != nil {
 			return true
@@ -235,7 +235,7 @@ func (c classWorld) haunted(w *descriptor.World) bool {
 	return false
 }
 
-// unreached are the tables of ours nothing leads to, each before those it leads to.
+// unreached returns the tables of ours that nothing leads to, each before those it leads to.
 func (c classWorld) unreached() (out []uint32) {
 	reached, led := map[uint32]bool{}, map[uint32]bool{}
 	for _, root := range c.at {
@@ -259,7 +259,7 @@ func (c classWorld) unreached() (out []uint32) {
 	return out
 }
 
-// dropLeft removes what nothing leads to.
+// dropLeft removes the tables that nothing leads to.
 func dropLeft(w *descriptor.World) []descriptor.Op {
 	left := factsOf(w).class.left
 	factsOf(w).class.left = nil

@@ -13,24 +13,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// Ports of SCTP: VPP's ACL plugin knows none, its classifier compares bytes. An interface has a chain of tables of its own, per
-// direction and family, that decides about the packets associations begin with, and an access list of a reserved name lets SCTP
-// come that far.
+// Ports of SCTP: VPP's ACL plugin does not know them, but its classifier compares bytes. An interface has a separate chain of
+// tables per direction and family. The chain decides about the packets that associations begin with, and an access list of a
+// reserved name permits SCTP up to the chain.
 //
 //	SCTPPorts ─ derives ─▶ filter, one per direction ◀─ needed by ─ the ACL of a reserved name ◀─ InterfaceACLs
 //
-// So a filter comes before that ACL does and goes when no list has it any more. What is asked of VPP of a filter:
+// So a filter is added before that ACL and removed when no list has the ACL any more. The requests for a filter:
 //
 //	interface ─▶ root ─▶ table ─▶ … ─▶ last      new rules: a chain beside this one, then root leads to it, and the old goes
 //
-// VPP dies of a table that goes while it is asked, so that nothing is ever taken from a chain in use.
+// VPP aborts if a table is removed while packets meet it, so the agent never removes anything from a chain in use.
 const (
 	sctpPortsPrefix = "config/contiv/vpp/v1/sctp-ports/"
-	// sctpLeftKey are tables of ours no interface leads to: what was begun and not finished. Nobody wants them.
+	// sctpLeftKey is the key of our tables that no interface leads to, from unfinished work. No value wants them.
 	sctpLeftKey = kv.SCTPFilterPrefix + "left"
 )
 
-// SCTPPorts describes which SCTP associations may begin across an interface. It is nothing in VPP itself: see SCTPFilter.
+// SCTPPorts describes which SCTP associations may begin across an interface. VPP has no such object: see SCTPFilter.
 func SCTPPorts() *descriptor.Descriptor {
 	return descriptor.Spec[*acl.SCTPPorts, *classifier.Ports]{
 		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
@@ -75,18 +75,18 @@ func equalDirections(have, want *classifier.Direction) bool {
 	return slices.Equal(have.Rules, want.Rules)
 }
 
-// sctpFilter is what decides in one direction of an interface. A program VPP has not, or does not ask, is nil.
+// sctpFilter is the filter of one direction of an interface. A program is nil if VPP lacks it, or packets do not meet it.
 type sctpFilter struct {
 	iface  string
 	input  bool
 	v4, v6 classifier.Program
-	left   []uint32     // of sctpLeftKey alone, as dead is: tables
-	dead   []classPlace // and where an interface was
+	left   []uint32     // tables; only sctpLeftKey has left and dead
+	dead   []classPlace // places of deleted interfaces
 }
 
 func (f *sctpFilter) key() string { return kv.SCTPFilterKey(f.iface, f.input) }
 
-// program is that of a family.
+// program returns the program of a family.
 func (f *sctpFilter) program(v6 bool) classifier.Program {
 	if v6 {
 		return f.v6
@@ -94,8 +94,8 @@ func (f *sctpFilter) program(v6 bool) classifier.Program {
 	return f.v4
 }
 
-// SCTPFilter describes what an SCTPPorts derives for each direction. It outlives the access lists that rely on it, even where their
-// interface goes.
+// SCTPFilter describes the filter that an SCTPPorts derives for each direction. The filter outlives the access lists that rely on
+// it, even after their interface is deleted.
 func SCTPFilter() *descriptor.Descriptor {
 	d := descriptor.Spec[*acl.SCTPPorts, *sctpFilter]{
 		Name: "sctp-filter", Prefix: kv.SCTPFilterPrefix, Tagged: true,
@@ -110,7 +110,7 @@ func SCTPFilter() *descriptor.Descriptor {
 	d.Dumps = func(w *descriptor.World, _ descriptor.Candidates, known *descriptor.Dump) []descriptor.Request {
 		return classDumps(w, known)
 	}
-	d.Rest = &descriptor.Rest{Key: sctpLeftKey, Suspect: func(w *descriptor.World) bool { return factsOf(w).class.haunted(w) }}
+	d.Rest = &descriptor.Rest{Key: sctpLeftKey, Suspect: func(w *descriptor.World) bool { return factsOf(w).class.inherits(w) }}
 	return d
 }
 
@@ -121,7 +121,7 @@ func (f *sctpFilter) dependencies() []descriptor.Dependency {
 	return []descriptor.Dependency{{Key: kv.InterfaceKey(f.iface), Bond: descriptor.Outlives, Pods: true}}
 }
 
-// message is the rules VPP has, as far as they can be read.
+// message returns the rules in VPP, as far as they can be decoded.
 func (f *sctpFilter) message() *acl.SCTPPorts {
 	p := &classifier.Ports{Interface: f.iface}
 	d := &classifier.Direction{}
@@ -134,7 +134,7 @@ func (f *sctpFilter) message() *acl.SCTPPorts {
 	return p.Message()
 }
 
-// put makes what VPP has what is wanted, one family beside the other.
+// put makes the actual filter equal to the desired one, for both families.
 func (f *sctpFilter) put(w *descriptor.World, have *sctpFilter) (ops []descriptor.Op, _ error) {
 	i, ok := w.Interface(f.iface)
 	if !ok {
@@ -146,7 +146,7 @@ func (f *sctpFilter) put(w *descriptor.World, have *sctpFilter) (ops []descripto
 		has, want := have.program(v6), f.program(v6)
 		switch {
 		case has.Equal(want):
-		case len(has) == 0: // or not asked: what is there goes
+		case len(has) == 0: // or packets do not meet it: remove the present tables
 			ops = append(ops, attachProgram(w, at, i.VPPName, want)...)
 		default:
 			swap, err := swapProgram(w, at, has, want)
@@ -159,7 +159,7 @@ func (f *sctpFilter) put(w *descriptor.World, have *sctpFilter) (ops []descripto
 	return ops, nil
 }
 
-// attachProgram looks who is there, lays the tables and attaches them. What is left of an interface that had that index goes.
+// attachProgram dumps the place, lays the tables and attaches them. It removes the tables of an earlier interface with that index.
 func attachProgram(w *descriptor.World, at classPlace, vppName string, p classifier.Program) []descriptor.Op {
 	attach := func(root uint32, stale *uint32) []descriptor.Op {
 		ops := []descriptor.Op{{Call: at.set(root, true), Then: func(vpp.Reply) []descriptor.Op {
@@ -194,7 +194,7 @@ func attachProgram(w *descriptor.World, at classPlace, vppName string, p classif
 	}}
 }
 
-// verifyAttached makes sure that packets are asked: VPP takes an attachment for done where its records say so.
+// verifyAttached checks that packets meet the table: VPP skips an attachment that its records already have.
 func verifyAttached(w *descriptor.World, at classPlace, vppName string, root uint32) []descriptor.Op {
 	ops := []descriptor.Op{{Asks: true, Call: vpp.Call{Msg: at.show()}, Refuses: func(r vpp.Reply) error {
 		if index, there, err := at.shown(r); err != nil || !there || index != root {
@@ -202,7 +202,7 @@ func verifyAttached(w *descriptor.World, at classPlace, vppName string, root uin
 		}
 		return nil
 	}}}
-	if vppName != "" { // of an interface made a moment ago it is not known; it cannot have had anything
+	if vppName != "" { // the name of an interface made a moment ago is not known; that interface had no table before
 		ops = append(ops, descriptor.Op{Asks: true, Call: vpp.Call{Msg: descriptor.ShowFeatures(vppName)}, Refuses: func(r vpp.Reply) error {
 			if on, err := at.enabled(r); err != nil || !on {
 				return errors.Join(fmt.Errorf("%s does not ask classify table %d", at, root), err)
@@ -229,7 +229,7 @@ func swapProgram(w *descriptor.World, at classPlace, have, want classifier.Progr
 	})...), nil
 }
 
-// leadTo makes head the table that is asked after root.
+// leadTo makes head the table after root.
 func leadTo(w *descriptor.World, root, head uint32, t classifier.Table, then func() []descriptor.Op) descriptor.Op {
 	m := addTable(t, head)
 	m.TableIndex = root
@@ -244,7 +244,7 @@ func leadTo(w *descriptor.World, root, head uint32, t classifier.Table, then fun
 	}
 }
 
-// repairRoot puts right what others changed in a root.
+// repairRoot repairs a root that another program changed.
 func repairRoot(root uint32, have, want classifier.Table) (ops []descriptor.Op) {
 	for _, e := range want.Entries {
 		if !slices.Contains(have.Entries, e) {
@@ -290,8 +290,8 @@ func deleteFilter(w *descriptor.World, f *sctpFilter) (ops []descriptor.Op, _ er
 	return ops, nil
 }
 
-// stripPlace removes the tables of a place whose interface went, but for the root: VPP's records still have that, and cannot be changed
-// until another interface gets the index.
+// stripPlace removes the tables of a place whose interface was deleted, except the root: VPP's records still have the root, and cannot
+// be changed until another interface gets the index.
 func stripPlace(w *descriptor.World, at classPlace) []descriptor.Op {
 	if !factsOf(w).class.dead(w, at) {
 		return nil
@@ -301,7 +301,7 @@ func stripPlace(w *descriptor.World, at classPlace) []descriptor.Op {
 	return []descriptor.Op{leadTo(w, root, descriptor.None, t.Table, func() []descriptor.Op { return dropChain(w, &t.next) })}
 }
 
-// dropChain removes a table nothing leads to, and those behind it.
+// dropChain removes a table that nothing leads to, and the tables behind it.
 func dropChain(w *descriptor.World, from *uint32) (ops []descriptor.Op) {
 	if from == nil {
 		return nil
@@ -322,7 +322,7 @@ func dropTable(w *descriptor.World, index uint32) descriptor.Op {
 	}}
 }
 
-// needsFilter is the key of the filter without which an ACL must not be in VPP, or in a list; "": of none.
+// needsFilter returns the key of the filter without which an ACL must not be in VPP, or in a list; "": none.
 func needsFilter(aclKey string) string {
 	name, ok := strings.CutPrefix(aclKey, aclPrefix)
 	if !ok {
@@ -331,7 +331,7 @@ func needsFilter(aclKey string) string {
 	return kv.SCTPFilterOf(name)
 }
 
-// readySCTP keeps such an ACL as it is while the filter is not as it is wanted.
+// readySCTP refuses changes of such an ACL until the filter equals its desired state.
 func readySCTP(_ *descriptor.World, _, want any, sure func(key string) any) error {
 	if filter := needsFilter(want.(*accessList).key); filter != "" && sure(filter) == nil {
 		return errors.New("ports of SCTP are not decided yet")
@@ -339,7 +339,7 @@ func readySCTP(_ *descriptor.World, _, want any, sure func(key string) any) erro
 	return nil
 }
 
-// hasFilters reports that VPP has the filter of each ACL of a list that needs one: otherwise the list cannot stay as it is.
+// hasFilters reports that VPP has the filter of each ACL of a list that needs one: without it the list cannot stay unchanged.
 func hasFilters(w *descriptor.World, list []string) bool {
 	return !slices.ContainsFunc(list, func(k string) bool {
 		filter := needsFilter(k)

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// classDumps asks for all tables and what is attached, and then for what those answers lead to.
+// classDumps asks for all tables and attachments, and then for the objects that those answers refer to.
 func classDumps(w *descriptor.World, known *descriptor.Dump) []descriptor.Request {
 	out := []descriptor.Request{descriptor.AskRequest(idClassTables, &classify.ClassifyTableIds{})}
 	for _, p := range classPlaces(0) {
@@ -27,12 +27,12 @@ func classDumps(w *descriptor.World, known *descriptor.Dump) []descriptor.Reques
 	return append(out, moreClassDumps(w, known)...)
 }
 
-// classPlaces are those of an interface.
+// classPlaces returns the places of an interface.
 func classPlaces(swIf uint32) []classPlace {
 	return []classPlace{{swIf, true, false}, {swIf, true, true}, {swIf, false, false}, {swIf, false, true}}
 }
 
-// moreClassDumps asks for each table, then for the entries of ours, and whether the interfaces they are attached to ask them.
+// moreClassDumps asks for each table, then for the entries of ours, and whether packets of their interfaces meet them.
 func moreClassDumps(w *descriptor.World, d *descriptor.Dump) (out []descriptor.Request) {
 	ids, err := descriptor.Replied[*classify.ClassifyTableIdsReply](d, idClassTables)
 	if err != nil {
@@ -45,7 +45,7 @@ func moreClassDumps(w *descriptor.World, d *descriptor.Dump) (out []descriptor.R
 			out = append(out, descriptor.AskRequest(id, &classify.ClassifyTableInfo{TableID: index}))
 			continue
 		}
-		if m, _ := tableInfo(d, id); m != nil && m.MissNextIndex == classTag { // learnClass tells of an error
+		if m, _ := tableInfo(d, id); m != nil && m.MissNextIndex == classTag { // learnClass reports the error
 			ours[index] = true
 			out = append(out, descriptor.DumpRequest(fmt.Sprintf("%s %d", idEntries, index), &classify.ClassifySessionDump{TableID: index}))
 		}
@@ -66,7 +66,7 @@ func moreClassDumps(w *descriptor.World, d *descriptor.Dump) (out []descriptor.R
 	return out
 }
 
-// tableInfo is nil for a table that went meanwhile.
+// tableInfo returns nil for a table that was removed meanwhile.
 func tableInfo(d *descriptor.Dump, id string) (*classify.ClassifyTableInfoReply, error) {
 	m, err := descriptor.Replied[*classify.ClassifyTableInfoReply](d, id)
 	if r, refused := errors.AsType[*vpp.Retval](err); refused && r.Code == noClassTable {
@@ -75,17 +75,17 @@ func tableInfo(d *descriptor.Dump, id string) (*classify.ClassifyTableInfoReply,
 	return m, err
 }
 
-// answeredTables is what VPP's records have attached at places like p, by sw_if_index.
+// answeredTables returns the tables that VPP's records have at places like p, by sw_if_index.
 func answeredTables(d *descriptor.Dump, p classPlace) map[uint32]uint32 {
 	r, err := d.Reply(p.show().Cmd)
 	if err != nil {
 		return nil
 	}
-	all, _ := shownTables(r) // learnClass tells of an error
+	all, _ := shownTables(r) // learnClass reports the error
 	return all
 }
 
-// learnClass takes over what the dumps show.
+// learnClass stores the result of the dumps.
 func learnClass(w *descriptor.World, d *descriptor.Dump) error {
 	ids, err := descriptor.Replied[*classify.ClassifyTableIdsReply](d, idClassTables)
 	if err != nil {
@@ -133,7 +133,7 @@ func learnClass(w *descriptor.World, d *descriptor.Dump) error {
 	return nil
 }
 
-// asksTable reports that packets do ask the table of ours that is attached.
+// asksTable reports that packets do meet the attached table of ours.
 func asksTable(w *descriptor.World, d *descriptor.Dump, p classPlace, c classWorld) (bool, error) {
 	i := w.At(p.swIf)
 	if _, ours := c.tables[c.at[p]]; !ours || i == nil {
@@ -146,12 +146,12 @@ func asksTable(w *descriptor.World, d *descriptor.Dump, p classPlace, c classWor
 	return p.enabled(r)
 }
 
-// retrieveFilters finds all that is attached of ours.
+// retrieveFilters finds all attachments of ours.
 func retrieveFilters(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	if err := learnClass(w, d); err != nil {
 		return nil, err
 	}
-	names := map[uint32]string{} // as candidates call them
+	names := map[uint32]string{} // names in the candidates
 	for _, wantedOnes := range []bool{true, false} {
 		c.Each(func(_ string, state any, wanted bool) {
 			name := state.(*sctpFilter).iface
@@ -195,7 +195,7 @@ func (c classWorld) ours(p classPlace) bool {
 	return there && ours
 }
 
-// foreignTablesText tells what others attached to an interface; "" if nothing.
+// foreignTablesText describes the attachments of other clients to an interface; "" if none.
 func foreignTablesText(w *descriptor.World, name string, places ...classPlace) string {
 	var out []string
 	for _, p := range places {

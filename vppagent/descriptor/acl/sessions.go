@@ -8,24 +8,24 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// A packet that a rule permits makes a session if the rule reflects. Rules are alike if whether a permitted packet makes one depends
-// on its protocol, ports and flags alone, whichever of them matches first. Then a rule that permits hides none that reflects, and
-// what a change does to permitted packets can be read from permissions and denials.
+// A permitted packet makes a session if its rule reflects. Rules are alike if the protocol, ports and flags of a permitted packet
+// alone decide whether it makes a session, regardless of which rule matches first. Then no permitting rule hides a reflecting one,
+// and permissions and denials show the effect of a change on permitted packets.
 
-// sessions is what the rules of an ACL say about sessions: which packets they permit with one (reflect), and without (permit).
+// sessions is the meaning of an ACL's rules for sessions: which packets they permit with a session (reflect), and without (permit).
 type sessions struct {
 	reflect, permit map[box]struct{}
-	unclear         bool // they say too much
+	unclear         bool // the rules distinguish too much
 }
 
-// class is a kind of packets of which sessions are made differently.
+// class is a class of packets with separate rules for sessions.
 type class uint8
 
 const (
 	classSYN   class = iota // TCP with SYN and without ACK
 	classTCP                // other TCP
 	classUDP                // UDP
-	classOther              // all others, whatever their ports
+	classOther              // all others, regardless of ports
 	classes
 )
 
@@ -43,7 +43,7 @@ func (p ports) meets(o ports) bool { return p.first <= o.last && o.first <= p.la
 
 func (b box) meets(o box) bool { return b.class == o.class && b.src.meets(o.src) && b.dst.meets(o.dst) }
 
-// mostBoxes bounds what an ACL may say. Ours say a few things about many addresses.
+// mostBoxes bounds the boxes of an ACL. Our ACLs need few, although they have many addresses.
 const mostBoxes = 64
 
 // agree reports that all rules are alike that these lists have, and will have.
@@ -68,7 +68,7 @@ func (c contents) agree(have, want []string) bool {
 	return true
 }
 
-// both is what VPP has of an ACL, and what it will have.
+// both returns the meaning of an ACL's present and future rules.
 func (c contents) both(key string) (out []*accessList) {
 	h, w := c(key)
 	for _, l := range []*accessList{h, w} {
@@ -79,7 +79,7 @@ func (c contents) both(key string) (out []*accessList) {
 	return out
 }
 
-// add reports whether what is said so far is still clear.
+// add reports whether the meaning so far is still clear.
 func (s *sessions) add(o *sessions) bool {
 	for b := range o.reflect {
 		s.reflect[b] = struct{}{}
@@ -90,7 +90,7 @@ func (s *sessions) add(o *sessions) bool {
 	return !o.unclear && len(s.reflect)+len(s.permit) <= mostBoxes
 }
 
-// sessions is what the ACL says about them.
+// sessions returns the meaning of the ACL's rules for sessions.
 func (l *accessList) sessions() *sessions {
 	if l.said == nil {
 		l.said = sessionsOf(l.rules)
@@ -98,10 +98,11 @@ func (l *accessList) sessions() *sessions {
 	return l.said
 }
 
-// sessionsOf reads rules. Of neighbours for the same addresses those behind say only what is left for them.
+// sessionsOf evaluates rules. Of adjacent rules for the same addresses, a later one applies only to packets that the earlier ones do not
+// match.
 func sessionsOf(rules []acl_types.ACLRule) *sessions {
 	out := &sessions{reflect: map[box]struct{}{}, permit: map[box]struct{}{}}
-	var before []box // what earlier rules for these addresses match
+	var before []box // boxes of the earlier rules for these addresses
 	for i := range rules {
 		r := &rules[i]
 		if i > 0 && (r.SrcPrefix != rules[i-1].SrcPrefix || r.DstPrefix != rules[i-1].DstPrefix) {
@@ -133,7 +134,7 @@ func sessionsOf(rules []acl_types.ACLRule) *sessions {
 	return out
 }
 
-// withoutSession reports that a rule is for ICMP of which VPP makes no session that lets answers pass (24.06 to 25.10,
+// withoutSession reports that a rule is for ICMP for which VPP makes no session that lets answers pass (24.06 to 25.10,
 // session_inlines.h: icmp4_valid_new, icmp6_valid_new).
 func withoutSession(r *acl_types.ACLRule) bool {
 	var requests []uint16
@@ -148,7 +149,7 @@ func withoutSession(r *acl_types.ACLRule) bool {
 	return !slices.ContainsFunc(requests, func(t uint16) bool { return r.SrcportOrIcmptypeFirst <= t && t <= r.SrcportOrIcmptypeLast })
 }
 
-// boxesOf is what a rule matches; it is exact, or more than that.
+// boxesOf returns the boxes that a rule matches, or larger ones.
 func boxesOf(r *acl_types.ACLRule) (out []box, exact bool) {
 	src, dst := ports{r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast}, ports{r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast}
 	switch {
@@ -172,7 +173,7 @@ const (
 	tcpACK = 0x10
 )
 
-// remainder is what of boxes is in none of others.
+// remainder returns the part of boxes that is in none of others.
 func remainder(list, others []box) []box {
 	for _, o := range others {
 		var left []box
@@ -184,7 +185,7 @@ func remainder(list, others []box) []box {
 	return list
 }
 
-// minus is what of a box is outside another, in up to four pieces.
+// minus returns the part of a box that is outside another, in up to four pieces.
 func (b box) minus(o box) (out []box) {
 	if !b.meets(o) {
 		return []box{b}

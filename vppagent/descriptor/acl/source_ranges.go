@@ -15,31 +15,32 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// Source ranges: who may dial what NAT44 translates. NAT44 itself has one mapping for every client, and its nodes run behind
-// those of the ACL plugin; so one ACL of rules that only deny is the first in the input list of every NAT44 interface.
+// Source ranges limit the clients of addresses that NAT44 translates. NAT44 itself has one mapping for every client, and its
+// nodes run behind those of the ACL plugin. So an ACL of rules that only deny is the first in the input list of every NAT44
+// interface.
 //
 //	SourceRanges …  ─ parts ─▶ enforcement ─ parts ─▶ the ACL of all, and the first place in InterfaceACLs
 //	Nat44Interface … ─┘             ▲
 //	                                └─ needed by ─ DNat44 restricted/…
 //
-// A restricted mapping is made last, when VPP has acknowledged that ACL and all those lists, and goes first. An interface gets
-// its NAT44 only when its list has the ACL.
+// A restricted mapping is made last, after VPP acknowledged that ACL and all those lists, and is removed first. An interface gets
+// NAT44 only when its list has the ACL.
 const (
 	sourceRangesPrefix = "config/contiv/vpp/v1/source-ranges/"
-	// rangesKey is the ACL that denies all who are not in the ranges, permitKey the one behind it where there is no other.
+	// rangesKey is the ACL that denies all clients outside the ranges; permitKey is the ACL behind it if the list has no other.
 	rangesKey = "vpp/acl/source-ranges"
 	permitKey = "vpp/acl/permit-all"
-	// RestrictedClaim is made by every restricted mapping, natClaim by NAT44 on an interface: the ACL loses no rule, and a list not
-	// the ACL, before such a one that has to go has gone.
+	// RestrictedClaim is the claim of every restricted mapping, natClaim that of NAT44 on an interface. The ACL loses no rule
+	// before all restricted mappings that lose it are removed, and a list does not lose the ACL before NAT44 leaves its interface.
 	RestrictedClaim = "source ranges"
-	// natInterfaceValues starts the keys of NAT44 on interfaces.
+	// natInterfaceValues is the prefix of the keys of NAT44 on interfaces.
 	natInterfaceValues = "config/vpp/nat/v2/nat44-interface/"
 )
 
 // NATClaim is the claim of NAT44 on an interface.
 func NATClaim(iface string) string { return "nat44 on " + iface }
 
-// Frontend is an address, port and protocol clients dial.
+// Frontend is an address, port and protocol that clients dial.
 type Frontend struct {
 	Addr  netip.Addr
 	Port  uint16
@@ -51,7 +52,7 @@ func (f Frontend) String() string {
 	return descriptor.ProtoName(f.Proto) + " " + netip.AddrPortFrom(f.Addr, f.Port).String()
 }
 
-// sourceRanges is a compiled SourceRanges. It is nothing in VPP itself: see enforcement.
+// sourceRanges is a compiled SourceRanges. VPP has no such object: see enforcement.
 type sourceRanges struct {
 	label     string
 	frontends []Frontend
@@ -59,7 +60,7 @@ type sourceRanges struct {
 	rules     []acl_types.ACLRule
 }
 
-// SourceRanges describes who may dial the addresses of one label.
+// SourceRanges describes which clients may dial the addresses of one label.
 func SourceRanges() *descriptor.Descriptor {
 	return descriptor.Spec[*nat.SourceRanges, *sourceRanges]{
 		Name: "source-ranges", Prefix: sourceRangesPrefix, Tagged: true,
@@ -122,8 +123,8 @@ func compileSourceRanges(_ string, m *nat.SourceRanges) (*sourceRanges, error) {
 		}
 		s.ranges = append(s.ranges, p)
 	}
-	// A list of an interface ends with the first rule that matches. Rules that let clients pass would let them pass all lists behind, so rules
-	// deny everybody else.
+	// A list of an interface ends with the first rule that matches. A rule that permits clients would let them pass all later lists, so the
+	// rules deny all other clients.
 	others := slices.Collect(model.OutsideIPv4(s.ranges))
 	for _, f := range s.frontends {
 		to := descriptor.ToPrefix(netip.PrefixFrom(f.Addr, 32))
@@ -148,13 +149,14 @@ func (s *sourceRanges) message() *nat.SourceRanges {
 	return m
 }
 
-// enforcement is what all source ranges and all NAT44 interfaces make together.
+// enforcement is the common state of all source ranges and all NAT44 interfaces.
 type enforcement struct {
-	rules      []acl_types.ACLRule // of the ACL; each denies
+	rules      []acl_types.ACLRule // rules of the ACL; each denies
 	interfaces []string            // whose input lists begin with it, sorted
 }
 
-// withFront is an input list with the ACL of source ranges in front; if there was none, all others pass.
+// withFront returns an input list with the ACL of source ranges in front; in an otherwise empty list, a second ACL permits all other
+// packets.
 func withFront(in []string) []string {
 	if len(in) == 0 {
 		in = []string{permitKey}
@@ -162,13 +164,13 @@ func withFront(in []string) []string {
 	return append([]string{rangesKey}, in...)
 }
 
-// fronted reports that the input list begins with the ACL of source ranges, and opened that it would be empty without it.
+// fronted reports that the input list begins with the ACL of source ranges; opened reports that the list would be empty without it.
 func (l *accessLists) fronted() bool { return len(l.in) > 0 && l.in[0] == rangesKey }
 func (l *accessLists) opened() bool  { return l.fronted() && l.in[1] == permitKey }
 
-// reachFront leaves the front off while VPP lacks its ACLs, and tells what is missing: policies and pods are not to suffer
-// from it, and no restricted mapping is made before every list has it. Where such a mapping is there, and lists are, held tells
-// that they stay as they are.
+// reachFront omits the front while VPP lacks its ACLs, and returns what is missing: policies and pods must not suffer from it,
+// and no restricted mapping is made before every list has the front. If VPP has such a mapping and the lists, held reports that
+// they stay unchanged.
 func reachFront(w *descriptor.World, have, want *accessLists, in func(key string) any) (_ *accessLists, missing []string, held bool) {
 	if !want.fronted() {
 		return want, nil, false
@@ -186,7 +188,7 @@ func reachFront(w *descriptor.World, have, want *accessLists, in func(key string
 	}
 	l := *want
 	if there {
-		l.keepFront = in(rangesKey) == nil // an older one that is attached protects what is there
+		l.keepFront = in(rangesKey) == nil // an attached older ACL protects the present mappings
 		return &l, missing, false
 	}
 	if l.in = l.in[1:]; want.opened() {
@@ -201,8 +203,8 @@ type NATPart string
 // frontPart puts the ACL of source ranges in front of the input list of an interface.
 type frontPart string
 
-// SourceRangesEnforced describes that source ranges are enforced. It writes nothing: its parts are written, and once they are,
-// it is looked whether every interface has them.
+// SourceRangesEnforced describes the enforcement of source ranges. It writes nothing itself: its parts are written, and then it
+// checks that every interface has them.
 func SourceRangesEnforced() *descriptor.Descriptor {
 	d := descriptor.Spec[*nat.SourceRanges, *enforcement]{
 		Name: "source-ranges-enforced", Prefix: kv.SourceRangesEnforcedKey, Tagged: true,
@@ -230,7 +232,7 @@ func SourceRangesEnforced() *descriptor.Descriptor {
 	return d
 }
 
-// mergeEnforcement makes no value of interfaces alone.
+// mergeEnforcement returns no value if only interfaces give parts.
 func mergeEnforcement(_ any, parts []any) any {
 	e, restricted := &enforcement{}, false
 	for _, p := range parts {
@@ -256,7 +258,7 @@ func (e *enforcement) dependencies() []descriptor.Dependency {
 	return deps
 }
 
-// readyEnforcement names an interface whose packets would be translated unasked.
+// readyEnforcement refuses with the name of an interface whose packets would be translated without a check of ranges.
 func readyEnforcement(w *descriptor.World, _, want any, sure func(key string) any) error {
 	if sure(rangesKey) == nil {
 		return errors.New("VPP does not have the access list of source ranges")
@@ -269,7 +271,7 @@ func readyEnforcement(w *descriptor.World, _, want any, sure func(key string) an
 	return nil
 }
 
-// ReadyMapping tells why a restricted mapping must not be made now. An interface counts that is to lose its NAT44, and has not yet.
+// ReadyMapping returns why a restricted mapping must not be made now. An interface that is to lose NAT44 counts until it has lost it.
 func ReadyMapping(w *descriptor.World, sure func(key string) any) error {
 	e, ok := w.Wanted(kv.SourceRangesEnforcedKey).(*enforcement)
 	if !ok {
@@ -283,11 +285,11 @@ func ReadyMapping(w *descriptor.World, sure func(key string) any) error {
 	return readyEnforcement(w, nil, e, sure)
 }
 
-// Restricted is what VPP translates for some clients only: a state that depends on the enforcement of source ranges.
+// Restricted is a state that VPP translates for some clients only, and that depends on the enforcement of source ranges.
 type Restricted interface {
 	// Restriction is the label of the source ranges.
 	Restriction() string
-	// Frontends are what clients dial.
+	// Frontends are the addresses that clients dial.
 	Frontends() []Frontend
 }
 
@@ -297,7 +299,7 @@ type Translated interface {
 	NATInterface() string
 }
 
-// restrictedMappings are those VPP has.
+// restrictedMappings returns the restricted mappings in VPP.
 func restrictedMappings(w *descriptor.World) (out []Restricted) {
 	for _, state := range w.Needing(kv.SourceRangesEnforcedKey) {
 		if r, ok := state.(Restricted); ok {
@@ -307,7 +309,7 @@ func restrictedMappings(w *descriptor.World) (out []Restricted) {
 	return out
 }
 
-// readyRanges keeps the rules while a mapping is there that loses its own.
+// readyRanges keeps the rules while VPP has a mapping that would lose its rules.
 func readyRanges(w *descriptor.World, have, _ any, _ func(key string) any) error {
 	if have == nil {
 		return nil
@@ -323,7 +325,7 @@ func readyRanges(w *descriptor.World, have, _ any, _ func(key string) any) error
 	return nil
 }
 
-// readyLists keeps the ACL of source ranges in front of the list of an interface that has NAT44 while there are restricted mappings.
+// readyLists keeps the ACL of source ranges in front of the list of a NAT44 interface while VPP has restricted mappings.
 func readyLists(w *descriptor.World, have, wants any, _ func(key string) any) error {
 	want := wants.(*accessLists)
 	i, ok := w.Interface(want.iface)
@@ -338,7 +340,7 @@ func readyLists(w *descriptor.World, have, wants any, _ func(key string) any) er
 	return nil
 }
 
-// ReadyInterface tells why an interface must not get NAT44 now.
+// ReadyInterface returns why an interface must not get NAT44 now.
 func ReadyInterface(w *descriptor.World, name string) error {
 	if len(restrictedMappings(w)) == 0 {
 		return nil
@@ -346,7 +348,7 @@ func ReadyInterface(w *descriptor.World, name string) error {
 	return checkAsksFirst(w, name)
 }
 
-// checkAsksFirst is an error if VPP has the interface, and it does not ask first.
+// checkAsksFirst returns an error if VPP has the interface and its list does not begin with the ACL of source ranges.
 func checkAsksFirst(w *descriptor.World, name string) error {
 	if i, ok := w.Interface(name); ok && !asksFirst(w, i.Index) {
 		return fmt.Errorf("interface %s does not ask for source ranges", name)
@@ -354,7 +356,7 @@ func checkAsksFirst(w *descriptor.World, name string) error {
 	return nil
 }
 
-// asksFirst reports that the input list of an interface begins with the ACL of source ranges, or lets nothing pass at all.
+// asksFirst reports that the input list of an interface begins with the ACL of source ranges, or denies everything.
 func asksFirst(w *descriptor.World, index uint32) bool {
 	in := factsOf(w).lists[index].in
 	if len(in) == 0 {
@@ -364,11 +366,11 @@ func asksFirst(w *descriptor.World, index uint32) bool {
 	return ours && (key == denyKey || key == rangesKey && factsOf(w).acls.index[rangesKey] == in[0])
 }
 
-// Front reports that an ACL of VPP is that of source ranges.
+// Front reports that an ACL of VPP is the one of source ranges.
 func Front(w *descriptor.World, index uint32) bool { return factsOf(w).acls.key[index] == rangesKey }
 
-// SourceRangesRules is the number of rules there are of a value in the ACL of all, the same number for each of its frontends; 0 if it
-// is invalid. Those of several values follow each other in the order of their keys.
+// SourceRangesRules returns the number of rules of a value in the common ACL, the same number for each of its frontends; 0 if the
+// value is invalid. The rules of several values follow each other in the order of their keys.
 func SourceRangesRules(m *nat.SourceRanges) int {
 	s, err := compileSourceRanges("", m)
 	if err != nil {
@@ -377,7 +379,7 @@ func SourceRangesRules(m *nat.SourceRanges) int {
 	return len(s.rules)
 }
 
-// retrieveEnforcement looks at what was found before: ACLs and lists.
+// retrieveEnforcement uses earlier findings: ACLs and lists.
 func retrieveEnforcement(w *descriptor.World, _ *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	factsOf(w).enforced = false
 	if _, there := factsOf(w).acls.index[rangesKey]; !there {
@@ -394,7 +396,7 @@ func retrieveEnforcement(w *descriptor.World, _ *descriptor.Dump, c descriptor.C
 		}
 		factsOf(w).enforced = slices.Equal(have.interfaces, want.interfaces)
 	}
-	if !factsOf(w).enforced { // the order of removals matters all the same
+	if !factsOf(w).enforced { // the order of removals matters nevertheless
 		have.interfaces = nil
 		for _, i := range w.Interfaces() {
 			if asksFirst(w, i.Index) {
@@ -410,7 +412,7 @@ func newRangesACL(rules []acl_types.ACLRule) *accessList {
 	return &accessList{key: rangesKey, name: "source-ranges", tag: descriptor.NewTag("s", rulesPrint(rules), "all"), rules: rules}
 }
 
-// newPermitACL is the state of PermitACL. It permits without reflecting: where there was no list there are no sessions.
+// newPermitACL is the state of PermitACL. It permits without reflecting: an interface without a list has no sessions.
 func newPermitACL() *accessList {
 	l := &accessList{key: permitKey, name: "permit-all", tag: descriptor.NewTag("p", "", "all"), rules: newDenyACL().rules}
 	for i := range l.rules {
@@ -419,7 +421,7 @@ func newPermitACL() *accessList {
 	return l
 }
 
-// RangesACL describes the ACL that denies who is not in source ranges.
+// RangesACL describes the ACL that denies clients outside the source ranges.
 func RangesACL() *descriptor.Descriptor {
 	d := fixedACL("acl-source-ranges", rangesKey, "s", true, func() *accessList { return newRangesACL(nil) })
 	d.Dependencies = func(any) []descriptor.Dependency { return []descriptor.Dependency{{Without: RestrictedClaim}} }

@@ -15,15 +15,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// closedPart denies everything on an interface, unless something else says which access lists it has.
+// closedPart denies everything on an interface, unless another part or a value states its access lists.
 type closedPart string
 
-// Closed is the part that an unknown interface gets: an InterfaceACLs that denies everything while no value is wanted of it.
+// Closed is the part that an unknown interface gets: an InterfaceACLs that denies everything until a value for the interface is wanted.
 func Closed(iface string) descriptor.Derived {
 	return descriptor.Derived{Key: kv.InterfaceACLsKey(iface), State: closedPart(iface)}
 }
 
-// closedLists is an interface that nothing may pass.
+// closedLists is the state of an interface that nothing may pass.
 func closedLists(iface string) *accessLists {
 	return &accessLists{key: kv.InterfaceACLsKey(iface), iface: iface, in: []string{denyKey}, out: []string{denyKey}}
 }
@@ -33,8 +33,9 @@ func (l *accessLists) shut() bool {
 	return slices.Equal(l.in, []string{denyKey}) && slices.Equal(l.out, []string{denyKey})
 }
 
-// Unknown are the interfaces that a CNI may have made for a pod, sorted by name: those whose tag names a pod, and, if kinds is set,
-// those of a kind that CNIs give to pods and without an address. Without kinds those of them stay that are denied everything. Ours and sub-interfaces are none.
+// Unknown returns the interfaces that a CNI may have made for a pod, sorted by name: those whose tag names a pod and, if kinds is set, those of a
+// kind that CNIs give to pods and without an address. Without kinds, interfaces of such a kind remain that are already closed. Our interfaces and
+// sub-interfaces do not count.
 func Unknown(w *descriptor.World, kinds bool) []*descriptor.Iface {
 	var out []*descriptor.Iface
 	for _, i := range w.Interfaces() {
@@ -46,8 +47,8 @@ func Unknown(w *descriptor.World, kinds bool) []*descriptor.Iface {
 	return out
 }
 
-// LearnAddressed asks VPP which interfaces have an address, unless their tags name pods, and notes it in Iface.Own. A CNI gives VPP's end
-// of a pod's interface none: it is unnumbered, or routes lead to it. The error is that VPP did not answer.
+// LearnAddressed asks VPP which interfaces have an address, unless their tags name pods, and records it in Iface.Own. A CNI gives VPP's
+// end of a pod's interface no address: the interface is unnumbered, or routes lead to it. The error says that VPP did not answer.
 func LearnAddressed(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, all []*descriptor.Iface) error {
 	all = slices.DeleteFunc(slices.Clone(all), func(i *descriptor.Iface) bool { return namesPod(i.Tag) })
 	var calls []vpp.Call
@@ -72,7 +73,7 @@ func LearnAddressed(ctx context.Context, do func(context.Context, ...vpp.Call) [
 	return nil
 }
 
-// deniesAll reports that VPP denies everything on an interface, by ours.
+// deniesAll reports that our ACLs deny everything on an interface.
 func deniesAll(w *descriptor.World, index uint32) bool {
 	deny, ok := factsOf(w).acls.index[denyKey]
 	a := factsOf(w).lists[index]
@@ -85,8 +86,8 @@ func namesPod(tag string) bool {
 	return ok && before != "" && after != "" && !strings.Contains(after, "/")
 }
 
-// ofPod reports that CNIs give interfaces of this kind to pods: tap, af_packet and memif. VPP calls a tap what it calls a NIC of a
-// virtual machine (interface_dev_type "virtio"), but for its name.
+// ofPod reports that CNIs give interfaces of this kind to pods: tap, af_packet and memif. VPP distinguishes a tap from a NIC of a
+// virtual machine by name only (interface_dev_type is "virtio" for both).
 func ofPod(i *descriptor.Iface) bool {
 	switch i.DevType {
 	case "virtio", "tap":

@@ -19,7 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/punt"
 )
 
-// All returns every descriptor, in the order their values are usually needed.
+// All returns every descriptor, in the order in which other values usually need theirs.
 func All() []*descriptor.Descriptor {
 	return []*descriptor.Descriptor{
 		l3.VrfTable(), ifaces.Interface(), ifaces.InterfaceVRF(), ifaces.Address(), l3.ARPEntry(), l3.Route(), l3.RejectRoute(),

@@ -25,9 +25,9 @@ const (
 	idTranslations    = "cnat_translation_dump"
 )
 
-// facts is what is known of VPP's cnat.
+// facts are the known state of VPP's cnat.
 type facts struct {
-	ids map[string]uint32 // of translations, by key
+	ids map[string]uint32 // numbers of translations, by key
 	// newer: its API is 1.0.0 (VPP 26.06), not 0.3.0.
 	newer bool
 }
@@ -46,7 +46,7 @@ func (c *facts) setID(key string, id uint32) {
 	c.ids[key] = id
 }
 
-// cnatEndpoint is an address, or an interface whose address is meant, and a port.
+// cnatEndpoint is an address, or an interface in place of its address, with a port.
 type cnatEndpoint struct {
 	addr  netip.Addr // invalid: the interface's; of a path's source: none
 	iface string
@@ -56,35 +56,35 @@ type cnatEndpoint struct {
 
 func (e cnatEndpoint) is6() bool { return e.v6 || e.addr.Is6() }
 
-// cnatPath is where packets may go, and what they get as source.
+// cnatPath is a destination of packets, with the source that they get.
 type cnatPath struct {
 	dst, src cnatEndpoint
 	noNAT    bool
 }
 
-// translation is a compiled Translation, or what VPP shows of one. Its slices are never changed.
+// translation is a compiled Translation, or one in VPP. Its slices never change.
 type translation struct {
 	key    string
 	vip    cnatEndpoint
 	proto  uint8
 	paths  []cnatPath
 	maglev bool
-	// What VPP does not show: see retrieveTranslations.
+	// Fields that VPP does not show: see retrieveTranslations.
 	hash     uint32 // bits of ip_flow_hash_config_v2; 0: VPP's default
 	real     bool
 	ports    bool
 	noReturn bool
 }
 
-// fixed is what VPP takes from the message that makes a translation, and ignores later without a word
-// (cnat_translation_update, VPP 24.06), real even from the first one of the address; and what it takes later, but does not show: after
-// an update that got no answer nobody knew it.
+// fixed reports that t and o agree in the fields that cannot change. VPP takes those only from the message that makes a translation,
+// and later ignores them without an error (cnat_translation_update, VPP 24.06); it takes real even only from the first translation
+// of the address. Some fields VPP does take later, but does not show: after an update without an answer they would be unknown.
 func (t *translation) fixed(o *translation) bool {
 	return t.maglev == o.maglev && t.hash == o.hash && t.real == o.real && t.ports == o.ports && t.noReturn == o.noReturn
 }
 
-// CnatTranslation describes our Translation. VPP has no tag for it: whose one is, and what VPP does not show of it, is in the
-// journal. An update is one message, which replaces the paths; sessions go on to where they were led.
+// CnatTranslation describes our Translation. VPP has no tag for it: the journal has its owner and the fields that VPP does not
+// show. An update is one message, which replaces the paths; existing sessions keep their paths.
 func CnatTranslation() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.Translation, *translation]{
 		Name: "cnat-translation", Prefix: translationPrefix,
@@ -105,13 +105,13 @@ func CnatTranslation() *descriptor.Descriptor {
 		},
 		Retrieve: retrieveTranslations,
 	}.Descriptor()
-	// VPP forgets that an address is a real one if its interface gets it after the translation (CNAT_TR_FLAG_STACKED, VPP 24.06).
+	// VPP loses the real flag of an address if its interface gets the address after the translation (CNAT_TR_FLAG_STACKED, VPP 24.06).
 	d.After = []string{"address", "cnat-interface", "acl", "interface-acls"}
 	d.Ready, d.Many = readyTranslation, true
 	return d
 }
 
-// dependencies are the interfaces whose addresses are meant. A route that refuses the address is made before, if one is wanted:
+// dependencies are the interfaces that stand for their addresses. A wanted route that rejects the address is made before:
 // readyTranslation.
 func (t *translation) dependencies() (deps []descriptor.Dependency) {
 	add := func(e cnatEndpoint) {
@@ -130,7 +130,7 @@ func (t *translation) dependencies() (deps []descriptor.Dependency) {
 	return deps
 }
 
-// refusal is the key of the route that would refuse the address.
+// refusal returns the key of the route that rejects the address.
 func (t *translation) refusal() string {
 	if !t.vip.addr.IsValid() {
 		return ""
@@ -138,9 +138,10 @@ func (t *translation) refusal() string {
 	return kv.RejectRouteKey(0, netip.PrefixFrom(t.vip.addr, t.vip.addr.BitLen()).String())
 }
 
-// readyTranslation waits for the route that refuses the address, where one is wanted. A flow that came before it would go wherever a
-// shorter prefix leads; and once the translation is there VPP shows that prefix's way as the address's own (ip_route_lookup, VPP
-// 24.06), as if somebody had a route to it, which a refusal would not replace. Where somebody has one, that leads the rest of the address.
+// readyTranslation waits for the route that rejects the address, if one is wanted. A flow that begins before that route would follow a
+// shorter prefix. After the translation VPP shows that prefix's path as the address's own (ip_route_lookup, VPP 24.06), as if a foreign
+// route to the address existed, which a reject route would not replace. If a foreign route does exist, it serves the other packets to the
+// address.
 func readyTranslation(w *descriptor.World, have, want any, sure func(key string) any) error {
 	key := want.(*translation).refusal()
 	if have != nil || key == "" || sure(key) != nil {
@@ -192,7 +193,7 @@ func compileTranslation(key string, m *cnat.Translation) (*translation, error) {
 	return t, nil
 }
 
-// maxCnatPaths is the most buckets a load balance has (LB_MAX_BUCKETS of load_balance.h, VPP 24.06); more are cut off.
+// maxCnatPaths is the most buckets of a load balance (LB_MAX_BUCKETS of load_balance.h, VPP 24.06); VPP cuts off more.
 const maxCnatPaths = 8192
 
 const protoSCTP = 132
@@ -287,7 +288,7 @@ func protoOfCnat(proto uint8) cnat.Protocol {
 	return cnat.Protocol_TCP
 }
 
-// updateTranslation makes the translation or replaces its paths. VPP names it in the reply.
+// updateTranslation makes the translation or replaces its paths. The reply has its number.
 func updateTranslation(w *descriptor.World, t *translation) ([]descriptor.Op, error) {
 	m := binapi.CnatTranslation{IPProto: ip_types.IPProto(t.proto), FlowHashConfig: ip.IPFlowHashConfigV2(t.hash)}
 	var err error
@@ -326,11 +327,11 @@ func updateTranslation(w *descriptor.World, t *translation) ([]descriptor.Op, er
 	}}}, nil
 }
 
-// pathNoNAT is the bit VPP looks at; cnat.api 0.3.0 gives another (CNAT_EPT_NO_NAT = 1), which VPP takes for a mark of its own
-// (CNAT_TRK_FLAG_NO_NAT of cnat_types.h, VPP 24.06 to 25.10; 1.0.0 gives this one).
+// pathNoNAT is the bit that VPP evaluates. cnat.api 0.3.0 names another (CNAT_EPT_NO_NAT = 1), which VPP takes for an internal
+// flag (CNAT_TRK_FLAG_NO_NAT of cnat_types.h, VPP 24.06 to 25.10); 1.0.0 names this one.
 const pathNoNAT = 2
 
-// wireEndpoint is an endpoint as VPP wants it: of an interface if there is one, and sw_if_index 0 is one.
+// wireEndpoint returns an endpoint in VPP's form: an interface if it has one; sw_if_index 0 is a valid interface.
 func wireEndpoint(w *descriptor.World, e cnatEndpoint) (out binapi.CnatEndpoint, err error) {
 	out = binapi.CnatEndpoint{SwIfIndex: interface_types.InterfaceIndex(descriptor.None), Port: e.port}
 	if e.is6() {
@@ -346,7 +347,7 @@ func wireEndpoint(w *descriptor.World, e cnatEndpoint) (out binapi.CnatEndpoint,
 	return out, nil
 }
 
-// fromCnatEndpoint is the inverse; anyAddress reports that a zero address stands for none.
+// fromCnatEndpoint is the inverse; anyAddress reports that a zero address means none.
 func fromCnatEndpoint(w *descriptor.World, m binapi.CnatEndpoint, anyAddress bool) cnatEndpoint {
 	e := cnatEndpoint{port: m.Port}
 	if uint32(m.SwIfIndex) != descriptor.None {
@@ -370,8 +371,8 @@ func deleteTranslation(w *descriptor.World, t *translation) ([]descriptor.Op, er
 	}}}, nil
 }
 
-// retrieveTranslations names what VPP has. Of flags, is_real_ip and the flow hash a dump has nothing (cnat_translation_details,
-// VPP 24.06 to 25.10): they are as they were when the translation was made, if that is known, else as they are wanted.
+// retrieveTranslations finds the translations in VPP. A dump lacks flags, is_real_ip and the flow hash (cnat_translation_details,
+// VPP 24.06 to 25.10): retrieveTranslations takes them from the journal if it has them, else from the desired state.
 func retrieveTranslations(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	shown, err := descriptor.Details[*binapi.CnatTranslationDetails](d, idTranslations)
 	if err != nil {
@@ -402,7 +403,7 @@ func retrieveTranslations(w *descriptor.World, d *descriptor.Dump, c descriptor.
 	return out, nil
 }
 
-// shownTranslation is what a dump says of one.
+// shownTranslation returns the translation of a dump.
 func shownTranslation(w *descriptor.World, m *binapi.CnatTranslation) *translation {
 	t := &translation{vip: fromCnatEndpoint(w, m.Vip, false), proto: uint8(m.IPProto), maglev: m.LbType == binapi.CNAT_LB_TYPE_MAGLEV}
 	t.paths = make([]cnatPath, len(m.Paths))

@@ -21,7 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// snatText is what VPP 24.06 and 25.10 printed, line ends included.
+// snatText is the output of VPP 24.06 and 25.10, with its line ends.
 const snatText = "Source NAT\r\n  ip4: 0.0.0.0;0\r\n  ip6: fd00:1::99;0\r\n\r\nExcluded prefixes:\r\n  Hash table 'snat prefixes'\r\n" +
 	"[536]: heap offset 23967936, len 1, refcnt 1, linear 0\r\n    0: fd00:1::/64\r\n[804]: heap offset 23968064, len 1, refcnt 1, linear 0\r\n" +
 	"    0: 10.1.0.0/16\r\n    2 active elements 2 active buckets\r\n    1 free lists\r\n       [len 1] 0 free elts\r\n" +
@@ -49,7 +49,7 @@ func TestSnatShown(t *testing.T) {
 	}
 }
 
-// VPP 26.06 tells which end a prefix is about, and nothing while there is no policy: the texts are what it printed.
+// VPP 26.06 prints which end of a packet a prefix is about, and nothing without a policy: the texts are its output.
 func TestSnatShownByTheNewerAPI(t *testing.T) {
 	text := strings.NewReplacer("fd00:1::/64\r", "fd00:1::/64 dst\r", "10.1.0.0/16\r", "10.1.0.0/16 dst\r", "ip4: 0.0.0.0;0", "ip4: local0 (ip4);0").Replace(snatText)
 	s, err := shownSnat(descriptor.NewDump([]descriptor.Request{{ID: idSnatShown}}, []vpp.Reply{{Msg: &vlib.CliInbandReply{Reply: text}}}))
@@ -99,7 +99,7 @@ func names(ops []descriptor.Op) (out []string) {
 	return out
 }
 
-// In VPP 26.06 an address comes first and takes all with it when it goes, and the kind is said by a message of its own.
+// In VPP 26.06 an address is set first, its removal removes all the rest, and a separate message sets the kind.
 func TestSnatOfTheNewerAPI(t *testing.T) {
 	policy := &snatPolicy{kind: cnat.SnatPolicy_KUBERNETES, v6: netip.MustParseAddr("fd00::1"), excluded: []netip.Prefix{netip.MustParsePrefix("fd00::/8")}}
 	addresses := "set_snat_addresses " + (&binapi.CnatSetSnatAddresses{}).GetCrcString()
@@ -125,7 +125,7 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 			t.Errorf("newer %t: dropped by %q, want %q", tc.newer, got, tc.drop)
 		}
 		switch m := ops[0].Call.Msg.(type) {
-		case *binapi26.CnatSetSnatAddressesV2: // said again before it is dropped, and never with a route
+		case *binapi26.CnatSetSnatAddressesV2: // set again before it is dropped, and never with a route
 			if !tc.newer || netip.AddrFrom16(m.SnatIP6) != policy.v6 || m.Flags != binapi26.CNAT_SNAT_POLICY_F_NO_CLIENT {
 				t.Errorf("newer %t: dropping begins with %+v", tc.newer, m)
 			}
@@ -138,13 +138,13 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 	}
 }
 
-// nobody wants anything.
+// the desired state is empty.
 type nobody struct{}
 
 func (nobody) Wanted(string) any            { return nil }
 func (nobody) Each(func(string, any, bool)) {}
 
-// Which API VPP has follows from whether it knows a message that came with the newer one.
+// VPP's knowledge of a message of the newer API shows which API it has.
 func TestWhichCnat(t *testing.T) {
 	for _, newer := range []bool{true, false} {
 		w := descriptor.NewWorld(descriptor.Options{}, nil)
@@ -159,7 +159,7 @@ func TestWhichCnat(t *testing.T) {
 	}
 }
 
-// VPP does not survive SCTP with another source, and does not translate it in IPv6.
+// VPP aborts on SCTP with another source, and does not translate SCTP in IPv6.
 func TestSCTPIsRefused(t *testing.T) {
 	m := &cnat.Translation{
 		Vip: &cnat.Endpoint{Address: "10.96.0.10", Port: 80}, Protocol: cnat.Protocol_SCTP,

@@ -22,8 +22,8 @@ const (
 	allFeatures = cnatNodes + newerNodes
 )
 
-// cnatNode is a feature node of cnat: those of IPv4 and then of IPv6, input and then output; then those that VPP has from 26.06 on,
-// which the first ones need beside them.
+// cnatNode is a feature node of cnat: those of IPv4 and then of IPv6, input and then output; then the nodes that VPP has from 26.06
+// on, and that the first ones need beside them.
 func cnatNode(n int) (arc, node string) {
 	family := [2]string{"ip4", "ip6"}[n/2%2]
 	names := [2]string{"cnat-input-", "cnat-output-"}
@@ -33,17 +33,16 @@ func cnatNode(n int) (arc, node string) {
 	return family + [2]string{"-unicast", "-output"}[n%2], names[n%2] + family
 }
 
-// cnatInterface is cnat on an interface: how often each of its nodes is there, and in which tables the interface is.
+// cnatInterface is cnat on an interface: the number of times that each node is on its arc, and the tables that have the interface.
 type cnatInterface struct {
 	name   string
 	nodes  [cnatNodes]uint8
-	newer  [newerNodes]uint8 // as VPP showed them; none if it did not, or has none: then they are as nodes, where VPP has them
+	newer  [newerNodes]uint8 // as VPP showed them; zero if VPP did not show them or lacks them: then their counts follow nodes, where VPP has them
 	tables [cnatTables]bool
 }
 
-// CnatInterface describes our Interface. Its nodes are features, and VPP puts one there as often as it is asked to, so that a packet
-// meets it twice (feature_enable_disable, VPP 24.06): only what is missing is asked for. There is no message that shows them: its
-// command line does.
+// CnatInterface describes our Interface. Its nodes are features. VPP adds a node as often as it is asked to, and a packet then meets
+// the node twice (feature_enable_disable, VPP 24.06): the agent adds only missing nodes. No message shows the nodes; a command does.
 func CnatInterface() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.Interface, *cnatInterface]{
 		Name: "cnat-interface", Prefix: "config/contiv/vpp/v1/cnat-interface/",
@@ -102,8 +101,9 @@ func (i *cnatInterface) message() *cnat.Interface {
 	}
 }
 
-// createCnatInterface takes the interface out of the tables it must not be in as well: VPP leaves an index in them when its interface
-// goes, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06). VPP 26.06 has no tables where there is no policy.
+// createCnatInterface also removes the interface from the tables that must not have it: VPP keeps an index in them after its
+// interface was deleted, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06). VPP 26.06 has no tables without a
+// policy.
 func createCnatInterface(w *descriptor.World, i *cnatInterface) ([]descriptor.Op, error) {
 	before := &cnatInterface{name: i.name}
 	if factsOf(w).newer && w.Wanted(kv.SnatPolicyKey) == nil {
@@ -115,8 +115,8 @@ func createCnatInterface(w *descriptor.World, i *cnatInterface) ([]descriptor.Op
 	return changeCnatInterface(w, before, i)
 }
 
-// changeCnatInterface puts the interface into tables before packets meet cnat, and takes it out after. The nodes VPP has from 26.06
-// on begin before the ones that rely on what they found of the packet, and end after them.
+// changeCnatInterface adds the interface to tables before packets meet cnat, and removes it after. The nodes of VPP 26.06 begin
+// before the nodes that rely on their results, and end after them.
 func changeCnatInterface(w *descriptor.World, have, want *cnatInterface) ([]descriptor.Op, error) {
 	idx, err := w.Index(want.name)
 	if err != nil {
@@ -140,7 +140,7 @@ func changeCnatInterface(w *descriptor.World, have, want *cnatInterface) ([]desc
 		if n >= cnatNodes && !factsOf(w).newer {
 			break
 		}
-		if n >= cnatNodes && have.newer != [newerNodes]uint8{} { // as VPP showed it, which the nodes alone are not
+		if n >= cnatNodes && have.newer != [newerNodes]uint8{} { // as VPP showed it; in nodes alone the newer ones are absent
 			has = have.newer[n-cnatNodes]
 		}
 		for ; has < wants; has++ {
@@ -167,7 +167,7 @@ func switchFeature(idx interface_types.InterfaceIndex, n int, on bool) descripto
 
 func featuresID(vppName string) string { return "show interface features " + vppName }
 
-// cnatInterfaceDumps ask for the features of interfaces that are candidates, and which tables they are in.
+// cnatInterfaceDumps ask for the features of candidate interfaces, and for the tables that have them.
 func cnatInterfaceDumps(w *descriptor.World, c descriptor.Candidates) []descriptor.Request {
 	var out []descriptor.Request
 	asked := map[string]bool{}
@@ -217,7 +217,7 @@ func retrieveCnatInterfaces(w *descriptor.World, d *descriptor.Dump, c descripto
 	return out, failed
 }
 
-// readFeatures counts the nodes `show interface features` lists (VPP 24.06): arcs, each with the nodes on it in lines of their own.
+// readFeatures counts the nodes that `show interface features` lists (VPP 24.06): arcs, each followed by its nodes on separate lines.
 func (i *cnatInterface) readFeatures(d *descriptor.Dump, vppName string) error {
 	r, err := d.Reply(featuresID(vppName))
 	if err != nil {

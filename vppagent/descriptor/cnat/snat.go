@@ -23,26 +23,26 @@ const (
 	idSnatAddresses = "cnat_get_snat_addresses"
 	idSnatShown     = "show cnat snat-policy"
 	idSnatNewer     = "cnat_snat_addresses_dump"
-	noSnatPolicy    = "no default snat policy" // what VPP 26.06 says of it
+	noSnatPolicy    = "no default snat policy" // error text of VPP 26.06
 )
 
-// snatPolicy is a compiled SnatPolicy, or what VPP shows of one.
+// snatPolicy is a compiled SnatPolicy, or one in VPP.
 type snatPolicy struct {
 	kind     cnat.SnatPolicy_Kind
 	v4, v6   netip.Addr     // invalid: none
-	iface    bool           // in VPP they are an interface's
+	iface    bool           // in VPP the addresses are an interface's
 	excluded []netip.Prefix // sorted, each once
 }
 
-// unknown is the kind of a policy that has no address: what was said of it last may have been refused, or never have arrived.
+// unknown is the kind of a policy without an address: VPP may have refused, or not received, the last kind.
 const unknown cnat.SnatPolicy_Kind = -1
 
-// SnatPolicy describes our SnatPolicy. VPP shows addresses in a message, prefixes on its command line only, and the kind nowhere
-// (VPP 24.06 to 26.06): an address reports that VPP took the kind it was made with. It is set when all the rest was taken, and goes
-// before anything else does; another kind is another policy. Whose one it is, and of which kind, is in the journal, else as it is wanted.
+// SnatPolicy describes our SnatPolicy. VPP shows addresses in a message, prefixes on its command line only, and the kind nowhere (VPP
+// 24.06 to 26.06). So an address in VPP proves that VPP accepted the policy's kind: the agent sets it after all other fields and removes
+// it first; a change of the kind makes another policy. The journal has the owner and the kind, else the desired state gives them.
 //
-// From its start VPP's policy is ALL, without an address, so that nothing happens. VPP 26.06 has no policy before it has an address,
-// and dies of being told of one: there, what is said of it follows the addresses.
+// From its start VPP's policy is ALL, without an address, and has no effect. VPP 26.06 has no policy before it has an address, and
+// aborts on messages about one: there, the other fields follow the addresses.
 func SnatPolicy() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.SnatPolicy, *snatPolicy]{
 		Name: "cnat-snat-policy", Prefix: kv.SnatPolicyKey,
@@ -66,8 +66,8 @@ func SnatPolicy() *descriptor.Descriptor {
 	return d
 }
 
-// routes of excluded prefixes come before the policy: a packet that leaves by the default route for want of them is no longer one that
-// the policy leaves alone.
+// routes of excluded prefixes precede the policy: without them a packet takes the default route, and the policy no longer excludes
+// it.
 func (p *snatPolicy) routes() (deps []descriptor.Dependency) {
 	for _, x := range p.excluded {
 		deps = append(deps, descriptor.Dependency{Key: kv.RejectRouteKey(0, x.String()), Loose: true})
@@ -138,8 +138,8 @@ func (p *snatPolicy) message() *cnat.SnatPolicy {
 	return m
 }
 
-// changeSnat excludes prefixes before anything gets another source because of the change, and takes exceptions back after. The kind is
-// said before each address: the guard lets none out on a connection that heard of no policy.
+// changeSnat excludes prefixes before the change gives any packet another source, and removes exclusions after it. The kind is set
+// before each address: the guard refuses addresses on a connection that set no kind.
 func changeSnat(w *descriptor.World, have, want *snatPolicy) []descriptor.Op {
 	var add, del []descriptor.Op
 	for _, x := range want.excluded {
@@ -156,7 +156,7 @@ func changeSnat(w *descriptor.World, have, want *snatPolicy) []descriptor.Op {
 	switch {
 	case have.kind == want.kind && have.sameAddresses(want):
 		return append(add, del...)
-	case factsOf(w).newer: // an address comes first, and takes the kind with it when it goes
+	case factsOf(w).newer: // an address is set first, and its removal removes the kind
 		return descriptor.InTurn(slices.Concat(addresses, []descriptor.Op{holdTables()}, add, kind, del))
 	case have.addressed(): // of the same kind
 		return descriptor.InTurn(slices.Concat(add, kind, addresses, del))
@@ -166,14 +166,14 @@ func changeSnat(w *descriptor.World, have, want *snatPolicy) []descriptor.Op {
 
 func (p *snatPolicy) addressed() bool { return p.v4.IsValid() || p.v6.IsValid() || p.iface }
 
-// holdTables puts local0, which no packet comes in by, into the first table. VPP 26.06 takes a policy for new when that table is empty
-// (cnat_snat_policy_entry_is_init): it forgets the excluded prefixes, and ignores who leaves another table.
+// holdTables puts local0, by which no packet enters, into the first table. VPP 26.06 takes a policy for new when that table is empty
+// (cnat_snat_policy_entry_is_init): it forgets the excluded prefixes, and ignores removals from another table.
 func holdTables() descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(&binapi.CnatSnatPolicyAddDelIf{SwIfIndex: 0, IsAdd: 1, Table: binapi.CNAT_POLICY_INCLUDE_V4})}
 }
 
-// dropSnat leaves VPP as it began. Where there is no policy without an address, that is all there is to take away; VPP 26.06 dies of
-// it if a translation of that address has gone before (cnat_snat_cleanup), unless it is told of the address again.
+// dropSnat restores VPP's initial policy. If VPP has no policy without an address, only the address is removed; VPP 26.06 aborts
+// then if a translation of that address was removed before (cnat_snat_cleanup), unless the agent sets the address again first.
 func dropSnat(w *descriptor.World, have *snatPolicy) []descriptor.Op {
 	ops := []descriptor.Op{(&snatPolicy{}).sendAddresses(w)}
 	if factsOf(w).newer {
@@ -189,8 +189,8 @@ func dropSnat(w *descriptor.World, have *snatPolicy) []descriptor.Op {
 }
 
 // sendAddresses asks VPP 26.06 for no route to the address: by that route VPP drops all packets to the address that are in none of cnat's sessions,
-// as those of tunnels to this node and those for its kernel (ip4-cnat-return, CNAT_TR_FLAG_EXCLUSIVE). Answers meet cnat's features where they
-// come in. A policy that VPP has already keeps its route.
+// such as packets of tunnels to this node and packets for its kernel (ip4-cnat-return, CNAT_TR_FLAG_EXCLUSIVE). Answers meet cnat's features on the
+// interface they enter by. A policy that VPP already has keeps its route.
 func (p *snatPolicy) sendAddresses(w *descriptor.World) descriptor.Op {
 	if factsOf(w).newer && p.addressed() {
 		m := &binapi26.CnatSetSnatAddressesV2{SwIfIndex: interface_types.InterfaceIndex(descriptor.None), Flags: binapi26.CNAT_SNAT_POLICY_F_NO_CLIENT}
@@ -212,7 +212,7 @@ func (p *snatPolicy) sendAddresses(w *descriptor.World) descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(m)}
 }
 
-// snatKind is the message in the version VPP has; the kinds have the same numbers everywhere.
+// snatKind returns the message in VPP's version; the kinds have the same numbers in all versions.
 func snatKind(w *descriptor.World, k cnat.SnatPolicy_Kind) api.Message {
 	if factsOf(w).newer {
 		return &binapi26.CnatSetSnatPolicy{Policy: binapi26.CnatSnatPolicies(k)}
@@ -244,7 +244,7 @@ func retrieveSnatPolicy(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 	}
 	r, err := d.Reply(idSnatAddresses)
 	if factsOf(w).newer && errors.Is(err, api.FEATURE_DISABLED) {
-		return nil, nil // there is no policy, so that nothing of one is left
+		return nil, nil // VPP has no policy, and no remainder of one
 	}
 	if err != nil {
 		return nil, descriptor.Optional(err)
@@ -273,7 +273,7 @@ func retrieveSnatPolicy(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 			made = kind
 		}
 	})
-	// Nothing is shown of one of which only the kind is left: it goes last.
+	// VPP does not show a policy that has only a kind: the kind is removed last.
 	if shows := got.v4.IsValid() || got.v6.IsValid() || len(got.excluded) > 0; !candidate || !shows && !going {
 		return nil, nil
 	}
@@ -286,15 +286,15 @@ func retrieveSnatPolicy(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 	return []descriptor.Found{{Key: kv.SnatPolicyKey, State: got}}, nil
 }
 
-// snatShown is what VPP's command line tells of source NAT.
+// snatShown is the output of VPP's command line about source NAT.
 type snatShown struct {
 	excluded []netip.Prefix
 	tables   [cnatTables]map[string]bool // by VPP's name of the interface
 }
 
-// shownSnat reads `show cnat snat-policy` (VPP 24.06 to 26.06): a hash table whose entries end in a prefix, then the names of the
-// interfaces in each table. VPP 26.06 says which end of a packet a prefix is about, which for the excluded ones is dst, and has
-// nothing to show while there is no policy.
+// shownSnat parses `show cnat snat-policy` (VPP 24.06 to 26.06): a hash table whose entries end in a prefix, then the names of
+// the interfaces in each table. VPP 26.06 adds which end of a packet a prefix is about (dst for the excluded ones), and prints
+// nothing without a policy.
 func shownSnat(d *descriptor.Dump) (s snatShown, err error) {
 	r, err := d.Reply(idSnatShown)
 	if m, ok := r.Msg.(*vlib.CliInbandReply); ok && err != nil && strings.Contains(m.Reply, noSnatPolicy) {

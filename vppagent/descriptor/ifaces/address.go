@@ -28,7 +28,7 @@ func addressRequest(idx uint32, v6 bool) descriptor.Request {
 	return descriptor.DumpRequest(id, &ip.IPAddressDump{SwIfIndex: interface_types.InterfaceIndex(idx), IsIPv6: v6})
 }
 
-// Address describes what an Interface derives for each of its addresses.
+// Address describes the value that an Interface derives for each of its addresses.
 func Address() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.Interface, *address]{
 		Name: "address", Prefix: "vpp/interface/*/address/static/", Tagged: true,
@@ -65,8 +65,8 @@ func (a *address) message(w *descriptor.World, add bool) ([]descriptor.Op, error
 	})}}, nil
 }
 
-// ownInterfaces are those whose addresses and VRFs are ours: all of an interface of ours, and of an adopted one those
-// wanted. Sorted by index.
+// ownInterfaces returns the interfaces whose addresses and VRFs are ours: all of an interface of ours, and the wanted ones of an
+// adopted interface. Sorted by index.
 func ownInterfaces(w *descriptor.World, c descriptor.Candidates) []*descriptor.Iface {
 	names := map[string]bool{}
 	c.Each(func(_ string, state any, _ bool) {
@@ -117,7 +117,7 @@ func getTable(idx uint32, v6 bool) descriptor.Request {
 	return descriptor.AskRequest(id, &interfaces.SwInterfaceGetTable{SwIfIndex: interface_types.InterfaceIndex(idx), IsIPv6: v6})
 }
 
-// tableOf is the answer to getTable.
+// tableOf returns the table in the answer to getTable.
 func tableOf(d *descriptor.Dump, idx uint32, v6 bool) (uint32, error) {
 	id := getTable(idx, v6).ID
 	r, err := d.Reply(id)
@@ -131,7 +131,7 @@ func tableOf(d *descriptor.Dump, idx uint32, v6 bool) (uint32, error) {
 	return m.VrfID, nil
 }
 
-// InterfaceVRF describes what an Interface in a VRF other than 0 derives.
+// InterfaceVRF describes the value that an Interface in a VRF other than 0 derives.
 func InterfaceVRF() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.Interface, *ifaceVRF]{
 		Name: "interface-vrf", Prefix: "vpp/interface/*/vrf/", Tagged: true,

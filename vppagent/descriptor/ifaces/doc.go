@@ -1,5 +1,5 @@
 // Package ifaces turns interfaces of VPP, their addresses and their tables into requests: loopback, tap, af_packet, memif, VXLAN tunnel and
 // sub-interface.
 //
-// Invariant: an interface that another client made is never changed or deleted.
+// Invariant: the agent never changes or deletes an interface that another client made.
 package ifaces

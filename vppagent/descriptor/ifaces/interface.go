@@ -21,38 +21,38 @@ import (
 // iface is a compiled Interface. Addresses and VRF are derived values.
 type iface struct {
 	name      string
-	link      link // comparable; tells what to create
+	link      link // comparable; the kind of interface to create
 	enabled   bool
-	mac       [6]byte // zero: as VPP chose
-	macChosen bool    // by us, not by the message
-	mtu       uint32  // of layer 3; 0: as VPP chose
+	mac       [6]byte // zero: VPP's choice
+	macChosen bool    // we chose it, not the message
+	mtu       uint32  // of layer 3; 0: VPP's choice
 	vrf       uint32
 	addresses []netip.Prefix // sorted
-	// adopted: it was there before us, without a tag, and is what is wanted: it is never deleted.
+	// adopted: it existed before, without our tag, and equals the desired state: the agent never deletes it.
 	adopted bool
-	// untagged: we made it, but the connection ended before it had its tag.
+	// untagged: the agent made it, but the connection ended before it had its tag.
 	untagged bool
 }
 
-// link is what an interface is made of; each kind of interface has one.
+// link is the kind-specific part of an interface; each kind of interface has a type.
 type link interface {
-	// create is the request, and where its reply has the index.
+	// create returns the request, and a pointer to the index in its reply.
 	create(w *descriptor.World, i *iface) (descriptor.Op, error)
 	delete(idx interface_types.InterfaceIndex) api.Message
-	// claim is what only one interface can have; "" if nothing.
+	// claim returns the resource that only one interface can have; "": none.
 	claim() string
 	fill(*ligato.Interface)
 }
 
-// needer is a link that is made of other things in VPP.
+// needer is a link that needs other objects in VPP.
 type needer interface {
 	needs() []descriptor.Dependency
 }
 
 // Interface describes ligato's Interface: loopback, tap, af_packet, memif, VXLAN tunnel and sub-interface.
 //
-// Interfaces that exist already need no value: they are known by VPP's name or their tag, others may depend on them, and
-// they are never changed or deleted.
+// Interfaces that already exist need no value: their names are VPP's name and the tag, others may depend on them, and the agent
+// never changes or deletes them.
 func Interface() *descriptor.Descriptor {
 	d := descriptor.Spec[*ligato.Interface, *iface]{
 		Name: "interface", Prefix: "config/vpp/v2/interfaces/", Tagged: true,
@@ -147,14 +147,14 @@ func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
 	return i, err
 }
 
-// loopbackMAC is the address of a loopback that is given none: it follows from the name, so that a loopback made just
-// before the connection ended, and without a tag yet, is known to be ours.
+// loopbackMAC is the address of a loopback without a wanted one. It follows from the name, so that the agent recognises a
+// loopback that it made just before the connection ended, and that has no tag yet.
 func loopbackMAC(name string) [6]byte {
 	sum := sha256.Sum256([]byte("loopback " + name))
 	return [6]byte{0x02, 0xca, sum[0], sum[1], sum[2], sum[3]}
 }
 
-// families tells for which address families the interface has to be put into a VRF.
+// families returns the address families for which the interface has to be put into a VRF.
 func (i *iface) families() (v4, v6 bool) {
 	if i.vrf == 0 {
 		return false, false
@@ -177,7 +177,7 @@ func (i *iface) message() *ligato.Interface {
 	return m
 }
 
-// diffInterface names the attributes that differ. What is not wanted in particular (no MAC, no MTU) is as it is.
+// diffInterface returns the names of the attributes that differ. An attribute that the value does not set (no MAC, no MTU) never differs.
 func diffInterface(have, want *iface) (diff []string) {
 	if have.link != want.link {
 		diff = append(diff, "link")
@@ -197,7 +197,7 @@ func diffInterface(have, want *iface) (diff []string) {
 	return diff
 }
 
-// attributes are the requests that set those named.
+// attributes returns the requests that set the named attributes.
 func (i *iface) attributes(idx interface_types.InterfaceIndex, names []string) (ops []descriptor.Op) {
 	for _, n := range names {
 		switch n {
@@ -220,8 +220,8 @@ func (i *iface) attributes(idx interface_types.InterfaceIndex, names []string) (
 
 func (i *iface) tag() string { return descriptor.NewTag("i", "", i.name) }
 
-// createInterface makes the interface, tags it at once, and sets the rest: the tag first, so that an agent that dies in
-// between finds its own.
+// createInterface makes the interface, tags it at once, and sets the other attributes. The tag comes first, so that an agent that
+// ends in between finds its interface.
 func createInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
 	op, err := i.link.create(w, i)
 	if err != nil {
@@ -234,7 +234,7 @@ func createInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
 	return []descriptor.Op{op}, nil
 }
 
-// created goes on when VPP has made the interface.
+// created returns the requests that follow when VPP has made the interface.
 func (i *iface) created(w *descriptor.World, idx interface_types.InterfaceIndex, tagged bool) (ops []descriptor.Op) {
 	w.AddInterface(&descriptor.Iface{Index: uint32(idx), Name: i.name, Tag: i.tag(), Ours: true})
 	if !tagged {
@@ -253,7 +253,7 @@ func (i *iface) created(w *descriptor.World, idx interface_types.InterfaceIndex,
 	return append(ops, i.attributes(idx, names)...)
 }
 
-// macAtCreation: every kind of interface can be given its MAC when it is created, except a memif of packets and a tunnel.
+// macAtCreation reports whether the creation can set the MAC: always, except for a memif in IP mode and a tunnel.
 func (i *iface) macAtCreation() bool {
 	switch l := i.link.(type) {
 	case memifLink:
@@ -299,7 +299,7 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 			if want == nil {
 				continue
 			}
-			// Made before us, or by us and not tagged yet: it cannot be made twice, so it is taken.
+			// The interface existed before, or the agent made it and did not tag it yet: VPP cannot make it twice, so the agent takes it.
 			i.untagged = want.link.claim() == "" || linksOf(w).tried[want.link.claim()]
 			i.adopted = !i.untagged
 			i.name, known.Name, known.Ours = want.name, want.name, i.untagged
@@ -315,8 +315,8 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 	return out, nil
 }
 
-// orphanOf returns the wanted interface an untagged one is, nil if it is none: it has the host interface or the socket
-// that only one can have, or, of loopbacks, the MAC.
+// orphanOf returns the wanted interface that an untagged one matches; nil: none. It matches by the host interface or the socket,
+// which only one can have, or by the MAC of a loopback.
 func (i *iface) orphanOf(w *descriptor.World, known *descriptor.Iface, candidates map[string]*iface) *iface {
 	if known.Tag != "" {
 		return nil
@@ -337,7 +337,7 @@ func (i *iface) orphanOf(w *descriptor.World, known *descriptor.Iface, candidate
 	return found
 }
 
-// correlate takes from a candidate what dumps do not show or nobody asked for.
+// correlate copies from a candidate the fields that dumps do not show or that the candidate does not set.
 func (i *iface) correlate(cand *iface) {
 	i.link = correlate(i.link, cand.link)
 	i.vrf, i.addresses, i.macChosen = cand.vrf, cand.addresses, cand.macChosen

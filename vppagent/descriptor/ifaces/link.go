@@ -138,10 +138,10 @@ func (t tapLink) create(w *descriptor.World, i *iface) (descriptor.Op, error) {
 	}}, nil
 }
 
-// afPacketLink is a Linux interface VPP sends and receives through.
+// afPacketLink is a Linux interface that VPP sends and receives through.
 type afPacketLink struct{ host string }
 
-// needs: a link that another value makes is made before; one of any other maker will do as well.
+// needs: a link that another value makes is made before; a link of any other maker satisfies the need as well.
 func (a afPacketLink) needs() []descriptor.Dependency {
 	return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(a.host), Loose: true}}
 }
@@ -167,7 +167,7 @@ func (a afPacketLink) create(w *descriptor.World, i *iface) (descriptor.Op, erro
 	}}, nil
 }
 
-// memifLink is one side of a memif. VPP knows sockets by number; 0 is its default socket.
+// memifLink is one side of a memif. VPP numbers its sockets; 0 is its default socket.
 type memifLink struct {
 	socket             string
 	id                 uint32
@@ -218,7 +218,7 @@ func (memifLink) delete(idx interface_types.InterfaceIndex) api.Message {
 	return &memif.MemifDelete{SwIfIndex: idx}
 }
 
-// create makes the socket first if VPP does not have it. Sockets stay: other memifs may use them.
+// create first makes the socket if VPP does not have it. Sockets stay: other memifs may use them.
 func (l memifLink) create(w *descriptor.World, i *iface) (descriptor.Op, error) {
 	if l.socket == "" {
 		return l.createOn(w, i, 0), nil
@@ -252,7 +252,7 @@ func (l memifLink) createOn(w *descriptor.World, i *iface, socket uint32) descri
 	}}
 }
 
-// dumpedLinks returns the links of the interfaces VPP has, by index. A dump of a plugin VPP lacks is empty.
+// dumpedLinks returns the links of VPP's interfaces, by index. A dump of a plugin that VPP lacks is empty.
 func dumpedLinks(w *descriptor.World, d *descriptor.Dump) (map[uint32]link, error) {
 	out := map[uint32]link{}
 	for _, i := range w.Interfaces() {
@@ -308,7 +308,7 @@ func dumpedMemifs(w *descriptor.World, d *descriptor.Dump, out map[uint32]link) 
 	return nil
 }
 
-// correlate fills in what a dump does not show, or shows though it was not asked for, from what was asked for.
+// correlate copies from the desired state the fields that a dump does not show, or shows although they were not set.
 func correlate(got, wanted link) link {
 	switch want := wanted.(type) {
 	case tapLink:
@@ -322,7 +322,7 @@ func correlate(got, wanted link) link {
 		}
 	case memifLink:
 		if m, ok := got.(memifLink); ok {
-			// Ring and buffer sizes are those agreed with the other side, queues and secret are not told.
+			// A dump shows the ring and buffer sizes agreed with the other side, and neither queues nor secret.
 			m.ring, m.buffer, m.rxQueues, m.txQueues, m.secret = want.ring, want.buffer, want.rxQueues, want.txQueues, want.secret
 			return m
 		}
@@ -330,7 +330,7 @@ func correlate(got, wanted link) link {
 	return got
 }
 
-// keep returns got unless nothing in particular was asked for.
+// keep returns got, or the wanted zero value if the field was not set.
 func keep(wanted, got uint32) uint32 {
 	if wanted == 0 {
 		return 0
@@ -338,9 +338,9 @@ func keep(wanted, got uint32) uint32 {
 	return got
 }
 
-// linkFacts are what is known of links beside the interfaces.
+// linkFacts are the known state of links beside the interfaces.
 type linkFacts struct {
-	sockets map[uint32]string // of memif, name by ID
+	sockets map[uint32]string // sockets of memif, name by ID
 	tried   map[string]bool   // claims of interfaces that the agent asked VPP to make, successfully or not
 }
 
@@ -353,7 +353,7 @@ func (f *linkFacts) Clone() descriptor.Facts {
 	return &linkFacts{maps.Clone(f.sockets), maps.Clone(f.tried)}
 }
 
-// TapHost returns what the host calls its side of a tap of VPP's that is wanted; false: there is no such tap, or VPP chooses.
+// TapHost returns the host's name for its side of a wanted tap of VPP's; false: no such tap exists, or VPP chooses the name.
 func TapHost(w *descriptor.World, name string) (string, bool) {
 	i, ok := w.Wanted(kv.InterfaceKey(name)).(*iface)
 	if !ok {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// subLink is the part of an interface that has one VLAN tag. It comes up only if its parent is up, and has the parent's MAC.
+// subLink is a sub-interface with one VLAN tag. It is up only if its parent is up, and has the parent's MAC.
 type subLink struct {
 	parent string
 	id     uint32 // of the sub-interface, and the VLAN
@@ -62,7 +62,7 @@ func (s subLink) create(w *descriptor.World, i *iface) (descriptor.Op, error) {
 	}}, nil
 }
 
-// dumpedSubs replaces what a sub-interface seems to be by its parent's kind of device.
+// dumpedSubs corrects the kind of sub-interfaces, for which VPP shows the kind of their parent's device.
 func dumpedSubs(w *descriptor.World, out map[uint32]link) {
 	for _, i := range w.Interfaces() {
 		if i.Sub {

@@ -24,7 +24,7 @@ func vxlanRequests() []descriptor.Request {
 	return []descriptor.Request{descriptor.DumpRequest(idVxlans, &vxlan.VxlanTunnelV2Dump{SwIfIndex: interface_types.InterfaceIndex(descriptor.None)})}
 }
 
-// vxlanLink is a VXLAN tunnel of Ethernet frames. Its VRF is that of its interface: the packets of the tunnel are sent by it.
+// vxlanLink is a VXLAN tunnel of Ethernet frames. The VRF of the interface is also that of the tunnel's outer packets.
 type vxlanLink struct {
 	src, dst  netip.Addr
 	vni, vrf  uint32
@@ -88,7 +88,7 @@ func (l vxlanLink) message(add bool) *vxlan.VxlanAddDelTunnelV3 {
 	}
 }
 
-// delete names the tunnel itself as the interface of a group: VPP wants any that exists (vxlan_add_del_tunnel_v3, VPP 24.06).
+// delete names the tunnel itself as the interface of a group: VPP wants any existing interface (vxlan_add_del_tunnel_v3, VPP 24.06).
 func (l vxlanLink) delete(idx interface_types.InterfaceIndex) api.Message {
 	m := l.message(false)
 	m.McastSwIfIndex = idx
@@ -123,7 +123,7 @@ func dumpedVxlans(w *descriptor.World, d *descriptor.Dump, out map[uint32]link) 
 	return nil
 }
 
-// spelledAs is the link with the names of other interfaces as wanted has them: one may be called by more than one name.
+// spelledAs returns the link with the names of other interfaces as in wanted: an interface may have several names.
 func spelledAs(w *descriptor.World, got, wanted link) link {
 	same := func(name, want string) bool { return name != "" && w.Canonical(want) == name }
 	switch want := wanted.(type) {

@@ -21,23 +21,23 @@ const (
 	idTerminations = "bd_ip_mac_dump"
 )
 
-// bridge is a bridge domain. VPP chooses its bd_id; the tag VPP keeps has our name of it. Members are derived values.
+// bridge is a bridge domain. VPP chooses its bd_id; its tag has our name. Members are derived values.
 type bridge struct {
 	name         string
 	flags        l2.BdFlags
 	age          uint8           // minutes; 0: never
 	terminations []termination   // sorted by address, each once
-	members      []*bridgeMember // wanted; a dump shows them as values of their own
+	members      []*bridgeMember // wanted; a dump shows them as separate values
 }
 
-// termination is an address ARP termination answers for.
+// termination is an address that ARP termination answers for.
 type termination struct {
 	addr     netip.Addr
 	mac      [6]byte
 	spelling string // of addr in the message
 }
 
-// BridgeDomain describes ligato's BridgeDomain. All of it changes in place: frames go on being switched meanwhile.
+// BridgeDomain describes ligato's BridgeDomain. Every field changes in place: VPP continues to switch frames meanwhile.
 func BridgeDomain() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.BridgeDomain, *bridge]{
 		Name: "bridge-domain", Prefix: "config/vpp/l2/v2/bridge-domain/", Tagged: true,
@@ -89,7 +89,7 @@ func compileBridge(_ string, m *ligato.BridgeDomain) (*bridge, error) {
 	return b, b.compileTerminations(m.GetArpTerminationTable())
 }
 
-// compileMembers refuses a second BVI: VPP would take it half-way, as a member that is none (set_int_l2_mode, VPP 24.06).
+// compileMembers refuses a second BVI: VPP would execute half of the request, and add it as a plain member (set_int_l2_mode, VPP 24.06).
 func (b *bridge) compileMembers(list []*ligato.BridgeDomain_Interface) error {
 	seen := map[string]bool{}
 	bvi := ""
@@ -161,7 +161,7 @@ func (b *bridge) message() *ligato.BridgeDomain {
 
 func (b *bridge) tag() string { return descriptor.NewTag("b", "", b.name) }
 
-// createBridge makes it with its tag and what it says of frames, then fills its table.
+// createBridge makes the domain with its tag and flags, then fills its table.
 func createBridge(w *descriptor.World, b *bridge) ([]descriptor.Op, error) {
 	has := func(f l2.BdFlags) bool { return b.flags&f != 0 }
 	m := &l2.BridgeDomainAddDelV2{
@@ -195,8 +195,8 @@ func updateBridge(w *descriptor.World, have, want *bridge) ([]descriptor.Op, err
 	return ops, nil
 }
 
-// terminate changes the table of addresses. What is added replaces; what goes must be named as it is (bd_add_del_ip_mac, VPP
-// 24.06).
+// terminate changes the table of addresses. An added entry replaces an older one; a removal must name the exact entry
+// (bd_add_del_ip_mac, VPP 24.06).
 func terminate(id uint32, have, want []termination) (ops []descriptor.Op) {
 	send := func(t termination, add bool) {
 		ops = append(ops, descriptor.Op{Gone: !add, Call: descriptor.Write(&l2.BdIPMacAddDel{IsAdd: add, Entry: l2.BdIPMac{BdID: id, IP: descriptor.ToAddress(t.addr), Mac: t.mac}})})
@@ -225,7 +225,7 @@ func deleteBridge(w *descriptor.World, b *bridge) ([]descriptor.Op, error) {
 	}}, nil
 }
 
-// bridgeID is the bd_id of a bridge domain of ours.
+// bridgeID returns the bd_id of a bridge domain of ours.
 func bridgeID(w *descriptor.World, name string) (uint32, error) {
 	id, ok := bridgesOf(w)[name]
 	if !ok {

@@ -16,8 +16,8 @@ type bridgeMember struct {
 	group         uint8 // split horizon; 0: none
 }
 
-// BridgeMember describes what a BridgeDomain derives for each of its interfaces. What is in a bridge domain of ours and not
-// wanted there is taken out, as an address of an interface of ours is.
+// BridgeMember describes the value that a BridgeDomain derives for each of its interfaces. The agent removes unwanted members
+// from a bridge domain of ours, as it does with addresses of an interface of ours.
 func BridgeMember() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.BridgeDomain, *bridgeMember]{
 		Name: "bridge-member", Prefix: "vpp/bd/*/interface/", Tagged: true,
@@ -39,7 +39,7 @@ func BridgeMember() *descriptor.Descriptor {
 	}.Descriptor()
 }
 
-// l2Claim is what an interface is at layer 2: a member of one bridge domain, or one end of a cross-connect, or nothing.
+// l2Claim is the claim of an interface's place at layer 2: a member of one bridge domain, or one end of a cross-connect.
 func l2Claim(iface string) string { return "layer 2 of " + iface }
 
 func (m *bridgeMember) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
@@ -73,7 +73,7 @@ func retrieveMembers(w *descriptor.World, d *descriptor.Dump, c descriptor.Candi
 		domain string
 		index  interface_types.InterfaceIndex
 	}
-	called := map[place]string{} // by values: an interface may have more than one name
+	called := map[place]string{} // names in values: an interface may have several
 	c.Each(func(_ string, state any, wanted bool) {
 		m := state.(*bridgeMember)
 		if idx, err := w.Index(m.iface); err == nil && (wanted || called[place{m.domain, idx}] == "") {

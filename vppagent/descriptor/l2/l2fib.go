@@ -23,8 +23,8 @@ type l2Address struct {
 	spelling string // of mac in the message: it is part of the key
 }
 
-// L2FIB describes ligato's FIBEntry. VPP keeps what was put into a bridge domain's FIB when the domain goes, and shows it in
-// the next one that gets its place: entries are removed before their domain.
+// L2FIB describes ligato's FIBEntry. VPP keeps the FIB entries of a deleted bridge domain, and shows them in the next domain that
+// gets its index: entries are removed before their domain.
 func L2FIB() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.FIBEntry, *l2Address]{
 		Name: "l2-fib", Prefix: "config/vpp/l2/v2/fib/",
@@ -51,7 +51,7 @@ func l2FIBRequest() descriptor.Request {
 	return descriptor.DumpRequest("l2_fib_table_dump", &l2.L2FibTableDump{BdID: descriptor.None})
 }
 
-// l2FIBDumps asks for the table, which may be large, only if somebody wants to know.
+// l2FIBDumps dumps the table, which may be large, only if a candidate exists.
 func l2FIBDumps(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
 	c.Each(func(string, any, bool) {
 		if out == nil {
@@ -79,7 +79,7 @@ func compileL2Address(_ string, m *ligato.FIBEntry) (*l2Address, error) {
 		return nil, errors.New("outgoing_interface: empty")
 	}
 	if a.drop {
-		a.static = true // VPP has no other
+		a.static = true // VPP has no other drop entries
 	}
 	var err error
 	a.mac, err = descriptor.ParseMAC("phys_address", a.spelling)
@@ -110,7 +110,7 @@ func (a *l2Address) send(w *descriptor.World, add bool) ([]descriptor.Op, error)
 	return []descriptor.Op{{Call: descriptor.Write(m), Gone: !add}}, nil
 }
 
-// retrieveL2FIB goes by what is wanted or ours: the table is full of what VPP has learnt.
+// retrieveL2FIB looks up the candidates only: the table is full of entries that VPP has learnt.
 func retrieveL2FIB(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	if len(l2FIBDumps(w, c)) == 0 {
 		return nil, nil

@@ -20,7 +20,7 @@ type mirror struct {
 }
 
 // Span describes ligato's Span. VPP keeps a mirror when one of its interfaces is deleted, and the next interface of that index
-// inherits it: it is removed before either interface of ours.
+// inherits it: the agent removes the mirror before either interface of ours.
 func Span() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.Span, *mirror]{
 		Name: "span", Prefix: "config/vpp/v2/span/",
@@ -67,8 +67,8 @@ func spanRequest(l2 bool) descriptor.Request {
 	return descriptor.DumpRequest("sw_interface_span_dump "+strconv.FormatBool(l2), &span.SwInterfaceSpanDump{IsL2: l2})
 }
 
-// createMirror ends one first that VPP may have kept from interfaces that went: its features are gone, and VPP would not turn
-// them on again for a mirror it has (span_add_delete_entry, VPP 24.06).
+// createMirror first ends a mirror that VPP may have kept from deleted interfaces: its features are off, and VPP would not turn
+// them on again for a mirror that it has (span_add_delete_entry, VPP 24.06).
 func createMirror(w *descriptor.World, s *mirror) ([]descriptor.Op, error) {
 	off, err := s.send(w, span.SPAN_STATE_API_DISABLED)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s *mirror) send(w *descriptor.World, state span.SpanState) ([]descriptor.O
 	})}}, nil
 }
 
-// retrieveSpans goes by what is wanted or ours. Of two mirrors between the same interfaces, the one of the wanted layer counts.
+// retrieveSpans looks up the candidates. Of two mirrors between the same interfaces, it returns the one of the wanted layer.
 func retrieveSpans(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	type place struct {
 		from, to uint32

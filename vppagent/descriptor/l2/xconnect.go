@@ -10,11 +10,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// xconnect sends all that one interface receives out of another.
+// xconnect sends all packets that one interface receives out of another.
 type xconnect struct{ receive, transmit string }
 
-// XConnect describes ligato's XConnectPair: one direction. It is bound to both interfaces: VPP gives the index of a transmitting
-// interface that goes to the next one that comes, which would then send somebody else's frames.
+// XConnect describes ligato's XConnectPair: one direction. It is bound to both interfaces: VPP gives the index of a deleted
+// transmitting interface to the next new interface, which would then send another owner's frames.
 func XConnect() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.XConnectPair, *xconnect]{
 		Name: "xconnect", Prefix: "config/vpp/l2/v2/xconnect/",

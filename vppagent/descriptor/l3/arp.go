@@ -50,7 +50,7 @@ func ARPEntry() *descriptor.Descriptor {
 		},
 		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.send(w, true) },
 		Update: func(w *descriptor.World, have, want *neighbour) ([]descriptor.Op, error) {
-			if have.static && !want.static { // adding does not take the flag back
+			if have.static && !want.static { // an addition does not clear the flag
 				del, err := have.send(w, false)
 				if err != nil {
 					return nil, err

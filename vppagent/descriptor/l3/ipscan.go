@@ -13,12 +13,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// neighbourAge is how long a neighbour that is not heard of stays, by family: seconds; 0: for ever.
+// neighbourAge is the lifetime of a silent neighbour, by family: seconds; 0: for ever.
 type neighbourAge [2]uint32
 
-// IPScanNeighbor describes ligato's IPScanNeighbor. VPP scans no more (ip_neighbor_config, VPP 24.06): it looks at each neighbour
-// when that is due, so that stale_threshold is all there is left to say, and the pace of a scan cannot be had. How many neighbours
-// VPP keeps stays as it is.
+// IPScanNeighbor describes ligato's IPScanNeighbor. VPP no longer scans (ip_neighbor_config, VPP 24.06): it checks each neighbour
+// when that is due. So stale_threshold is the only field with an effect, and the pace of a scan cannot be set. The limit of the
+// number of neighbours stays unchanged.
 func IPScanNeighbor() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.IPScanNeighbor, *neighbourAge]{
 		Name: "ip-scan-neighbor", Prefix: kv.IPScanNeighborKey,
@@ -86,7 +86,7 @@ func (a *neighbourAge) message() *l3.IPScanNeighbor {
 	return m
 }
 
-// change asks for the rest of a family's settings, which come in one message with the age, before it sets them.
+// change first asks for the other settings of a family, because one message sets them together with the age.
 func (a neighbourAge) change(want neighbourAge) (ops []descriptor.Op) {
 	for family := range want {
 		if a[family] == want[family] {

@@ -18,11 +18,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// Locate finds out where addresses are in VPP, whatever CNI put them there: VPP's FIB knows (ip_route_lookup, VPP 24.06).
-// All lookups go out in one batch, those that depend on their answers in another.
+// Locate finds where addresses are in VPP, whichever CNI configured them, by lookups in VPP's FIB (ip_route_lookup, VPP 24.06).
+// It sends all lookups in one batch, and those that depend on their answers in another.
 //
-// A pod is behind the interface its /32 route leads to, or behind the one whose tag is or contains "namespace/name". The
-// uplink has the node's address, or the default route. The overlay is where the other nodes' pods are, if not there.
+// A pod is behind the interface that its /32 route leads to, or behind the interface whose tag is or contains "namespace/name".
+// The uplink has the node's address, or the default route. The overlay is the interface to the other nodes' pods, if it is not
+// the uplink.
 func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, w *descriptor.World, l *event.Locate) (*event.Located, error) {
 	f := &finder{w: w, do: do, out: &event.Located{Pods: make(map[netip.Addr]string, len(l.Pods))}}
 	if err := f.lookups(ctx, l); err != nil {
@@ -47,7 +48,7 @@ func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Rep
 	return f.out, f.hostAddresses(ctx)
 }
 
-// hostAddresses are those of the neighbours by the host interface: the node's own network stack is the only one there.
+// hostAddresses returns the neighbours on the host interface: the node's network stack is the only neighbour there.
 func (f *finder) hostAddresses(ctx context.Context) error {
 	i, ok := f.w.Interface(f.out.Host)
 	if !ok {
@@ -141,14 +142,14 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 	return f.gateways(ctx, replies[0], remote)
 }
 
-// defaultRoute reports that nothing better than the default route leads to what was looked up.
+// defaultRoute reports that the best route of a lookup is the default route.
 func defaultRoute(r vpp.Reply) bool {
 	m, ok := r.Msg.(*ip.IPRouteLookupReply)
 	return r.Err != nil || !ok || m.Route.Prefix.Len == 0
 }
 
-// gateways finds the interfaces behind the default route and the remote pods; a route may give a next hop only, which is
-// looked up then.
+// gateways finds the interfaces of the default route and of the remote pods; a route may have only a next hop, which gateways
+// then looks up.
 func (f *finder) gateways(ctx context.Context, def vpp.Reply, remote []vpp.Reply) error {
 	want := append([]vpp.Reply{def}, remote...)
 	var again []int
@@ -180,15 +181,15 @@ func (f *finder) gateways(ctx context.Context, def vpp.Reply, remote []vpp.Reply
 	return nil
 }
 
-// ofNode notes an interface that is no pod's; "" is none.
+// ofNode records an interface that is not a pod's; "": none.
 func (f *finder) ofNode(name string) {
 	if name != "" && !slices.Contains(f.out.Node, name) {
 		f.out.Node = append(f.out.Node, name)
 	}
 }
 
-// behind is the interface a looked-up route leads to: its first path with one. local also takes the receive route of an
-// address of VPP's own.
+// behind returns the interface that a looked-up route leads to: that of its first path with one. local also accepts the receive
+// route of one of VPP's addresses.
 func (f *finder) behind(r vpp.Reply, local bool) string {
 	m, ok := r.Msg.(*ip.IPRouteLookupReply)
 	if r.Err != nil || !ok {
@@ -205,7 +206,7 @@ func (f *finder) behind(r vpp.Reply, local bool) string {
 	return ""
 }
 
-// recursive is the next hop of a route that names no interface.
+// recursive returns the next hop of a route that names no interface.
 func recursive(r vpp.Reply) netip.Addr {
 	m, ok := r.Msg.(*ip.IPRouteLookupReply)
 	if r.Err != nil || !ok {
@@ -220,7 +221,7 @@ func recursive(r vpp.Reply) netip.Addr {
 	return netip.Addr{}
 }
 
-// tagged is the interface whose tag is "namespace/name" or contains it as a whole; "" if there is none or more than one.
+// tagged returns the interface whose tag is "namespace/name" or contains it as a whole; "" if none or several match.
 func (f *finder) tagged(pod string) string {
 	if pod == "" {
 		return ""
@@ -240,7 +241,7 @@ func (f *finder) tagged(pod string) string {
 	return found
 }
 
-// names looks for interfaces by what is known without an address: a pod, or what an interface is called elsewhere, on the host.
+// names finds interfaces without an address: by a pod, or by a name outside VPP, on the host.
 func (f *finder) names(pods []string) {
 	for _, pod := range pods {
 		name := f.tagged(pod)
@@ -256,7 +257,7 @@ func (f *finder) names(pods []string) {
 	}
 }
 
-// containsName reports that s has name in it, and not as a part of a longer name.
+// containsName reports that s contains name, and not as a part of a longer name.
 func containsName(s, name string) bool {
 	for at := 0; ; {
 		i := strings.Index(s[at:], name)

@@ -21,23 +21,23 @@ const (
 	idProxyIfaces = "proxy_arp_intfc_dump"
 )
 
-// proxyARP is the addresses VPP answers for in place of others. The interfaces it answers on are derived values.
+// proxyARP has the addresses that VPP answers for in place of others. The interfaces that it answers on are derived values.
 type proxyARP struct {
-	ranges []proxyRange // as the message has them
+	ranges []proxyRange // in the message's order
 	ifaces []string
 }
 
-// proxyRange is a span of addresses, both ends in it.
+// proxyRange is a range of addresses, including both ends.
 type proxyRange struct {
 	vrf       uint32
 	low, high netip.Addr
 }
 
-// proxyIface is an interface VPP answers on.
+// proxyIface is an interface that VPP answers on.
 type proxyIface struct{ name string }
 
-// ProxyARP describes ligato's ProxyARP. VPP has ranges and interfaces of others beside ours: they stay. The journal has the
-// value, and with it whose an interface is that an earlier life of the agent turned on.
+// ProxyARP describes ligato's ProxyARP. Ranges and interfaces of other clients stay. The journal has the value, and so the
+// ownership of an interface that an earlier agent process turned on.
 func ProxyARP() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.ProxyARP, *proxyARP]{
 		Name: "proxy-arp", Prefix: kv.ProxyARPKey,
@@ -119,7 +119,7 @@ func (p *proxyARP) message() *l3.ProxyARP {
 	return m
 }
 
-// missing are the ranges of p that o lacks.
+// missing returns the ranges of p that o lacks.
 func (p *proxyARP) missing(o *proxyARP) []proxyRange {
 	return slices.DeleteFunc(slices.Clone(p.ranges), func(r proxyRange) bool { return slices.Contains(o.ranges, r) })
 }
@@ -133,13 +133,13 @@ func answerFor(ranges []proxyRange, add bool) (ops []descriptor.Op) {
 	return ops
 }
 
-// shownAs reports whether a dump shows r as o: VPP 24.06 gives the place of the table in its memory for the table, and only that of
-// table 0 is known (proxy_arp_dump; 25.10 gives the table).
+// shownAs reports whether a dump shows r as o: VPP 24.06 returns the table's memory index in place of its ID, and only table 0's
+// index is known (proxy_arp_dump; 25.10 returns the ID).
 func (r proxyRange) shownAs(o proxyRange) bool {
 	return r.low == o.low && r.high == o.high && (r.vrf == 0) == (o.vrf == 0)
 }
 
-// retrieveProxyARP finds of each candidate what VPP has of it; one without ranges is there as far as its interfaces are.
+// retrieveProxyARP finds the ranges of each candidate in VPP; a candidate without ranges exists as far as its interfaces do.
 func retrieveProxyARP(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*arp.ProxyArpDetails](d, idProxyRanges)
 	if err != nil {
@@ -174,7 +174,7 @@ func retrieveProxyARP(w *descriptor.World, d *descriptor.Dump, c descriptor.Cand
 	return []descriptor.Found{{Key: kv.ProxyARPKey, State: got}}, nil
 }
 
-// ProxyARPInterface describes what a ProxyARP derives for each of its interfaces.
+// ProxyARPInterface describes the value that a ProxyARP derives for each of its interfaces.
 func ProxyARPInterface() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.ProxyARP, *proxyIface]{
 		Name: "proxy-arp-interface", Prefix: "vpp/proxyarp/interface/", Tagged: true,
@@ -192,8 +192,8 @@ func ProxyARPInterface() *descriptor.Descriptor {
 	}.Descriptor()
 }
 
-// createProxyIface turns it off first: VPP remembers it as on for an interface that went, so that the next one of that index is
-// shown as answering, does not, and cannot be made to (proxy_arp_intfc_enable_disable, VPP 24.06).
+// createProxyIface first turns proxy ARP off: VPP keeps the setting of a deleted interface. The next interface of that index then
+// shows as answering, does not answer, and cannot be turned on (proxy_arp_intfc_enable_disable, VPP 24.06).
 func createProxyIface(w *descriptor.World, i *proxyIface) ([]descriptor.Op, error) {
 	off, err := i.send(w, false)
 	if err != nil {
@@ -211,7 +211,7 @@ func (i *proxyIface) send(w *descriptor.World, on bool) ([]descriptor.Op, error)
 	return []descriptor.Op{{Gone: !on, Call: descriptor.Write(&arp.ProxyArpIntfcEnableDisable{SwIfIndex: idx, Enable: on})}}, nil
 }
 
-// retrieveProxyIfaces goes by the names of candidates, and those ProxyARP found to be ours.
+// retrieveProxyIfaces looks up the names of candidates, and the interfaces that ProxyARP found to be ours.
 func retrieveProxyIfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*arp.ProxyArpIntfcDetails](d, idProxyIfaces)
 	if err != nil {
@@ -236,7 +236,7 @@ func retrieveProxyIfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.C
 	return out, nil
 }
 
-// proxied are the interfaces on which proxy ARP is ours to turn off.
+// proxied has the interfaces on which the agent owns the setting of proxy ARP and may turn it off.
 type proxied map[string]bool
 
 func proxiedOf(w *descriptor.World) proxied {

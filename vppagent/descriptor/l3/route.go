@@ -23,21 +23,21 @@ type route struct {
 	dst     netip.Prefix
 	kind    fib_types.FibPathType
 	nextHop netip.Addr // invalid: none, the prefix is on the link
-	iface   string     // "": wherever nextHop is
+	iface   string     // "": the interface of nextHop
 	weight  uint8      // 1 at least
 	pref    uint8
-	via     uint32 // the table nextHop, or the whole packet, is looked up in
-	// free: the last dump showed no route to dst, so that none can be in the way. It holds for one creation.
+	via     uint32 // the table for the lookup of nextHop, or of the whole packet
+	// free: the last dump showed no route to dst, so no other route can conflict. It holds for one creation.
 	free bool
-	// taken: when VPP was last asked, it had another route to dst.
+	// taken: at the last lookup VPP had another route to dst.
 	taken bool
-	last  bool // LastResort: stands back behind any other route to dst
-	// spelling of what the message says otherwise: for Message only
+	last  bool // LastResort: any other route to dst takes precedence
+	// spelling has the message's form of fields: for Message only
 	gateway string
 	inter   bool
 }
 
-// path is what of a route VPP compares: see samePath.
+// path has the fields of a route that VPP compares: see samePath.
 type path struct {
 	kind    fib_types.FibPathType
 	nextHop netip.Addr
@@ -51,7 +51,7 @@ func (r *route) path() path {
 	return path{kind: r.kind, nextHop: r.nextHop, iface: r.iface, weight: r.weight, pref: r.pref, via: r.via}
 }
 
-// Route describes ligato's Route. Routes to one prefix are its paths: each is added and removed alone, so that others'
+// Route describes ligato's Route. Routes to one prefix are its paths: the agent adds and removes each path alone, so that foreign
 // paths stay and a changed next hop leaves no gap.
 func Route() *descriptor.Descriptor {
 	d := descriptor.Spec[*l3.Route, *route]{
@@ -74,7 +74,7 @@ func Route() *descriptor.Descriptor {
 	return d
 }
 
-// RejectRoute describes our own RejectRoute: a prefix whose only path is a refusal.
+// RejectRoute describes our RejectRoute: a prefix whose only path rejects packets.
 func RejectRoute() *descriptor.Descriptor {
 	d := descriptor.Spec[*contivl3.RejectRoute, *route]{
 		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/",
@@ -91,10 +91,10 @@ func RejectRoute() *descriptor.Descriptor {
 	return d
 }
 
-// createReject adds the refusal, unless somebody else leads the prefix somewhere: to VPP all users of its API are one source of
-// routes, so that the refusal would replace a pod's route, and its removal leave none (ip_route_add_del, VPP 24.06).
+// createReject adds the rejecting path unless another client has a route to the prefix. All users of VPP's API are one source of
+// routes: the rejecting path would replace a pod's route, and its removal would delete the route (ip_route_add_del, VPP 24.06).
 //
-// A last resort is added beside what another client adds at the same moment, and is in place where another route is.
+// A last resort is added beside a route that another client adds at the same moment, and stays in place beside such a route.
 func createReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 	add, err := r.send(w, true, r.last)
 	r.taken = false
@@ -115,8 +115,9 @@ func createReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 	}}, nil
 }
 
-// deleteReject names the path: just the refusal goes, and not a route that another client has put in its place. VPP also dies later of a route
-// that is deleted as a whole and added again while cnat has sessions of the address (fib_entry_src_interpose_reactivate, VPP 24.06 to 26.06).
+// deleteReject names the path, so that VPP removes only the rejecting path, not a route that another client put in its place. VPP also aborts
+// later if a route is deleted as a whole and added again while cnat has sessions of the address (fib_entry_src_interpose_reactivate, VPP 24.06
+// to 26.06).
 func deleteReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 	if r.last && r.taken {
 		return nil, nil
@@ -124,7 +125,7 @@ func deleteReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 	return r.send(w, false, true)
 }
 
-// occupied reports that a look-up has found a way to somewhere.
+// occupied reports that a lookup has found a route that forwards.
 func (r *route) occupied(reply vpp.Reply) error {
 	m, ok := reply.Msg.(*ip.IPRouteLookupReply)
 	if !ok || m.Retval != 0 {
@@ -239,7 +240,7 @@ func compileReject(_ string, m *contivl3.RejectRoute) (*route, error) {
 	return r, r.onlyInTable0()
 }
 
-// onlyInTable0: VPP dies of a drop, unreach or prohibit path in any other table (SIGSEGV in fib_attached_export_import,
+// onlyInTable0: VPP aborts on a drop, unreach or prohibit path in any other table (SIGSEGV in fib_attached_export_import,
 // executed on 24.06 and 25.10).
 func (r *route) onlyInTable0() error {
 	if r.vrf != 0 {
@@ -269,13 +270,13 @@ func (r *route) tables() (deps []descriptor.Dependency) {
 	return deps
 }
 
-// lastResort is the preference of a path that VPP follows only where a prefix has no other one.
+// lastResort is the preference of a path that VPP uses only if a prefix has no other path.
 const lastResort = 255
 
-// send adds or removes the path; as the only one of its prefix unless multipath.
+// send adds or removes the path; without multipath as the only one of its prefix.
 //
-// A last resort leads to the address of its own prefix. VPP makes a drop of such a path (fib_table_route_path_fixup, VPP 24.06 to 26.06), and
-// not one that next hops without an interface, and endpoints of cnat, must not resolve by: see vpp's rules route-next-hop and cnat-cover.
+// A last resort leads to the address of its prefix itself. VPP turns such a path into a drop (fib_table_route_path_fixup, VPP 24.06 to
+// 26.06). Next hops without an interface and endpoints of cnat must not resolve by it: see vpp's rules route-next-hop and cnat-cover.
 func (r *route) send(w *descriptor.World, add, multipath bool) ([]descriptor.Op, error) {
 	p := fib_types.FibPath{SwIfIndex: descriptor.None, TableID: r.via, Weight: r.weight, Preference: r.pref, Type: r.kind}
 	if r.dst.Addr().Is6() {
@@ -298,8 +299,8 @@ func (r *route) send(w *descriptor.World, add, multipath bool) ([]descriptor.Op,
 	})}}, nil
 }
 
-// replacePath adds the new path first, unless VPP would take it for the old one: it tells paths apart by where they lead,
-// so that one with another weight replaces it.
+// replacePath adds the new path first, unless VPP would take it for the old one: VPP compares paths by their destination, so that
+// a path with another weight replaces the old one.
 func replacePath(w *descriptor.World, have, want *route) ([]descriptor.Op, error) {
 	add, err := want.send(w, true, true)
 	if err != nil {
@@ -337,13 +338,13 @@ func routeDumps(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.
 	return out
 }
 
-// sought is a route that is looked for in a table.
+// sought is a route to find in a table.
 type sought struct {
 	*route
-	found *route // as VPP has it; nil: it has none
+	found *route // actual route; nil: none
 }
 
-// retrieveRoutes looks only for what is wanted or ours: a FIB is full of routes others made.
+// retrieveRoutes looks up the candidates only: a FIB is full of foreign routes.
 func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	var out []descriptor.Found
 	var failed error
@@ -377,7 +378,7 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 		}
 		if s.found != nil {
 			if out == nil {
-				out = make([]descriptor.Found, 0, len(t)) // no more of them are worth finding
+				out = make([]descriptor.Found, 0, len(t)) // the upper bound of findings
 			}
 			out = append(out, descriptor.Found{Key: key, State: s.found})
 		}
@@ -388,7 +389,7 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 	return out, nil
 }
 
-// routesByPrefix is what a dump shows of a table.
+// routesByPrefix has the routes of a table in a dump.
 func routesByPrefix(d *descriptor.Dump, t tableID) (map[prefixKey]*ip.IPRouteDetails, error) {
 	routes, err := descriptor.Details[*ip.IPRouteDetails](d, t.String())
 	if err != nil {
@@ -401,7 +402,7 @@ func routesByPrefix(d *descriptor.Dump, t tableID) (map[prefixKey]*ip.IPRouteDet
 	return out, nil
 }
 
-// look takes in the paths VPP has for the prefix.
+// look compares the paths that VPP has for the prefix.
 func (s *sought) look(w *descriptor.World, paths []fib_types.FibPath, v6 bool) {
 	s.free = s.free && len(paths) == 0
 	for i := range paths {
@@ -414,7 +415,7 @@ func (s *sought) look(w *descriptor.World, paths []fib_types.FibPath, v6 bool) {
 	}
 }
 
-// as is the route with what may differ in a path that leads where it does; itself if nothing does.
+// as returns the route with the attributes of a path of equal destination; the route itself if none differ.
 func (r *route) as(p path) *route {
 	if r.kind == p.kind && r.weight == p.weight && r.pref == p.pref {
 		return r
@@ -424,7 +425,7 @@ func (r *route) as(p path) *route {
 	return &got
 }
 
-// prefixKey is a prefix without pointers, which is hashed faster.
+// prefixKey is a prefix without pointers, for faster hashing.
 type prefixKey struct {
 	addr [16]byte
 	bits uint8
@@ -432,7 +433,7 @@ type prefixKey struct {
 
 func keyOf(p netip.Prefix) prefixKey { return prefixKey{p.Addr().As16(), uint8(p.Bits())} }
 
-// leadsTo reports that a path in VPP is r's: the same but for weight and preference, or, of a refusal, another refusal.
+// leadsTo reports that a path in VPP is r's: all but weight and preference are equal, or both paths reject.
 func (r *route) leadsTo(w *descriptor.World, p path) bool {
 	if r.last {
 		return p.kind == r.kind && p.pref == r.pref
@@ -457,7 +458,7 @@ func fromPath(w *descriptor.World, v6 bool, p fib_types.FibPath) path {
 	return out
 }
 
-// Refuses reports that a wanted state is that of a RejectRoute, and that no other client of VPP leads its prefix elsewhere.
+// Refuses reports that a wanted state is that of a RejectRoute, and that no other client of VPP has a route to its prefix.
 func Refuses(state any) bool {
 	r, ok := state.(*route)
 	return ok && !r.taken

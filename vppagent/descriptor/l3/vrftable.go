@@ -18,7 +18,7 @@ type vrfTable struct {
 	id    uint32
 	v6    bool
 	label string
-	// adopted reports that it is not ours: it satisfies who needs it and is never deleted. Table 0 always is.
+	// adopted reports that the table is not ours: others may depend on it, and the agent never deletes it. Table 0 always is adopted.
 	adopted bool
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// PutNeighbour makes or replaces a permanent neighbour, or removes it; one that is not there is well.
+// PutNeighbour makes or replaces a permanent neighbour, or removes it; the removal of an absent neighbour succeeds.
 type PutNeighbour struct {
 	Message
 	Add       bool   `binapi:"bool,name=is_add"`
@@ -58,7 +58,7 @@ func (r *PutNeighbour) do(h *handles) ([]api.Message, error) {
 	return nil, wrap("remove the neighbour "+r.Address, err)
 }
 
-// ListNeighbours asks for the permanent neighbours of a namespace. A namespace there is not has none.
+// ListNeighbours asks for the permanent neighbours of a namespace. An absent namespace has none.
 type ListNeighbours struct {
 	Message
 	Namespace string `binapi:"string,name=namespace"`
@@ -96,10 +96,10 @@ func (r *ListNeighbours) do(h *handles) ([]api.Message, error) {
 type neighbour struct {
 	iface, mac string
 	addr       netip.Addr
-	text       [2]string // addresses as the message has them
+	text       [2]string // addresses in the message's form
 }
 
-// ARPEntry describes ligato's ARPEntry of the host, for IPv6 too. The kernel keeps no mark on neighbours: the journal knows ours.
+// ARPEntry describes ligato's ARPEntry of the host, for IPv6 too. The kernel keeps no mark on neighbours: the journal has ours.
 func ARPEntry() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.ARPEntry, *neighbour]{
 		Name: "linux-arp", Prefix: "config/linux/l3/v2/arp/",

@@ -11,25 +11,25 @@ import (
 // request is a message for the kernel.
 type request interface {
 	api.Message
-	// do carries it out; details are the answer to a list.
+	// do executes the request; details are the answer to a list.
 	do(h *handles) (details []api.Message, err error)
 }
 
-// Message is what requests and details have of a message of VPP's.
+// Message has the methods of VPP's messages for requests and details.
 type Message struct{}
 
-// GetCrcString is empty: nobody compares versions.
+// GetCrcString is empty: these messages have no versions.
 func (Message) GetCrcString() string { return "" }
 
 // GetMessageType is none of VPP's.
 func (Message) GetMessageType() api.MessageType { return api.OtherMessage }
 
-// Caller sends requests of this package to the kernel and all others to VPP, in order. It is for the goroutine of the agent.
+// Caller sends requests of this package to the kernel and all others to VPP, in order. Only the agent's goroutine may use it.
 type Caller struct {
 	VPP interface {
 		Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply
 	}
-	// Own is the path of the network namespace the agent's own interfaces are in; "": the process's.
+	// Own is the path of the network namespace with the agent's interfaces; "": the process's.
 	Own string
 }
 

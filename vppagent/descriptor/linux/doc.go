@@ -1,14 +1,14 @@
-// Package linux turns values for interfaces, routes and neighbours of the host into netlink requests, and what the kernel lists
-// back into values. It has descriptors like those for VPP, requests that look like VPP's messages, and a Caller that tells the two
-// apart, so that everything else (order, dependencies, journal, retries, plans) is the agent's.
+// Package linux turns values for interfaces, routes and neighbours of the host into netlink requests, and the kernel's lists back
+// into values. It has descriptors like those for VPP, requests that look like VPP's messages, and a Caller that separates the two.
+// So the agent's engine does all the rest (order, dependencies, journal, retries, plans).
 //
-// Invariant: only what was asked for is touched. Links it makes carry its alias, routes its protocol number; of interfaces others
-// made it changes what values say and leaves the rest.
+// Invariant: the package changes only what values state. Links that it makes carry its alias, and routes its protocol number. On
+// foreign interfaces it changes the stated attributes and keeps all others.
 package linux
 
 import "github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 
-// All are the descriptors of this package; the agent's Caller has to be a *Caller then.
+// All returns the descriptors of this package. The agent's Caller must then be a *Caller.
 func All() []*descriptor.Descriptor {
 	return []*descriptor.Descriptor{Interface(), Route(), ARPEntry()}
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// hostLinks are the host's interfaces that values speak of, by logical name.
+// hostLinks are the host's interfaces that values name, by logical name.
 type hostLinks map[string]hostLink
 
-// hostLink is where an interface of the host is.
+// hostLink is the location of an interface of the host.
 type hostLink struct {
-	namespace string // as values name it; "": the agent's
+	namespace string // name in values; "": the agent's
 	name      string
-	from      string // what it was called before, in the agent's namespace; "": it was not there
+	from      string // its former name in the agent's namespace; "": it was not in that namespace
 }
 
 func hostLinksOf(w *descriptor.World) hostLinks {

@@ -25,17 +25,18 @@ type iface struct {
 	name, namespace, host string
 	typ                   interfaces.Interface_Type
 	enabled               bool
-	mac                   string // "": as it is
-	mtu                   uint32 // 0: as it is
-	linkOnly              bool   // its addresses are somebody else's
+	mac                   string // "": unchanged
+	mtu                   uint32 // 0: unchanged
+	linkOnly              bool   // another owner sets its addresses
 	addresses             []netip.Prefix
 	peer                  string // of a veth
 	tap                   string // of a tap: logical name of VPP's side
 }
 
-// Interface describes ligato's Interface of the host: an end of a veth, VPP's tap, a dummy, a loopback, and what exists.
+// Interface describes ligato's Interface of the host: an end of a veth, VPP's tap, a dummy, a loopback, and an existing link.
 //
-// An end of a veth waits for nobody: its peer is a spare, without a name of its own, until a value wants it, and becomes one again.
+// An end of a veth does not wait for its peer: the peer is a spare without a final name until a value wants it, and becomes a spare again
+// after that value is removed.
 func Interface() *descriptor.Descriptor {
 	return descriptor.Spec[*interfaces.Interface, *iface]{
 		Name: "linux-interface", Prefix: "config/linux/interfaces/v2/interface/",
@@ -169,7 +170,7 @@ func (i *iface) message() *interfaces.Interface {
 	return m
 }
 
-// recreateInterface reports that it becomes another link, or goes down, when the kernel forgets its routes.
+// recreateInterface reports changes to another kind of link, and changes to down, after which the kernel forgets the link's routes.
 func recreateInterface(have, want *iface) bool {
 	return have.typ != want.typ || have.namespace != want.namespace || have.host != want.host || have.peer != want.peer || have.tap != want.tap ||
 		have.enabled && !want.enabled
@@ -193,7 +194,7 @@ func (i *iface) link(from string) PutLink {
 	}
 }
 
-// put makes it as wanted; have is nil if it is not there.
+// put makes the interface as wanted; have is nil if it does not exist.
 func (i *iface) put(w *descriptor.World, have *iface) ([]descriptor.Op, error) {
 	if i.peer != "" {
 		if p, ok := w.Wanted(kv.LinuxInterfaceKey(i.peer)).(*iface); ok && p.peer != i.name {
@@ -221,7 +222,7 @@ func (i *iface) put(w *descriptor.World, have *iface) ([]descriptor.Op, error) {
 	}
 	ops = append(ops, i.assign(i.addresses, was, true)...)
 	if gone := i.assign(was, i.addresses, false); len(gone) > 0 {
-		// With an address of a subnet the kernel takes those that came later along.
+		// When the kernel removes an address, it also removes later addresses of the same subnet.
 		ops = append(append(ops, gone...), i.assign(i.addresses, nil, true)...)
 	}
 	return ops, nil
@@ -248,7 +249,7 @@ func deleteInterface(w *descriptor.World, i *iface) (ops []descriptor.Op, _ erro
 	}}), nil
 }
 
-// retrieveInterfaces goes by what is wanted or ours. Of a link others made, only the addresses count that values name.
+// retrieveInterfaces looks up the candidates. Of a foreign link, only the addresses that values name count.
 func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
 	named := map[string][]netip.Prefix{} // addresses of all candidates, by key
 	c.Each(func(key string, state any, _ bool) { named[key] = append(named[key], state.(*iface).addresses...) })

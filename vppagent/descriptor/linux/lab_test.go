@@ -30,7 +30,7 @@ type netNS struct {
 	nl   *netlink.Handle
 }
 
-// newNS makes one. It needs the right to: root, or a user namespace.
+// newNS makes a namespace. It needs root or a user namespace.
 func newNS(t *testing.T) *netNS {
 	t.Helper()
 	runtime.LockOSThread()
@@ -66,7 +66,7 @@ func (n *netNS) ref() *namespace.NetNamespace {
 	return &namespace.NetNamespace{Type: namespace.NetNamespace_FD, Reference: n.path}
 }
 
-// text is all that is configured in the namespace, without what the kernel numbers or makes up.
+// text returns the whole configuration of the namespace, without numbers and names that the kernel chooses.
 func (n *netNS) text(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -140,7 +140,7 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// restart replaces the agent by one that has the journal alone.
+// restart replaces the agent by one that has only the journal.
 func (l *lab) restart() {
 	l.agent = vppagent.New(vppagent.Config{Caller: l.caller, Journal: l.journal, Descriptors: append(all.All(), linux.All()...)})
 }
@@ -179,8 +179,8 @@ func (l *lab) resync() *event.Committed {
 	return l.commit(event.Full, l.want)
 }
 
-// fine fails unless all that is told of is configured or removed.
-func (l *lab) fine(what string, c *event.Committed) {
+// checkApplied fails unless every status is CONFIGURED or removed.
+func (l *lab) checkApplied(what string, c *event.Committed) {
 	l.t.Helper()
 	for _, s := range c.Statuses {
 		if s.State != event.Configured && s.State != event.Removed {
@@ -189,12 +189,12 @@ func (l *lab) fine(what string, c *event.Committed) {
 	}
 }
 
-// quiet has this agent and a fresh one look at everything; neither writes.
-func (l *lab) quiet(what string) {
+// checkQuiet resyncs with this agent and with a fresh one; neither writes.
+func (l *lab) checkQuiet(what string) {
 	l.t.Helper()
 	for range 2 {
 		c := l.resync()
-		l.fine(what, c)
+		l.checkApplied(what, c)
 		if c.Writes > 0 {
 			l.t.Errorf("%s: a resync writes %d times, %d added, %d changed, %d removed", what, c.Writes, c.Add, c.Mod, c.Del)
 		}

@@ -31,11 +31,11 @@ type ListLinks struct {
 // GetMessageName is "link_list".
 func (*ListLinks) GetMessageName() string { return "link_list" }
 
-// Link is a link as the kernel has it.
+// Link is a link in the kernel.
 type Link struct {
 	Message
 	Name, Alias, Kind string
-	MAC               string // as net.HardwareAddr has it
+	MAC               string // in the form of net.HardwareAddr
 	MTU               uint32
 	Up                bool
 	Addresses         []netip.Prefix // sorted, without those of scope link
@@ -88,8 +88,8 @@ func toNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// PutLink makes a link and makes it like this; what it has already stays. A link of a kind we make that has this name and not
-// our alias is somebody else's: an error.
+// PutLink makes a link and sets its attributes; attributes that it already has stay. A link with this name, of a kind that we
+// make and without our alias, is foreign: an error.
 type PutLink struct {
 	Message
 	Namespace string `binapi:"string,name=namespace"`
@@ -97,7 +97,7 @@ type PutLink struct {
 	Kind      string `binapi:"string,name=kind"`
 	Logical   string `binapi:"string,name=logical"`
 	Peer      string `binapi:"string,name=peer"` // of a veth: logical name of the other end
-	From      string `binapi:"string,name=from"` // of a tap: what VPP calls it on the host
+	From      string `binapi:"string,name=from"` // of a tap: VPP's name for it on the host
 	MAC       string `binapi:"string,name=mac"`  // "": as it is
 	MTU       uint32 `binapi:"u32,name=mtu"`     // 0: as it is
 	Up        bool   `binapi:"bool,name=up"`
@@ -106,7 +106,7 @@ type PutLink struct {
 // GetMessageName is "link_put".
 func (*PutLink) GetMessageName() string { return "link_put" }
 
-// alias is our mark on a link: whose end it is, and of a veth the other's.
+// alias is our mark on a link: the logical name of its end and, for a veth, of the other end.
 func alias(logical, peer string) string {
 	if peer != "" {
 		return "contiv-agent " + logical + " peer " + peer
@@ -114,7 +114,7 @@ func alias(logical, peer string) string {
 	return "contiv-agent " + logical
 }
 
-// spare is the name of an end of a veth that nobody wants (yet) while its peer is wanted. It is in the agent's namespace.
+// spare is the name of an unwanted end of a veth whose peer is wanted. The spare is in the agent's namespace.
 func spare(logical string) string {
 	sum := sha256.Sum256([]byte(logical))
 	return fmt.Sprintf("ca-%x", sum[:6])
@@ -164,7 +164,7 @@ func (r *PutLink) make(h *handles, nl *handle) (netlink.Link, error) {
 	return nil, fmt.Errorf("there is no link %s", r.Name)
 }
 
-// pair makes both ends of a veth as spares, unless ours is one already.
+// pair makes both ends of a veth as spares, unless our end is a spare already.
 func (r *PutLink) pair(h *handles, nl *handle) error {
 	own, err := h.at("")
 	if err != nil {
@@ -201,13 +201,13 @@ func (r *PutLink) pair(h *handles, nl *handle) error {
 	return nil
 }
 
-// peerOf is the other end an alias names.
+// peerOf returns the other end that an alias names.
 func peerOf(alias string) string {
 	_, peer, _ := strings.Cut(alias, " peer ")
 	return peer
 }
 
-// fetch moves a link of the agent's namespace to where it belongs and gives it its name.
+// fetch moves a link from the agent's namespace to its wanted namespace and gives it its name.
 func (r *PutLink) fetch(h *handles, nl *handle, from string) (netlink.Link, error) {
 	own, err := h.at("")
 	if err != nil {
@@ -221,7 +221,7 @@ func (r *PutLink) fetch(h *handles, nl *handle, from string) (netlink.Link, erro
 	return r.claim(nl, from)
 }
 
-// claim gives the link called from our mark and its name. Only a link that is down can be renamed.
+// claim puts our mark on the link called from, and renames it. The kernel renames only links that are down.
 func (r *PutLink) claim(nl *handle, from string) (netlink.Link, error) {
 	l, err := nl.LinkByName(from)
 	if err != nil {
@@ -239,7 +239,7 @@ func (r *PutLink) claim(nl *handle, from string) (netlink.Link, error) {
 	return nl.LinkByName(r.Name)
 }
 
-// adjust sets what differs.
+// adjust sets the attributes that differ.
 func (r *PutLink) adjust(nl *handle, l netlink.Link) error {
 	a := l.Attrs()
 	var errs []error
@@ -268,7 +268,8 @@ func wrap(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// DropLink undoes PutLink: what it made goes, what it fetched goes back. An end of a veth whose peer is wanted becomes a spare.
+// DropLink undoes PutLink: it deletes a link that PutLink made, and moves back a link that PutLink fetched. An end of a veth whose peer is
+// wanted becomes a spare.
 type DropLink struct {
 	PutLink
 }
@@ -309,7 +310,7 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 	return nil, r.giveBack(h, nl, l, spare(r.Logical))
 }
 
-// giveBack returns a link to the agent's namespace, under the name it had there.
+// giveBack moves a link back to the agent's namespace, under its former name.
 func (r *DropLink) giveBack(h *handles, nl *handle, l netlink.Link, name string) error {
 	own, err := h.at("")
 	if err != nil {
@@ -322,7 +323,7 @@ func (r *DropLink) giveBack(h *handles, nl *handle, l netlink.Link, name string)
 	return wrap("give back "+r.Name, err)
 }
 
-// PutAddress gives a link an address or takes it; one that is there, or is not, is well.
+// PutAddress adds or removes an address of a link; the addition of a present and the removal of an absent address succeed.
 type PutAddress struct {
 	Message
 	Add       bool   `binapi:"bool,name=is_add"`
@@ -348,7 +349,7 @@ func (r *PutAddress) do(h *handles) ([]api.Message, error) {
 	}
 	a := &netlink.Addr{IPNet: toNet(p)}
 	if p.Addr().Is6() {
-		a.Flags = unix.IFA_F_NODAD // nobody else has it: usable at once
+		a.Flags = unix.IFA_F_NODAD // no other host has it: usable at once
 	}
 	if r.Add {
 		if err = nl.AddrAdd(l, a); errors.Is(err, unix.EEXIST) {
@@ -362,7 +363,7 @@ func (r *PutAddress) do(h *handles) ([]api.Message, error) {
 	return nil, wrap("remove "+r.Address, err)
 }
 
-// link finds a link in a namespace; none reports if there is no such link or namespace.
+// link finds a link in a namespace; none reports that the link or the namespace does not exist.
 func (h *handles) link(namespace, name string) (*handle, netlink.Link, error) {
 	nl, err := h.at(namespace)
 	if err != nil {

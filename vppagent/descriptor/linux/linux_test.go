@@ -22,7 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
-// law is a kind of value: one value of it, another of the same key, and what they need.
+// law is the test of a kind of value: one value of it, another of the same key, and the values they need.
 type law struct {
 	name     string
 	needs    []proto.Message
@@ -110,8 +110,8 @@ func (l *lab) laws() []law {
 	}
 }
 
-// TestLaws holds every kind of value to: what is created, updated and deleted is what the kernel has; what it has is recognised, by
-// the agent that made it and by one that has the journal alone, and nothing is written twice; nothing of it is left.
+// TestLaws checks for every kind of value: the kernel has what the agent created, updated and deleted; both the agent that made an
+// object and a fresh one with the journal recognise it, and write nothing twice; nothing remains after the removal.
 func TestLaws(t *testing.T) {
 	for _, law := range newLab(t).laws() {
 		t.Run(law.name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestLaws(t *testing.T) {
 			}
 			l.foreignLink("there0")
 			l.foreignAddress("there0", "10.66.0.1/24")
-			l.fine("needs", l.put(law.needs...))
+			l.checkApplied("needs", l.put(law.needs...))
 			text := func() string { return l.own.text(t) + "pod\n" + l.pod.text(t) }
 			before := text()
 			var first string
@@ -135,14 +135,14 @@ func TestLaws(t *testing.T) {
 				m    proto.Message
 			}{{"create", law.one}, {"update", law.two}, {"update back", law.one}} {
 				last := text()
-				l.fine(step.what, l.put(step.m))
+				l.checkApplied(step.what, l.put(step.m))
 				if text() == last {
 					t.Errorf("%s changed nothing in\n%s", step.what, last)
 				}
 				if i == 0 {
 					first = text()
 				}
-				l.quiet(step.what)
+				l.checkQuiet(step.what)
 				for _, s := range l.agent.Snapshot().Values() {
 					if s.Key == kv.Key(step.m) && cmp.Diff(step.m, s.Value, protocmp.Transform()) != "" {
 						t.Errorf("%s: status %+v", step.what, s)
@@ -152,17 +152,17 @@ func TestLaws(t *testing.T) {
 			if got := sortedLinks(text()); got != sortedLinks(first) {
 				t.Errorf("there and back:\n%s", cmp.Diff(sortedLinks(first), got))
 			}
-			l.fine("delete", l.del(law.one))
+			l.checkApplied("delete", l.del(law.one))
 			if got := text(); sortedLinks(got) != sortedLinks(before) && law.name != "loopback" && law.name != "existing" { // those stay up
 				t.Errorf("deleting leaves something:\n%s", cmp.Diff(before, got))
 			}
 			if got := text(); !strings.Contains(got, "10.66.0.1/24") || strings.Contains(got, "10.8.0") || strings.Contains(got, "10.7.0") {
 				t.Errorf("after the deletion:\n%s", got)
 			}
-			l.quiet("delete")
+			l.checkQuiet("delete")
 			l.want = kv.Values{}
 			l.restart()
-			l.fine("all gone", l.resync())
+			l.checkApplied("all gone", l.resync())
 			if got := text(); strings.Contains(got, "contiv-agent") || strings.Contains(got, "ca-") {
 				t.Errorf("something of ours is left:\n%s", got)
 			}
@@ -170,7 +170,7 @@ func TestLaws(t *testing.T) {
 	}
 }
 
-// sortedLinks is a text with the links in the order of their names: the kernel has them in that of their making.
+// sortedLinks sorts the links of a text by name: the kernel lists them in order of creation.
 func sortedLinks(text string) string {
 	var out []string
 	for part := range strings.SplitSeq(text, "pod\n") {
@@ -187,7 +187,7 @@ func sortedLinks(text string) string {
 	return strings.Join(out, "pod\n")
 }
 
-// foreignLink makes a link nobody of ours made.
+// foreignLink makes a link without our alias.
 func (l *lab) foreignLink(name string) {
 	l.t.Helper()
 	attrs := netlink.NewLinkAttrs()
@@ -220,7 +220,7 @@ func (l *lab) foreignAddress(link, address string) {
 	}
 }
 
-// A tap of VPP's moves into its namespace when VPP has made it, and back before VPP deletes it.
+// A tap of VPP's moves into its namespace after VPP has made it, and back before VPP deletes it.
 func TestTap(t *testing.T) {
 	l := newLab(t)
 	tap := &vppinterfaces.Interface{Name: "tap", Type: vppinterfaces.Interface_TAP, Link: &vppinterfaces.Interface_Tap{Tap: &vppinterfaces.TapLink{Version: 2, HostIfName: "vpptap"}}}
@@ -236,12 +236,12 @@ func TestTap(t *testing.T) {
 	if s := state(c, route); s.State != event.Pending {
 		t.Errorf("without the interface: %+v", s)
 	}
-	l.foreignLink("vpptap") // what a VPP would make
-	l.fine("tap", l.put(tap))
+	l.foreignLink("vpptap") // the tap that a VPP would make
+	l.checkApplied("tap", l.put(tap))
 	if text := l.pod.text(t); !strings.Contains(text, "eth0") || !strings.Contains(text, "via 10.2.0.1") {
 		t.Errorf("pod has\n%s", text)
 	}
-	l.quiet("tap")
+	l.checkQuiet("tap")
 	c = l.del(tap)
 	if s := state(c, m); s.State != event.Pending {
 		t.Errorf("VPP's side is gone: %+v", s)
@@ -251,7 +251,7 @@ func TestTap(t *testing.T) {
 	}
 }
 
-// What others have is not taken over.
+// The agent does not take over foreign objects.
 func TestForeignStays(t *testing.T) {
 	l := newLab(t)
 	l.foreignLink("eth")
@@ -264,7 +264,7 @@ func TestForeignStays(t *testing.T) {
 	if got := l.own.text(t); got != before {
 		t.Errorf("somebody else's link:\n%s", cmp.Diff(before, got))
 	}
-	l.fine("put", l.put(veth("mine", "far", nil, func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1/24"} })))
+	l.checkApplied("put", l.put(veth("mine", "far", nil, func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1/24"} })))
 	link, err := l.own.nl.LinkByName("mine")
 	if err != nil {
 		t.Fatal(err)
@@ -283,34 +283,34 @@ func TestForeignStays(t *testing.T) {
 	}
 }
 
-// An interface that goes takes its routes along, and they come back with it.
+// The removal of an interface removes its routes, and they return with it.
 func TestRoutesFollowTheirInterface(t *testing.T) {
 	l := newLab(t)
 	eth := veth("eth", "far", nil, func(m *interfaces.Interface) { m.IpAddresses = []string{"10.0.0.1/24"} })
 	route := &l3.Route{OutgoingInterface: "eth", DstNetwork: "10.9.0.0/16", GwAddr: "10.0.0.9"}
 	arp := &l3.ARPEntry{Interface: "eth", IpAddress: "10.0.0.9", HwAddress: "02:00:00:00:00:01"}
-	l.fine("put", l.put(eth, route, arp))
+	l.checkApplied("put", l.put(eth, route, arp))
 	before := l.own.text(t)
 	for _, m := range []proto.Message{route, arp} {
 		if s := state(l.del(eth), m); s.State != event.Pending {
 			t.Errorf("without the interface: %+v", s)
 		}
-		l.fine("put", l.put(eth))
+		l.checkApplied("put", l.put(eth))
 		if got := l.own.text(t); got != before {
 			t.Errorf("the interface is back:\n%s", cmp.Diff(before, got))
 		}
 	}
-	// Another namespace, and all goes along.
+	// A change of the namespace moves everything along.
 	moved := proto.Clone(eth).(*interfaces.Interface)
 	moved.Namespace = l.pod.ref()
-	l.fine("move", l.put(moved))
+	l.checkApplied("move", l.put(moved))
 	if text := l.pod.text(t); !strings.Contains(text, "via 10.0.0.9") || !strings.Contains(text, "neighbour 10.0.0.9") {
 		t.Errorf("moved:\n%s", text)
 	}
-	l.quiet("moved")
+	l.checkQuiet("moved")
 }
 
-// A namespace that is gone has nothing, and is no reason to fail at anything else.
+// A deleted namespace has no objects, and does not make other values fail.
 func TestNamespaceThatIsNotThere(t *testing.T) {
 	l := newLab(t)
 	m := dummy("eth", func(m *interfaces.Interface) {
@@ -324,7 +324,7 @@ func TestNamespaceThatIsNotThere(t *testing.T) {
 	if s := state(c, other); s.State != event.Configured {
 		t.Errorf("another one: %+v", s)
 	}
-	l.fine("delete", l.del(m))
+	l.checkApplied("delete", l.del(m))
 }
 
 func TestRefuses(t *testing.T) {
@@ -362,7 +362,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestMessageIsInverse: the journal stores what Message gives, and reads it with Compile.
+// TestMessageIsInverse: the journal stores the result of Message, and Compile reads it.
 func TestMessageIsInverse(t *testing.T) {
 	for _, law := range newLab(t).laws() {
 		for _, m := range []proto.Message{law.one, law.two} {

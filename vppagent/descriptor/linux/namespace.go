@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
 )
 
-// A namespace is written as the path of its file; "" is the agent's own.
+// A namespace is named by the path of its file; "" is the agent's.
 const (
 	namedNamespaces = "/run/netns/"
 	ownNamespace    = "/proc/self/ns/net"
@@ -72,7 +72,7 @@ type handle struct {
 	ns netns.NsHandle
 }
 
-// at returns the handle of a namespace. The error is fs.ErrNotExist if there is no such namespace.
+// at returns the handle of a namespace. The error is fs.ErrNotExist if the namespace does not exist.
 func (h *handles) at(path string) (*handle, error) {
 	if o := h.open[path]; o != nil {
 		return o, nil
@@ -109,7 +109,7 @@ func (h *handles) close() {
 	}
 }
 
-// none reports that there is no such thing.
+// none reports that an object does not exist.
 func none(err error) bool {
 	_, noLink := errors.AsType[netlink.LinkNotFoundError](err)
 	return noLink || errors.Is(err, fs.ErrNotExist)

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// protocol marks our routes: a number nobody is listed with (/etc/iproute2/rt_protos).
+	// protocol marks our routes: a number that is not assigned (/etc/iproute2/rt_protos).
 	protocol = 202
-	// metric6 is what the kernel makes of no metric for IPv6 (IP6_RT_PRIO_USER).
+	// metric6 is the kernel's metric for an IPv6 route without one (IP6_RT_PRIO_USER).
 	metric6 = 1024
 )
 
-// PutRoute makes a route of the main table or removes it; one that is not there is well.
+// PutRoute makes a route of the main table or removes it; the removal of an absent route succeeds.
 type PutRoute struct {
 	Message
 	Add       bool   `binapi:"bool,name=is_add"`
@@ -126,11 +126,11 @@ type route struct {
 	via    netip.Addr // invalid: on the link
 	metric uint32
 	scope  l3.Route_Scope
-	text   [2]string // destination and gateway as the message has them
+	text   [2]string // destination and gateway in the message's form
 }
 
-// Route describes ligato's Route of the host, in the main table of the namespace its interface is in. Routes carry a protocol
-// number of ours; those of others are not looked at, and one of them that is the same keeps ours out.
+// Route describes ligato's Route of the host, in the main table of its interface's namespace. Our routes carry our protocol
+// number; the agent ignores foreign ones, and an equal foreign route keeps ours out.
 func Route() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.Route, *route]{
 		Name: "linux-route", Prefix: "config/linux/l3/v2/route/",
@@ -157,7 +157,7 @@ func routesOf(namespace string) descriptor.Request {
 	return descriptor.Request{ID: "route_list " + namespace, Call: vpp.Call{Dump: true, Msg: &ListRoutes{Namespace: namespace}}}
 }
 
-// perNamespace asks once for each namespace the candidates' interfaces are in.
+// perNamespace asks once for each namespace of the candidates' interfaces.
 func perNamespace(w *descriptor.World, c descriptor.Candidates, ifaceOf func(any) string, request func(string) descriptor.Request) (out []descriptor.Request) {
 	seen := map[string]bool{}
 	c.Each(func(_ string, state any, _ bool) {
@@ -223,7 +223,7 @@ func (r *route) put(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	return []descriptor.Op{{Call: vpp.Call{Msg: m}}}, nil
 }
 
-// retrieveRoutes finds the candidates. Of several routes of ours to the same place the one with the metric wanted counts.
+// retrieveRoutes finds the candidates. If several of our routes lead to the same destination, it returns the one with the wanted metric.
 func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
@@ -252,7 +252,7 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 	return out, err
 }
 
-// as is what the kernel has, in the words of r.
+// as returns the kernel's route, in the spelling of r.
 func (r *route) as(m *PutRoute) *route {
 	out := &route{iface: r.iface, dst: r.dst, metric: m.Metric, scope: r.scope, text: r.text}
 	if m.Via != "" {

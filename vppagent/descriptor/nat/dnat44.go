@@ -20,20 +20,20 @@ import (
 
 const (
 	dnat44Prefix = "config/vpp/nat/v2/dnat44/"
-	// VPP counts locals and sums their weights in bytes: 256 of either kill it (nat44_add_del_lb_static_mapping, VPP 24.06).
+	// VPP counts locals and sums their weights in bytes: 256 of either crash it (nat44_add_del_lb_static_mapping, VPP 24.06).
 	maxLocals  = 255
 	maxWeights = 255
 )
 
-// Pads make any number of backends, from none on, one kind of object in VPP: an LB mapping, which needs two locals. They
-// weigh nothing, so that no packet is sent to them; 192.0.2.0/24 is for documentation (RFC 5737). The drop pad is the
+// Pads give mappings with any number of backends, even none, the same kind of object in VPP: an LB mapping, which needs two
+// locals. Pads have weight 0, so that VPP sends them no packet; 192.0.2.0/24 is for documentation (RFC 5737). The drop pad is the
 // backend of a mapping without backends.
 var (
 	pads    = [2]local{{addr: [4]byte{192, 0, 2, 1}, port: 1}, {addr: [4]byte{192, 0, 2, 2}, port: 1}}
 	dropPad = local{addr: [4]byte{192, 0, 2, 3}, port: 1, weight: 1}
 )
 
-// natID is what VPP knows a mapping by: protocol, external address and port (always in VRF 0), in one comparable word.
+// natID is VPP's key of a mapping: protocol, external address and port (always in VRF 0), in one comparable word.
 type natID uint64
 
 func newNATID(addr [4]byte, port uint16, proto uint8) natID {
@@ -65,17 +65,17 @@ type dnat struct {
 	identities []identity // sorted
 }
 
-// mapping is one external address and port, and where it leads.
+// mapping is one external address and port, with its backends.
 type mapping struct {
 	id       natID
 	flags    nat_types.NatConfigFlags
 	affinity uint32 // seconds
 	tag      string
-	// locals are sorted. In what is wanted they are the backends; in what is found, pads are left out too, and raw has
-	// what VPP has, in its order (nil: the same as what is sent for locals).
+	// locals are sorted. In a desired state they are the backends. In a found state the pads are left out too, and raw has VPP's
+	// locals in its order (nil: equal to the locals that the agent would send).
 	locals []local
 	raw    []local
-	// single is a mapping of the whole address (ports 0) to locals[0]; everything else is an LB mapping.
+	// single is a mapping of the whole address (ports 0) to locals[0]; every other mapping is an LB mapping.
 	single bool
 	pool   [4]byte // address of the twice-nat pool to use; zero: any
 }
@@ -87,7 +87,7 @@ type local struct {
 	vrf    uint32
 }
 
-// same reports that VPP takes the two for the same local: it refuses a second one.
+// same reports that VPP considers the two the same local: it refuses the second.
 func (l local) same(o local) bool { return l.addr == o.addr && l.port == o.port && l.vrf == o.vrf }
 
 func compareLocals(a, b local) int {
@@ -98,7 +98,7 @@ func (l local) String() string {
 	return netip.AddrPortFrom(netip.AddrFrom4(l.addr), l.port).String() + " weight " + strconv.Itoa(int(l.weight))
 }
 
-// identity is an address and port that NAT leaves alone.
+// identity is an address and port that NAT does not translate.
 type identity struct {
 	addr  [4]byte // zero: the address of iface
 	iface string
@@ -113,11 +113,11 @@ func compareIdentities(a, b identity) int {
 		cmp.Compare(a.proto, b.proto), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.tag, b.tag))
 }
 
-// DNat44 describes ligato's DNat44: destination NAT of any number of addresses and ports. One that is restricted by its label is
-// made when VPP asks for source ranges on every interface, and not before: see SourceRanges.
+// DNat44 describes ligato's DNat44: destination NAT of any number of addresses and ports. A DNat44 restricted by its label is
+// made only after VPP checks source ranges on every interface: see SourceRanges.
 //
-// Every mapping with ports is an LB mapping with OUT2IN_ONLY, whatever the number of backends: VPP cannot turn a single
-// mapping into an LB one without a gap, and without the flag it wants the address in a pool.
+// Every mapping with ports is an LB mapping with OUT2IN_ONLY, regardless of the number of backends: VPP cannot turn a single
+// mapping into an LB one without a gap, and without the flag it requires the address in a pool.
 func DNat44() *descriptor.Descriptor {
 	d := descriptor.Spec[*nat.DNat44, *dnat]{
 		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true,
@@ -131,7 +131,7 @@ func DNat44() *descriptor.Descriptor {
 	}.Descriptor()
 	d.Many = true
 	// A mapping made before an interface is outside gets a receive route that outlives it (VPP 24.06); a mapping made after gets none.
-	// Access lists: a mapping may hide clients that the lists of its backends let pass before.
+	// Access lists: a mapping may hide clients that the lists of its backends permitted before.
 	d.After = []string{"nat44-interface", "acl", "interface-acls"}
 	d.Ready = func(w *descriptor.World, have, want any, sure func(key string) any) error {
 		if _, restricted := kv.Restricts(want.(*dnat).label); restricted && have == nil {
@@ -147,7 +147,7 @@ func compileDNat(key string, m *nat.DNat44) (*dnat, error) {
 		return nil, errors.New("label: empty")
 	}
 	d := &dnat{key: key, label: m.GetLabel(), mappings: make([]mapping, 0, len(m.GetStMappings()))}
-	// Mappings of one service mostly have the same fingerprint, hence the same tag.
+	// Mappings of one Service mostly have the same fingerprint, hence the same tag.
 	tags := tagCache{label: d.label}
 	for i, sm := range m.GetStMappings() {
 		one, err := compileMapping(sm, &tags)
@@ -242,7 +242,7 @@ func compileMapping(sm *nat.DNat44_StaticMapping, tags *tagCache) (m mapping, er
 	return m, nil
 }
 
-// print is what a dump does not show of a mapping: VPP 24.06 never fills nat44_lb_static_mapping_details.affinity.
+// print has the fields of a mapping that a dump does not show: VPP 24.06 never fills nat44_lb_static_mapping_details.affinity.
 func (m mapping) print() string {
 	if m.affinity == 0 {
 		return ""
@@ -337,7 +337,7 @@ func compileIdentity(im *nat.DNat44_IdentityMapping) (id identity, err error) {
 		return id, err
 	}
 	id.iface, id.vrf = im.GetInterface(), im.GetVrfId()
-	if id.port != 0 { // VPP forgets the protocol of a whole address
+	if id.port != 0 { // VPP drops the protocol of a whole address
 		if id.proto, err = parseProto(im.GetProtocol()); err != nil {
 			return id, err
 		}

@@ -29,23 +29,23 @@ func dnatDumps(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 	}
 }
 
-// dnatReader puts the mappings of a dump together again, by the labels in their tags. The common case is that everything
-// is as wanted, in the order it was wanted; then nothing is built or looked up, the wanted state itself is what is found,
-// and nobody asks for the indices.
+// dnatReader assembles DNat44s from the mappings of a dump, by the labels in their tags. In the common case the dump equals the
+// desired state, in the same order. Then the reader builds and looks up nothing, returns the desired state itself, and needs no
+// indices.
 type dnatReader struct {
 	w       *descriptor.World
 	c       descriptor.Candidates
 	padded  bool
 	wants   []*dnat
 	founds  []dnatFound           // of wants
-	next    int                   // in wants: where the next mapping is likely to belong
+	next    int                   // in wants: likely index of the next mapping's owner
 	nextOne int                   // in its mappings
-	places  map[*dnat]int         // of wants; nil: not made yet
+	places  map[*dnat]int         // index in wants; nil: not made yet
 	index   *dnatIndex            // nil: not made yet
-	others  map[*dnat]*dnatFound  // by candidate that is not wanted
+	others  map[*dnat]*dnatFound  // by unwanted candidate
 	unknown map[string]*dnatFound // by label
-	order   []*dnatFound          // as met
-	last    *dnatFound            // of the previous mapping: neighbours are often of one service
+	order   []*dnatFound          // in order of discovery
+	last    *dnatFound            // of the previous mapping: adjacent mappings often belong to one Service
 	lastTag string
 	foreign []descriptor.Found
 }
@@ -62,8 +62,7 @@ func newDNatReader(w *descriptor.World, c descriptor.Candidates) *dnatReader {
 	return r
 }
 
-// expected is the found of the wanted mapping that is likely to be the next one in the dump, and that mapping; nil, nil if it
-// is another one.
+// expected returns the found and the wanted mapping that probably match the next mapping of the dump; nil, nil if they do not.
 func (r *dnatReader) expected(id natID, tag string) (*dnatFound, *mapping) {
 	for i := r.next; i < min(r.next+2, len(r.wants)); i++ {
 		d, k := r.wants[i], 0
@@ -81,7 +80,7 @@ func (r *dnatReader) expected(id natID, tag string) (*dnatFound, *mapping) {
 	return nil, nil
 }
 
-// met is the found of a wanted value.
+// met returns the found of a wanted value.
 func (r *dnatReader) met(place int) *dnatFound {
 	f := &r.founds[place]
 	if f.candidate == nil {
@@ -91,7 +90,7 @@ func (r *dnatReader) met(place int) *dnatFound {
 	return f
 }
 
-// dnatIndex finds candidates that are not wanted, or whose label is hashed, and their mappings.
+// dnatIndex finds unwanted candidates and candidates with a hashed label, with their mappings.
 type dnatIndex struct {
 	wanted  map[natID]wantedMapping
 	byLabel map[string]*dnat // label as in tags (maybe hashed) → candidate
@@ -102,12 +101,12 @@ type wantedMapping struct {
 	d *dnat
 }
 
-// dnatFound is one DNat44 so far.
+// dnatFound is the part of one DNat44 found so far.
 type dnatFound struct {
 	candidate *dnat // nil: unknown
 	label     string
-	matched   int      // mappings found exactly as in candidate
-	one       *mapping // the only one so far, if it is as in candidate; then mappings is empty
+	matched   int      // number of mappings found exactly as in candidate
+	one       *mapping // the only one so far, if it equals the candidate's; then mappings is empty
 	mappings  []mapping
 	ids       []identity
 }
@@ -136,7 +135,7 @@ func retrieveDNat(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidat
 	return r.result(), nil
 }
 
-// indexed is the index, made at the first call.
+// indexed returns the index, made at the first call.
 func (r *dnatReader) indexed() *dnatIndex {
 	if r.index == nil {
 		r.index = &dnatIndex{wanted: map[natID]wantedMapping{}, byLabel: map[string]*dnat{}}
@@ -180,7 +179,7 @@ func (r *dnatReader) find(label string) *dnat {
 	return r.indexed().byLabel[label]
 }
 
-// owner returns where a mapping with that tag belongs, nil if it is not ours.
+// owner returns the found that a mapping with that tag belongs to; nil if the mapping is not ours.
 func (r *dnatReader) owner(tag string) *dnatFound {
 	if tag == r.lastTag && r.last != nil {
 		return r.last
@@ -193,7 +192,7 @@ func (r *dnatReader) owner(tag string) *dnatFound {
 	return r.last
 }
 
-// of returns what was found of a candidate so far, or, if that is nil, of a label.
+// of returns the found of a candidate or, if that is nil, of a label.
 func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
 	if place, wanted := r.placed()[candidate]; wanted {
 		return r.met(place)
@@ -215,7 +214,7 @@ func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
 	return f
 }
 
-// placed is where wanted values are in wants, made at the first call.
+// placed returns the indices of wanted values in wants, made at the first call.
 func (r *dnatReader) placed() map[*dnat]int {
 	if r.places == nil {
 		r.places = make(map[*dnat]int, len(r.wants))
@@ -267,7 +266,7 @@ func (d *dnat) mapping(id natID) *mapping {
 	return &d.mappings[at]
 }
 
-// add keeps a mapping; the first one by reference, because mostly it stays the only one and nothing has to be built.
+// add adds a mapping; the first one by reference, because usually it stays the only one and nothing has to be built.
 func (f *dnatFound) add(m *mapping) {
 	if f.one == nil && len(f.mappings) == 0 {
 		f.one = m
@@ -286,7 +285,7 @@ func (f *dnatFound) len() int {
 	return len(f.mappings)
 }
 
-// sameLocals reports that a dump shows exactly what is sent for backends, in the same order or not.
+// sameLocals reports that a dump shows exactly the locals that the agent sends for backends, in any order.
 func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, backends []local) bool {
 	if r.padded && len(backends) > 0 && len(got) == len(pads)+len(backends) && // the common case makes no list
 		lbAddrPort(pads[0]) == got[0] && lbAddrPort(pads[1]) == got[1] {
@@ -320,7 +319,7 @@ func equalInOrder(got []nat44_ed.Nat44LbAddrPort, want []local) bool {
 	return true
 }
 
-// strip finds the backends in raw, and forgets raw if it is what we would make for them.
+// strip extracts the backends from raw, and drops raw if it equals what the agent would send for them.
 func (m *mapping) strip(padded bool) {
 	backends := make([]local, 0, len(m.raw))
 	for _, l := range m.raw {
@@ -360,7 +359,7 @@ func (r *dnatReader) single(m *nat44_ed.Nat44StaticMappingDetails) {
 	f.add(&got)
 }
 
-// identities leaves out what VPP made itself of a mapping bound to an interface: the same with the interface's address.
+// identities omits the copy that VPP makes of a mapping bound to an interface: the same mapping with the interface's address.
 func (r *dnatReader) identities(ids []*nat44_ed.Nat44IdentityMappingDetails) {
 	type bound struct {
 		port uint16
@@ -385,7 +384,7 @@ func (r *dnatReader) identities(ids []*nat44_ed.Nat44IdentityMappingDetails) {
 		}
 		if uint32(m.SwIfIndex) != descriptor.None {
 			got.iface, got.addr = r.w.Name(uint32(m.SwIfIndex)), [4]byte{}
-			if f.candidate != nil { // which may call it by another name
+			if f.candidate != nil { // which may use another name of it
 				for _, i := range f.candidate.identities {
 					if i.iface != "" && r.w.Canonical(i.iface) == got.iface {
 						got.iface = i.iface

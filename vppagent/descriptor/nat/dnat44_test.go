@@ -27,7 +27,7 @@ func drawBackends(t *rapid.T, label string) []local {
 	return out
 }
 
-// slots is the pool VPP keeps the locals of a mapping in: a freed slot is the next one used.
+// slots is the pool in which VPP keeps the locals of a mapping: VPP uses a freed slot next.
 type slots struct {
 	at   []local
 	used []bool
@@ -51,7 +51,7 @@ func (s *slots) list() (out []local) {
 	return out
 }
 
-// do is nat44_lb_static_mapping_add_del_local with its refusals and what kills VPP.
+// do models nat44_lb_static_mapping_add_del_local with its refusals and crashes.
 func (s *slots) do(st step) error {
 	i := slices.IndexFunc(s.at, func(l local) bool { return l.same(st.l) && s.used[slices.Index(s.at, l)] })
 	for j, l := range s.at {
@@ -83,8 +83,8 @@ func (s *slots) do(st step) error {
 	return nil
 }
 
-// Every way from one list to another is one VPP walks without a refusal, and with a backend to choose at each step; and
-// clients pinned to a slot end at a backend that lives.
+// VPP accepts every step of every change between two lists, each step leaves a backend to choose, and clients pinned to a slot
+// end at a backend that lives.
 func TestChangeLocals(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		have := represent(true, drawBackends(t, "have"))
@@ -93,7 +93,7 @@ func TestChangeLocals(t *testing.T) {
 		steps, ok := changeLocals(have, want, affinity)
 		if !ok {
 			if !affinity && have[2] != dropPad && want[2] != dropPad && weights(have)+weights(want) <= 255 && len(have) > 3 {
-				// Without affinity and with room there is always a way, unless the only backend changes its weight.
+				// Without affinity and with room a path always exists, unless the only backend changes its weight.
 				t.Fatalf("no way from %v to %v", have, want)
 			}
 			return
@@ -110,7 +110,7 @@ func TestChangeLocals(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Fatalf("got %v, want %v", got, want)
 		}
-		for i, l := range vpp.at { // whoever is pinned to slot i of a real backend
+		for i, l := range vpp.at { // clients pinned to slot i of a real backend
 			if affinity && i < len(have) && have[i].weight > 0 && !slices.Contains(want, l) {
 				t.Fatalf("slot %d still points to %s after %v\nfrom %v to %v", i, l, steps, have, want)
 			}
@@ -173,7 +173,7 @@ func TestRepresentWithoutPads(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	// From one to two, and back: VPP takes no local twice but in a create message.
+	// From one to two, and back: VPP accepts a duplicate local only in a create message.
 	if steps, ok := changeLocals(represent(false, []local{a}), represent(false, []local{a, b}), false); ok {
 		t.Errorf("weight 1 twice to weight 3 once: %v", steps)
 	}

@@ -9,8 +9,8 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 )
 
-// represent is the list of locals VPP is given for backends: see pads. With several NAT workers a worker may own nothing
-// but pads, and would divide by their weight; then the only backend is given twice instead (VPP 24.06 checks neither).
+// represent returns the list of locals that VPP gets for backends: see pads. With several NAT workers a worker may own only pads,
+// and would divide by their weight; then the agent sends the only backend twice (VPP 24.06 checks neither).
 func represent(padded bool, backends []local) []local {
 	if len(backends) == 0 {
 		backends = []local{dropPad}
@@ -20,13 +20,13 @@ func represent(padded bool, backends []local) []local {
 		return append(pads[:], backends...)
 	case len(backends) == 1:
 		b := backends[0]
-		b.weight = 1 // alone, it is chosen anyway
+		b.weight = 1 // the only backend is chosen regardless of its weight
 		return []local{b, b}
 	}
 	return backends
 }
 
-// inVPP is what VPP has for a mapping found or made.
+// inVPP returns the actual locals of a mapping found or made.
 func (m mapping) inVPP(padded bool) []local {
 	if m.raw != nil {
 		return m.raw
@@ -34,8 +34,8 @@ func (m mapping) inVPP(padded bool) []local {
 	return represent(padded, m.locals)
 }
 
-// updateDNat returns the requests that turn have into want: changed and new mappings first, because they do not disturb
-// each other and nobody waits for removals.
+// updateDNat returns the requests that turn have into want: changed and new mappings first, because they do not disturb each
+// other and nothing waits for the removals.
 func updateDNat(w *descriptor.World, have, want *dnat) ([]descriptor.Op, error) {
 	var ops, removals []descriptor.Op
 	h := have.mappings
@@ -58,7 +58,7 @@ func updateDNat(w *descriptor.World, have, want *dnat) ([]descriptor.Op, error) 
 	return append(append(ops, ids...), removals...), err
 }
 
-// updateMapping changes one mapping, in place if it can be done without ever leaving it with no backend to choose.
+// updateMapping changes one mapping: in place if every step can leave it a backend to choose.
 func updateMapping(have, want mapping, padded bool) []descriptor.Op {
 	if equalMapping(have, want) {
 		return nil
@@ -84,16 +84,16 @@ type step struct {
 	l   local
 }
 
-// changeLocals returns the steps from one list of locals to another. After each of them VPP has at least two locals, at
-// most 255, and a sum of weights in 1..255: anything else it refuses, or dies of. ok is false if there is no such way.
+// changeLocals returns the steps from one list of locals to another. After each step VPP has 2 to 255 locals, and a sum of
+// weights in 1..255: VPP refuses or crashes on anything else. ok is false if no such sequence exists.
 func changeLocals(have, want []local, affinity bool) (steps []step, ok bool) {
 	c := changer{adds: without(want, have), dels: without(have, want)}
 	c.n, c.sum = len(have), weights(have)
-	if hasDuplicate(want) { // only a create message may hold one
+	if hasDuplicate(want) { // only a create message may contain a duplicate
 		return nil, len(c.adds) == 0 && len(c.dels) == 0
 	}
 	c.takeReweighted()
-	if len(c.reweights) > 0 && hasDuplicate(have) { // the other copy would be in the way
+	if len(c.reweights) > 0 && hasDuplicate(have) { // VPP would refuse it beside the other copy
 		return nil, false
 	}
 	if affinity {
@@ -102,7 +102,7 @@ func changeLocals(have, want []local, affinity bool) (steps []step, ok bool) {
 	return c.addingFirst()
 }
 
-// without returns the locals of a that are not in b, as often as they are not.
+// without returns the locals of a that are not in b, counted with their multiplicity.
 func without(a, b []local) []local {
 	rest := slices.Clone(b)
 	var out []local
@@ -132,11 +132,11 @@ func hasDuplicate(ls []local) bool {
 	return false
 }
 
-// changer walks from one list of locals to another.
+// changer makes the steps from one list of locals to another.
 type changer struct {
 	adds, dels []local
 	reweights  [][2]local // from, to: VPP cannot change a weight
-	n, sum     int        // what VPP has now
+	n, sum     int        // VPP's present number and sum
 	steps      []step
 }
 
@@ -153,7 +153,7 @@ func (c *changer) takeReweighted() {
 	}
 }
 
-// do adds and removes in the order given, all or nothing.
+// do adds and removes in the given order, all or nothing.
 func (c *changer) do(steps ...step) bool {
 	n, sum := c.n, c.sum
 	for _, s := range steps {
@@ -171,7 +171,7 @@ func (c *changer) do(steps ...step) bool {
 	return true
 }
 
-// addingFirst never takes a backend away before its replacement is there, unless there is no room.
+// addingFirst removes a backend only after its replacement is added, unless the mapping has no room.
 func (c *changer) addingFirst() ([]step, bool) {
 	for len(c.adds)+len(c.reweights)+len(c.dels) > 0 {
 		switch {
@@ -188,11 +188,10 @@ func (c *changer) addingFirst() ([]step, bool) {
 	return c.steps, true
 }
 
-// keepingClients is the way when clients are pinned to backends. VPP pins them to a slot, gives a freed slot to the next
-// local added, and does not unpin on removal: clients of a removed backend would be sent to it for ever. So every slot
-// freed is taken at once, by a new backend or by one that stays (z), which takes over the clients. nat44_ed_affinity.c,
-// VPP 24.06. stay are the locals of both lists, as
-// they are in the new one.
+// keepingClients makes the steps for clients that are pinned to backends. VPP pins clients to a slot, gives a freed slot to the
+// next added local, and does not unpin on removal: clients of a removed backend would be sent to it for ever. So every freed slot
+// is reused at once, by a new backend or by one that stays (z), which takes over the clients (nat44_ed_affinity.c, VPP 24.06).
+// stay are the locals of both lists, in their new form.
 func (c *changer) keepingClients(stay []local) ([]step, bool) {
 	for _, r := range c.reweights {
 		if !c.do(step{false, r[0]}, step{true, r[1]}) {
@@ -210,7 +209,8 @@ func (c *changer) keepingClients(stay []local) ([]step, bool) {
 			return nil, false
 		}
 	}
-	// Whoever takes over loses its sessions: the last of those that have clients, so that it is the same one each time.
+	// The backend that takes over loses its sessions: the last of the backends with clients is chosen, so that it is the same one each
+	// time.
 	z := -1
 	for i, l := range stay {
 		if l.weight > 0 {
@@ -268,7 +268,7 @@ func (m mapping) singleMessage(add bool) *nat44_ed.Nat44AddDelStaticMappingV2 {
 	}
 }
 
-// updateIdentities removes first: an identity whose tag alone changes is the same to VPP.
+// updateIdentities removes first: VPP takes an identity whose tag alone changes for the same one.
 func updateIdentities(w *descriptor.World, have, want []identity) (ops []descriptor.Op, err error) {
 	for _, i := range have {
 		if slices.Contains(want, i) {
@@ -276,7 +276,7 @@ func updateIdentities(w *descriptor.World, have, want []identity) (ops []descrip
 		}
 		op, err := i.message(w, false)
 		if err != nil {
-			continue // its interface is gone, and it with it
+			continue // VPP removed it with its interface
 		}
 		op.Gone = true
 		ops = append(ops, op)

@@ -17,7 +17,7 @@ func runningConfigRequests(*descriptor.World, descriptor.Candidates) []descripto
 	return []descriptor.Request{descriptor.AskRequest(idRunningConfig, &nat44_ed.Nat44ShowRunningConfig{})}
 }
 
-// runningConfig is nil while NAT44-ED is disabled: its table then has no sessions, enabled it has 64512 by default
+// runningConfig returns nil while NAT44-ED is disabled: its table then has 0 sessions, enabled it has 64512 by default
 // (nat44_show_running_config, VPP 24.06).
 func runningConfig(d *descriptor.Dump) (*nat44_ed.Nat44ShowRunningConfigReply, error) {
 	r, err := d.Reply(idRunningConfig)
@@ -31,14 +31,14 @@ func runningConfig(d *descriptor.Dump) (*nat44_ed.Nat44ShowRunningConfigReply, e
 	return m, nil
 }
 
-// nat44Global is NAT44-ED switched on.
+// nat44Global is the enabled plugin NAT44-ED.
 type nat44Global struct{ forwarding bool }
 
-// Nat44Global describes ligato's Nat44Global without its deprecated parts. Enabling takes the session table's size from
-// the Nat44Settings, if they are wanted at that time.
+// Nat44Global describes ligato's Nat44Global without its deprecated parts. The session table gets its size from the
+// Nat44Settings, if they are wanted when NAT44 is enabled.
 //
-// Delete leaves the plugin enabled, without forwarding and empty as when it was enabled: disabling it wipes what others
-// configured, and leaks FIB locks (VPP 24.06).
+// Delete keeps the plugin enabled, without forwarding and as empty as when it was enabled: disabling it deletes the configuration
+// of other clients, and leaks FIB locks (VPP 24.06).
 func Nat44Global() *descriptor.Descriptor {
 	return descriptor.Spec[*nat.Nat44Global, *nat44Global]{
 		Name: "nat44-global", Prefix: kv.Nat44GlobalKey,
@@ -63,7 +63,7 @@ func Nat44Global() *descriptor.Descriptor {
 				enable.Sessions = s.sessions
 			}
 			on := descriptor.Write(enable)
-			on.Joined = true // without forwarding, whatever has a role translates all that passes
+			on.Joined = true // without forwarding, an interface with a role translates all packets
 			return []descriptor.Op{{Call: on}, g.forward()}, nil
 		},
 		Update: func(_ *descriptor.World, _, want *nat44Global) ([]descriptor.Op, error) {
@@ -77,7 +77,7 @@ func Nat44Global() *descriptor.Descriptor {
 	}.Descriptor()
 }
 
-// forward is sent after every enabling too, which resets it.
+// forward is also sent after every enabling, which resets it.
 func (g *nat44Global) forward() descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(&nat44_ed.Nat44ForwardingEnableDisable{Enable: g.forwarding})}
 }
@@ -94,13 +94,13 @@ func retrieveNat44Global(_ *descriptor.World, d *descriptor.Dump, _ descriptor.C
 type nat44Settings struct {
 	sessions                 uint32
 	udp, tcp, tcpTrans, icmp uint32
-	keep                     bool // the size that VPP has is as good as sessions
+	keep                     bool // the size that VPP has satisfies sessions
 }
 
-// What VPP 24.06 has when it is not told otherwise (nat44_ed.c, nat/lib/lib.h).
+// Defaults of VPP 24.06 (nat44_ed.c, nat/lib/lib.h).
 var defaultSettings = nat44Settings{sessions: 63 * 1024, udp: 300, tcp: 7440, tcpTrans: 240, icmp: 60}
 
-// equal compares timeouts, and the size unless want keeps what VPP has.
+// equal compares timeouts, and the size unless want keeps VPP's.
 func (s *nat44Settings) equal(want *nat44Settings) bool {
 	return s.sameTimes(want) && (want.keep || s.sessions == want.sessions)
 }
@@ -109,8 +109,8 @@ func (s *nat44Settings) sameTimes(o *nat44Settings) bool {
 	return s.udp == o.udp && s.tcp == o.tcp && s.tcpTrans == o.tcpTrans && s.icmp == o.icmp
 }
 
-// Nat44Settings describes our own Nat44Settings. The number of sessions is used when NAT44 is enabled and cannot change
-// later without cutting all of them: then the value fails, saying so, with the timeouts set; unless it keeps the size that VPP has.
+// Nat44Settings describes our Nat44Settings. The number of sessions applies when NAT44 is enabled, and a later change would cut all
+// sessions. So the value then fails with that reason, after it has set the timeouts, unless it keeps VPP's size.
 func Nat44Settings() *descriptor.Descriptor {
 	return descriptor.Spec[*contivnat.Nat44Settings, *nat44Settings]{
 		Name: "nat44-settings", Prefix: kv.Nat44SettingsKey,

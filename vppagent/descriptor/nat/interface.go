@@ -19,17 +19,17 @@ const (
 	idNATOutputInterfaces = "nat44_ed_output_interface_get"
 )
 
-// natInterface is NAT44 on an interface. Inside and outside are of the input feature; with output they are not VPP's.
+// natInterface is NAT44 on an interface. Inside and outside are roles of the input feature; with output VPP has no roles.
 type natInterface struct {
 	name                    string
 	inside, outside, output bool
 }
 
-// Nat44Interface describes ligato's Nat44Interface. VPP wants either the output feature or the input feature's roles on
-// an interface, never both (−81), so with output_feature the roles mean nothing.
+// Nat44Interface describes ligato's Nat44Interface. VPP accepts either the output feature or the input feature's roles on an
+// interface, never both (−81), so with output_feature the roles have no effect.
 //
-// Its access lists are made before it and removed after it, so that nothing is translated there that they would not have let
-// pass; that of source ranges is a condition.
+// The interface's access lists are made before NAT and removed after it, so that NAT translates no packet that they would deny;
+// the list of source ranges is a condition.
 func Nat44Interface() *descriptor.Descriptor {
 	d := descriptor.Spec[*nat.Nat44Interface, *natInterface]{
 		Name: "nat44-interface", Prefix: natInterfacePrefix, Claims: func(i *natInterface) []string { return []string{acl.NATClaim(i.name)} },
@@ -67,7 +67,7 @@ func Nat44Interface() *descriptor.Descriptor {
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
 	d.Nodes = natNodes
-	d.After = []string{"reject-route"} // a packet that the route rejects gets no session towards the default route
+	d.After = []string{"reject-route"} // so that a rejected packet gets no session towards the default route
 	d.Derived = func(state any) []descriptor.Derived {
 		return []descriptor.Derived{{Key: kv.SourceRangesEnforcedKey, State: acl.NATPart(state.(*natInterface).name)}}
 	}
@@ -80,12 +80,12 @@ func Nat44Interface() *descriptor.Descriptor {
 	return d
 }
 
-// changeRoles adds what is missing before it removes what is too much, so that a packet always meets NAT; except between
-// the two features, where VPP wants the old one gone first. Only roles that are set are removed: removing another one
-// orphans a feature in VPP for good (nat44_interface_add_del_feature, VPP 24.06).
+// changeRoles adds missing roles before it removes superfluous ones, so that a packet always meets NAT. Between the two features
+// it removes first, because VPP refuses both. It removes only roles that are set: removing another one orphans a feature in VPP
+// for good (nat44_interface_add_del_feature, VPP 24.06).
 //
-// An interface is never outside alone: nat44-ed would make a session for every flow it forwards there, and translate the answers
-// for as long as the flow lasts (nat44_ed_not_translate, VPP 25.10).
+// An interface is never outside alone: nat44-ed would make a session for every flow that it forwards there, and translate the
+// answers for as long as the flow lasts (nat44_ed_not_translate, VPP 25.10).
 func changeRoles(w *descriptor.World, have, want *natInterface) ([]descriptor.Op, error) {
 	idx, err := w.Index(want.name)
 	if err != nil {
@@ -123,8 +123,8 @@ func changeRoles(w *descriptor.World, have, want *natInterface) ([]descriptor.Op
 	return append(add, del...), nil
 }
 
-// bothRoles makes inside and outside one write. If VPP refuses one of them, the other is removed again: either alone is another
-// NAT, whose sessions last.
+// bothRoles sets inside and outside together. If VPP refuses one of them, the agent removes the other again: either alone is
+// another NAT, whose sessions last.
 func bothRoles(add []descriptor.Op, role func(add bool, flag nat_types.NatConfigFlags) descriptor.Op) {
 	isInside := false
 	add[0].Call.Joined = true
@@ -143,7 +143,7 @@ func bothRoles(add []descriptor.Op, role func(add bool, flag nat_types.NatConfig
 	}
 }
 
-// retrieveNATInterfaces goes by what is wanted or ours, as an interface may be called by more than one name.
+// retrieveNATInterfaces looks up the candidates, because an interface may have several names.
 func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	features, err := descriptor.Details[*nat44_ed.Nat44InterfaceDetails](d, idNATInterfaces)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// natNodes are those of the roles of an interface (nat44_ed_add_interface, nat44_ed_add_output_interface, VPP 25.10).
+// natNodes are the graph nodes of the roles of an interface (nat44_ed_add_interface, nat44_ed_add_output_interface, VPP 25.10).
 func natNodes(w *descriptor.World, have any) []descriptor.Node {
 	i, many := have.(*natInterface), w.Workers > 1
 	name := func(one, more string) string {
@@ -32,7 +32,7 @@ func natNodes(w *descriptor.World, have any) []descriptor.Node {
 	return []descriptor.Node{in(name("nat-pre-out2in", "nat44-out2in-worker-handoff"))}
 }
 
-// MappingCount is how many mappings VPP has of a DNat44; 0: it is none.
+// MappingCount returns the number of mappings that VPP has of a DNat44; 0 for other states.
 func MappingCount(have any) int {
 	if d, ok := have.(*dnat); ok {
 		return len(d.mappings)
@@ -40,13 +40,13 @@ func MappingCount(have any) int {
 	return 0
 }
 
-// AskLookups asks how many entries the table has in which VPP looks up NAT44 mappings and sessions, and how many sessions there are.
+// AskLookups asks for the number of entries in the table in which VPP looks up NAT44 mappings and sessions, and for the number of sessions.
 func AskLookups() []vpp.Call {
 	return []vpp.Call{{Msg: &vlib.CliInband{Cmd: "show nat44 hash tables"}}, {Msg: &vlib.CliInband{Cmd: "show nat44 summary"}}}
 }
 
-// LookupsLack tells, by the answers to AskLookups, that the table cannot have the lookups of so many mappings: each has an entry, and so
-// has each session, and there are fewer (VPP 25.10). False: it may have them, or VPP does not say.
+// LookupsLack reports, from the answers to AskLookups, that the table lacks lookups of the mappings: each mapping and each session has
+// an entry, and the table has fewer entries (VPP 25.10). False: the table may be complete, or VPP does not report it.
 func LookupsLack(mappings int, replies []vpp.Reply) bool {
 	number := func(r vpp.Reply, before, after string) (n int, ok bool) {
 		text, err := descriptor.CLIText(r)

@@ -14,7 +14,7 @@ func cliReply(text string) vpp.Reply { return vpp.Reply{Msg: &vlib.CliInbandRepl
 func TestLookupsLack(t *testing.T) {
 	hash := func(n string) string {
 		return "Hash table 'ed-flow-hash'\n    " + n + " active elements " + n + " active buckets\n    0 free lists\n-------- thread 0 vpp_main --------\n" +
-			"Hash table 'ed-flow-hash'\n    0 active elements 0 active buckets\n" // as VPP 25.10 writes it
+			"Hash table 'ed-flow-hash'\n    0 active elements 0 active buckets\n" // as VPP 25.10 prints it
 	}
 	summary := "max translations per thread: 10000 fib 0\ntotal sessions: 2 (timed out: 0)\n"
 	for _, tc := range []struct {

@@ -24,7 +24,7 @@ const (
 	twiceNATPrefix = "vpp/nat44/twiceNAT-pool/"
 )
 
-// natPool is a range of addresses NAT may use as source. have is nil, or what VPP has of it, sorted.
+// natPool is a range of addresses that NAT may use as source. have is nil, or the addresses of it that VPP has, sorted.
 type natPool struct {
 	key, name   string
 	first, last netip.Addr
@@ -44,7 +44,7 @@ func compareNATAddresses(a, b natAddress) int {
 	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.claim(), b.claim()))
 }
 
-// claim: an address is once in each pool, whatever the VRF.
+// claim: an address is once in each pool, regardless of the VRF.
 func (a natAddress) claim() string { return fmt.Sprintf("nat44-pool %t %s", a.twice, a.addr) }
 
 func (a natAddress) message(add bool) descriptor.Op {
@@ -58,8 +58,8 @@ func (a natAddress) message(add bool) descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(m), Frees: descriptor.Claim{Name: a.claim()}, Gone: true}
 }
 
-// Nat44AddressPool describes ligato's Nat44AddressPool. VPP knows addresses, not ranges: whose range an address is in is
-// a question to the values wanted and the journal, so that pools side by side stay apart.
+// Nat44AddressPool describes ligato's Nat44AddressPool. VPP has addresses, not ranges: the wanted values and the journal decide
+// which range an address belongs to, so that adjacent pools stay apart.
 func Nat44AddressPool() *descriptor.Descriptor {
 	return descriptor.Spec[*nat.Nat44AddressPool, *natPool]{
 		Name: "nat44-pool", Prefix: "config/vpp/nat/v2/nat44-pool/",
@@ -128,7 +128,7 @@ func compilePool(key string, m *nat.Nat44AddressPool) (*natPool, error) {
 	return p, nil
 }
 
-// addresses are those VPP has, or is to have; at most maxPool+1.
+// addresses returns the actual or wanted addresses; at most maxPool+1.
 func (p *natPool) addresses() (out []natAddress) {
 	if p.have != nil {
 		return p.have
@@ -139,7 +139,7 @@ func (p *natPool) addresses() (out []natAddress) {
 	return out
 }
 
-// natAddresses are added and removed one by one: each may be what another pool waits for.
+// natAddresses are added and removed one by one: another pool may wait for each.
 func natAddresses(addresses []natAddress, add bool) []descriptor.Op {
 	ops := make([]descriptor.Op, len(addresses))
 	for i, a := range addresses {
@@ -148,8 +148,8 @@ func natAddresses(addresses []natAddress, add bool) []descriptor.Op {
 	return ops
 }
 
-// updatePool adds the addresses missing and removes those too many; each removal cuts the sessions of its address only.
-// An address that changes its VRF goes first, because VPP takes none twice.
+// updatePool adds the missing addresses and removes the superfluous ones; each removal cuts the sessions of its address only. An
+// address that changes its VRF is removed first, because VPP accepts none twice.
 func updatePool(_ *descriptor.World, have, want *natPool) ([]descriptor.Op, error) {
 	old, now := have.addresses(), want.addresses()
 	var first, adds, last []descriptor.Op
@@ -175,13 +175,13 @@ func retrievePools(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candida
 	if err != nil {
 		return nil, err
 	}
-	inVPP := make(map[natAddress]string, len(addresses)) // the pool it is given to; "": none yet
+	inVPP := make(map[natAddress]string, len(addresses)) // the pool it is assigned to; "": none yet
 	for _, m := range addresses {
 		inVPP[natAddress{netip.AddrFrom4(m.IPAddress), m.VrfID, m.Flags&nat_types.NAT_IS_TWICE_NAT != 0}] = ""
 	}
 	pools, got, ours := map[string]*natPool{}, map[string][]natAddress{}, map[string]bool{}
-	// What is wanted has the first choice of addresses that were ours under another name. They are ours as before, and so is
-	// the pool that has them now, whatever it still lacks.
+	// Wanted pools choose first among addresses that were ours under another name. Those stay ours, and so is the pool that has
+	// them now, even if it still lacks addresses.
 	for _, pass := range []bool{true, false} {
 		c.Each(func(key string, state any, wanted bool) {
 			if wanted != pass {
@@ -212,7 +212,7 @@ func retrievePools(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candida
 	return out, nil
 }
 
-// found is the pool with the addresses VPP has of it.
+// found returns the pool with those of its addresses that VPP has.
 func (p *natPool) found(got []natAddress) *natPool {
 	part := *p
 	part.have = nil

@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// only is one candidate.
+// only is a set of one candidate.
 type only struct {
 	d *dnat
 }
@@ -21,7 +21,7 @@ type only struct {
 func (o only) Wanted(string) any              { return o.d }
 func (o only) Each(f func(string, any, bool)) { f(o.d.key, o.d, true) }
 
-// A dump shows what is wanted in whatever order VPP has it, and any drift makes it something else.
+// Retrieve finds the wanted state regardless of the order in VPP, and every drift gives another state.
 func TestRetrieveSeesDrift(t *testing.T) {
 	d, err := compileDNat("config/vpp/nat/v2/dnat44/web", &nat.DNat44{Label: "web", StMappings: []*nat.DNat44_StaticMapping{{
 		ExternalIp: "10.96.0.1", ExternalPort: 80, TwiceNat: nat.DNat44_StaticMapping_SELF, SessionAffinity: 60,

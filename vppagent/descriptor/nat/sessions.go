@@ -11,15 +11,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// SessionUse is how full VPP's NAT44 session table is.
+// SessionUse is the use of VPP's NAT44 session table.
 type SessionUse struct {
 	Used  uint64
 	Limit uint64 // over all workers; 0: NAT44 is off
-	// Workers is how many VPP has for NAT44; 0: the main thread does it.
+	// Workers is the number of VPP's NAT44 workers; 0: the main thread translates.
 	Workers int
 }
 
-// SessionLimit is SessionUse without Used: VPP looks at nothing but its configuration (nat44_show_running_config, nat_worker_dump, VPP
+// SessionLimit returns SessionUse without Used: VPP only reads its configuration (nat44_show_running_config, nat_worker_dump, VPP
 // 24.06 to 26.06).
 func SessionLimit(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) (SessionUse, error) {
 	var use SessionUse
@@ -49,14 +49,14 @@ func Sessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.R
 	return use, err
 }
 
-// Backend is an address and port sessions lead to.
+// Backend is an address and port that sessions lead to.
 type Backend struct {
 	Addr [4]byte
 	Port uint16
 }
 
-// Cut returns the backends whose sessions VPP ends when it goes from one state of a DNat44 to another: those removed from
-// a mapping, all of a mapping that is made anew. want may be nil. Other kinds of value cut nothing that can be counted.
+// Cut returns the backends whose sessions VPP ends when one state of a DNat44 becomes another: backends removed from a mapping,
+// and all backends of a recreated mapping. want may be nil. Other kinds of value cut no sessions that can be counted.
 func Cut(w *descriptor.World, have, want any) (out []Backend) {
 	h, ok := have.(*dnat)
 	if !ok {

@@ -26,16 +26,16 @@ type SessionUser struct {
 
 // Session is one entry of VPP's NAT44 session table.
 type Session struct {
-	// Holder is who opened the connection: the client of a Service, or the pod that talks to the outside.
+	// Holder is the address that opened the connection: the client of a Service, or the pod that talks to the outside.
 	Holder  netip.Addr
 	Idle    time.Duration // since the last packet, in whole seconds
-	Expired bool          // idle for longer than its timeout: VPP takes it for no packet any more
+	Expired bool          // idle for longer than its timeout: VPP uses it for no packet any more
 
 	key nat44_ed.Nat44DelSession
 }
 
 // SessionUsers lists the inside addresses by their number of sessions, largest first (nat44_user_dump, VPP 24.06 to 26.06). VPP walks
-// the whole table and forwards nothing meanwhile: about 1 ms per 14,000 sessions where it has one thread.
+// the whole table and forwards nothing meanwhile: about 1 ms per 14,000 sessions if it has one thread.
 func SessionUsers(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) ([]SessionUser, error) {
 	r := do(ctx, vpp.Call{Msg: &nat44_ed.Nat44UserDump{}, Dump: true})[0]
 	if r.Err != nil {
@@ -59,7 +59,7 @@ func SessionUsers(ctx context.Context, do func(context.Context, ...vpp.Call) []v
 }
 
 // SessionsOf lists the sessions of a user (nat44_user_session_v3_dump, VPP 24.06 to 26.06). VPP walks the whole table, sends all of them
-// and forwards nothing meanwhile: about 1 ms per 3,000 sessions of the user. workers is how many VPP has for NAT44.
+// and forwards nothing meanwhile: about 1 ms per 3,000 sessions of the user. workers is the number of VPP's NAT44 workers.
 func SessionsOf(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, u SessionUser, workers int) ([]Session, error) {
 	r := do(ctx, vpp.Call{Msg: &nat44_ed.Nat44UserSessionV3Dump{IPAddress: u.Addr.As4(), VrfID: u.VRF}, Dump: true})[0]
 	if r.Err != nil {
@@ -74,11 +74,11 @@ func SessionsOf(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp
 	return out, nil
 }
 
-// natSession reads details. The host outside opened a session of a mapping, the one inside any other.
+// natSession decodes details. The outside host opened a session of a mapping, the inside host any other.
 //
-// VPP finds the session to delete by either of its flows. Here it is that of who opened it, because the other may be of a later
-// session: a client that uses one port for two Services with a common endpoint has one flow back. But with several workers VPP looks
-// among the sessions of the worker that the first address hashes to: there it has to be the inside address.
+// VPP finds the session to delete by either of its flows. natSession uses the flow of the holder, because the other flow may belong
+// to a later session: a client that uses one port for two Services with a common endpoint has one return flow. With several workers,
+// however, VPP searches the sessions of the worker that the first address hashes to: then natSession must use the inside address.
 func natSession(d *nat44_ed.Nat44UserSessionV3Details, vrf uint32, workers int) Session {
 	s := Session{Idle: time.Duration(d.TimeSinceLastHeard) * time.Second, Expired: d.IsTimedOut}
 	s.key.Protocol, s.key.VrfID = uint8(d.Protocol), vrf

@@ -14,22 +14,22 @@ import (
 
 const (
 	idReasons = "punt_reason_dump"
-	// puntVersion is the only version of the header VPP puts before a punted packet.
+	// puntVersion is the only version of the header that VPP puts before a punted packet.
 	puntVersion = 1
-	// maxSocketPath is what fits sun_path with its NUL; VPP would cut the rest off.
+	// maxSocketPath is the longest path that fits into sun_path with its NUL; VPP would truncate a longer one.
 	maxSocketPath = 107
 )
 
-// toHost hands UDP packets for VPP's own addresses to a program.
+// toHost sends UDP packets for VPP's own addresses to a program.
 type toHost struct {
 	l3    punt.L3Protocol
 	port  uint16
 	paths [2]string // by address family: the program's socket, "": none
 }
 
-// ToHost describes ligato's ToHost as far as VPP tells afterwards what it was told: UDP packets of a port, to a socket. VPP has to
-// have a socket of its own, which startup.conf gives it ("punt { socket <path> }"). set_punt, which would hand packets to the
-// host's stack, is shown by no message.
+// ToHost describes the part of ligato's ToHost that VPP shows again: UDP packets of a port, to a socket. VPP must have a punt
+// socket from its startup.conf ("punt { socket <path> }"). No message shows the effect of set_punt, which would pass packets to
+// the host's stack.
 func ToHost() *descriptor.Descriptor {
 	return descriptor.Spec[*punt.ToHost, *toHost]{
 		Name: "punt-to-host", Prefix: "config/vpp/v2/tohost/",
@@ -63,7 +63,7 @@ func compileToHost(_ string, m *punt.ToHost) (*toHost, error) {
 	switch {
 	case m.GetL4Protocol() != punt.L4Protocol_UDP:
 		return nil, fmt.Errorf("l4_protocol: %s is not supported: VPP hands on UDP alone", m.GetL4Protocol())
-	case m.GetPort() == 0 || m.GetPort() >= 65535: // 65535 is VPP's word for all, which it does not take here
+	case m.GetPort() == 0 || m.GetPort() >= 65535: // 65535 means all ports to VPP, which it refuses here
 		return nil, fmt.Errorf("port: %d is not in 1-65534", m.GetPort())
 	}
 	if err := checkSocket(m.GetSocketPath()); err != nil {
@@ -92,7 +92,7 @@ func checkSocket(path string) error {
 	return nil
 }
 
-// path is the one socket, of either family.
+// path returns the one socket, of either family.
 func (t *toHost) path() string {
 	if t.paths[0] != "" {
 		return t.paths[0]
@@ -100,7 +100,7 @@ func (t *toHost) path() string {
 	return t.paths[1]
 }
 
-// send registers or deregisters the families chosen.
+// send registers or deregisters the chosen families.
 func (t *toHost) send(chosen func(af int) bool, add bool) (ops []descriptor.Op) {
 	for af, path := range t.paths {
 		if chosen(af) {
@@ -119,7 +119,7 @@ func registration(p vpppunt.Punt, path string, add bool) descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(&vpppunt.PuntSocketDeregister{Punt: p})}
 }
 
-// retrieveToHosts goes by what is wanted or ours.
+// retrieveToHosts looks up the candidates.
 func retrieveToHosts(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*vpppunt.PuntSocketDetails](d, socketRequest(vpppunt.PUNT_API_TYPE_L4).ID)
 	if err != nil {
@@ -154,10 +154,10 @@ func retrieveToHosts(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candi
 	return out, nil
 }
 
-// puntException hands packets that VPP drops for a reason to a program.
+// puntException sends packets that VPP drops for a reason to a program.
 type puntException struct{ reason, path string }
 
-// PuntException describes ligato's Exception. VPP's numbers of reasons are found by their names: plug-ins bring them.
+// PuntException describes ligato's Exception. Plug-ins register reasons, so the agent looks up VPP's numbers of reasons by name.
 func PuntException() *descriptor.Descriptor {
 	return descriptor.Spec[*punt.Exception, *puntException]{
 		Name: "punt-exception", Prefix: "config/vpp/v2/exception/",
@@ -187,7 +187,7 @@ func reasonRequest() descriptor.Request {
 	return descriptor.DumpRequest(idReasons, &vpppunt.PuntReasonDump{})
 }
 
-// send asks for the number of the reason first. VPP gives no answer at all to a number it does not have.
+// send first asks for the number of the reason: VPP does not answer requests with an unknown number.
 func (e *puntException) send(add bool) []descriptor.Op {
 	var id uint32
 	return []descriptor.Op{{
@@ -209,7 +209,7 @@ func (e *puntException) send(add bool) []descriptor.Op {
 	}}
 }
 
-// retrieveExceptions goes by what is wanted or ours.
+// retrieveExceptions looks up the candidates.
 func retrieveExceptions(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	reasons, err := descriptor.Details[*vpppunt.PuntReasonDetails](d, idReasons)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// redirect sends what VPP would hand to the host to a neighbour instead.
+// redirect sends packets that VPP would pass to the host to a neighbour instead.
 type redirect struct {
-	rx, tx string // rx "": whatever the packet came in by
+	rx, tx string // rx "": any input interface
 	next   netip.Addr
 }
 
-// IPRedirect describes ligato's IPRedirect. For each family and interface packets come in by VPP has one: it is a claim. Like a
-// route it stays dead when the interface it leads to went and another came.
+// IPRedirect describes ligato's IPRedirect. VPP has one for each family and input interface: it is a claim. Like a route it stays
+// dead after its output interface was deleted and added again.
 func IPRedirect() *descriptor.Descriptor {
 	return descriptor.Spec[*punt.IPRedirect, *redirect]{
 		Name: "punt-redirect", Prefix: "config/vpp/v2/ipredirect/",
@@ -82,7 +82,7 @@ func (r *redirect) family() ip_types.AddressFamily {
 	return ip_types.ADDRESS_IP4
 }
 
-// place is the index VPP keeps it under.
+// place is VPP's index of the redirect.
 func (r *redirect) place(w *descriptor.World) (interface_types.InterfaceIndex, error) {
 	if r.rx == "" {
 		return interface_types.InterfaceIndex(descriptor.None), nil
@@ -108,7 +108,7 @@ func (r *redirect) send(w *descriptor.World, add bool) ([]descriptor.Op, error) 
 	return []descriptor.Op{{Call: descriptor.Write(m), Gone: !add}}, nil
 }
 
-// retrieveRedirects goes by what is wanted or ours.
+// retrieveRedirects looks up the candidates.
 func retrieveRedirects(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	type place struct {
 		af ip_types.AddressFamily

@@ -6,28 +6,28 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// told gathers the statuses of a transaction that is observed in portions: sorted lists, the later ones shorter than half of
-// the one before, so that joining them costs little, and is mostly done while VPP is at work.
-type told [][]event.ValueStatus
+// statusLists gathers the statuses of a transaction that is observed in portions. Each list is sorted and less than half as long
+// as the one before. So joins cost little, and mostly run while VPP works.
+type statusLists [][]event.ValueStatus
 
 // add takes a sorted list.
-func (t *told) add(list []event.ValueStatus) {
+func (t *statusLists) add(list []event.ValueStatus) {
 	*t = append(*t, list)
 	for n := len(*t); n > 1 && 2*len((*t)[n-1]) > len((*t)[n-2]); n = len(*t) {
 		t.join()
 	}
 }
 
-// all is one sorted list of all.
-func (t *told) all() []event.ValueStatus {
+// all returns all statuses as one sorted list.
+func (t *statusLists) all() []event.ValueStatus {
 	for len(*t) > 1 {
 		t.join()
 	}
 	return (*t)[0]
 }
 
-// join makes one of the last two lists. Of a value in both the later status counts.
-func (t *told) join() {
+// join merges the last two lists. For a value in both, the later status counts.
+func (t *statusLists) join() {
 	n := len(*t)
 	before, now := (*t)[n-2], (*t)[n-1]
 	out := make([]event.ValueStatus, 0, len(before)+len(now))
