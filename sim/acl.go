@@ -10,18 +10,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/acl"
 )
 
-// ACLMatch is what an ACL node of an interface had to say about a packet. Interface, Output, Place and Rule name a rule by where
-// it is, all counted from 0.
+// ACLMatch is the result of an interface's ACL node for a packet. Interface, Output, Place and Rule identify a rule by its place,
+// all counted from 0.
 type ACLMatch struct {
 	Interface string
 	Output    bool // the output list; else the input list
 	Place     int  // of the ACL in the list; -1: no rule matched
 	Tag       string
 	Rule      int // in the ACL; -1: no rule matched
-	// Session: the packet belongs to an established flow, and the rule is the one that let its first packet pass, perhaps in the
-	// interface's other list (the hop's node tells where the packet is), and as the list was then.
+	// Session: the packet belongs to an established flow. The rule is the one that permitted the flow's first packet, possibly in
+	// the interface's other list (the hop's node shows where the packet is), with its place at that time.
 	Session bool
-	Permit  bool // the packet goes on
+	Permit  bool // the packet continues
 }
 
 // The nodes of the ACL plugin.
@@ -32,7 +32,7 @@ const (
 	aclOutput6 = "acl-plugin-out-ip6-fa"
 )
 
-// bootACL makes an ACL plugin without ACLs.
+// bootACL returns an ACL plugin without ACLs.
 func (v *VPP) bootACL() {
 	v.acl = acl.New(acl.Config{
 		Now:         func() time.Duration { return v.now.Sub(v.booted) },
@@ -43,7 +43,7 @@ func (v *VPP) bootACL() {
 	})
 }
 
-// older compares Version with a release. A version that is not like 24.06 is a new one.
+// older compares Version with a release. A version in another format than 24.06 counts as new.
 func (c *Config) older(year, month int) bool {
 	var y, m int
 	if n, _ := fmt.Sscanf(c.Version, "%d.%d", &y, &m); n != 2 {
@@ -76,7 +76,7 @@ func (f *flow) checkACL(node string, swIf uint32, in bool) bool {
 	return r.Pass
 }
 
-// ACLSessions are the flows that permit+reflect rules let pass, one line each, sorted.
+// ACLSessions returns the flows that permit+reflect rules let pass, one line each, sorted.
 func (v *VPP) ACLSessions() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -92,8 +92,8 @@ func (v *VPP) ACLSessions() []string {
 	return out
 }
 
-// ACLHits are the packets each rule of the ACLs with a tag has judged since it was last replaced, in the order of the ACLs' making;
-// nil unless acl_stats_intf_counters_enable is on. A packet of an established flow is judged by no rule.
+// ACLHits returns, for each rule of the ACLs with a tag, the packets it evaluated since it was last replaced, in the order in which
+// the ACLs were made; nil unless acl_stats_intf_counters_enable is on. No rule evaluates packets of established flows.
 func (v *VPP) ACLHits(tag string) []uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -106,7 +106,7 @@ func (v *VPP) ACLHits(tag string) []uint64 {
 	return out
 }
 
-// ACLMatches are the packets each rule of the ACL with that acl_index has judged, as ACLHits.
+// ACLMatches returns the packets that each rule of the ACL with that acl_index evaluated, as ACLHits does.
 func (v *VPP) ACLMatches(index uint32) []uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -172,7 +172,7 @@ func (v *VPP) dumpACLLists(b *strings.Builder) {
 	}
 }
 
-// setACLPlugin is `set acl-plugin`, as far as it concerns packets; false: not understood.
+// setACLPlugin executes `set acl-plugin`, as far as it concerns packets; false: not understood.
 func (v *VPP) setACLPlugin(words []string) bool {
 	var n uint32
 	number := func() bool {
@@ -203,7 +203,7 @@ func (v *VPP) setACLPlugin(words []string) bool {
 	return true
 }
 
-// showACLSessions is `show acl-plugin sessions`, the parts that do not speak of VPP's insides.
+// showACLSessions returns `show acl-plugin sessions`, without the parts about VPP's internals.
 func (v *VPP) showACLSessions() string {
 	var b strings.Builder
 	total := len(v.acl.Sessions())
@@ -228,7 +228,7 @@ func number(on bool) int {
 	return 0
 }
 
-// showACLs is `show acl-plugin acl`.
+// showACLs returns `show acl-plugin acl`.
 func (v *VPP) showACLs() string {
 	var b strings.Builder
 	for _, a := range v.acl.ACLs(acl.None) {
@@ -258,7 +258,7 @@ func aclRuleCLI(r acl.Rule) string {
 	return s
 }
 
-// tagsOf names the ACLs of a message, in its order.
+// tagsOf returns the tags of the ACLs of a message, in its order.
 func (v *VPP) tagsOf(list []uint32) map[uint32]string {
 	tags := map[uint32]string{}
 	for _, i := range list {

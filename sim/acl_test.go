@@ -49,7 +49,7 @@ func lists(i uint32, in, out []uint32) *aclapi.ACLInterfaceSetACLList {
 
 func swIfOf(v *VPP, name string) uint32 { return v.ifs.byName[name].index }
 
-// TestACLRetvals: requests in order on one VPP with interface 1; the same were answered so by 24.06 and 25.10.
+// TestACLRetvals: requests in order on one VPP with interface 1; 24.06 and 25.10 gave the same replies.
 func TestACLRetvals(t *testing.T) {
 	v := New(Config{})
 	v.AddInterface(Interface{Name: "tap0"})
@@ -69,7 +69,7 @@ func TestACLRetvals(t *testing.T) {
 		{addACLs("two", good), 0},
 		{addACLs(strings.Repeat("t", 63)), 0},
 		{addACLs(strings.Repeat("t", 64)), -7},
-		{&aclapi.ACLAddReplace{ACLIndex: 9, Tag: strings.Repeat("t", 64)}, -7}, // asked before whether it exists
+		{&aclapi.ACLAddReplace{ACLIndex: 9, Tag: strings.Repeat("t", 64)}, -7}, // checked before its existence
 		{&aclapi.ACLAddReplace{ACLIndex: 9}, -6},
 		{bad(func(r *acl_types.ACLRule) {
 			r.SrcPrefix.Len = 7
@@ -112,7 +112,7 @@ func TestACLRetvals(t *testing.T) {
 	}
 }
 
-// policed is node with pod-b isolated but for TCP port 80 from pod-a, and free to ask whom it likes.
+// policed returns node with pod-b isolated except for TCP port 80 from pod-a, and with free egress.
 func policed(t *testing.T, cfg Config) (*VPP, *client) {
 	t.Helper()
 	v := node(t, cfg)
@@ -261,7 +261,7 @@ func TestACLSettings(t *testing.T) {
 	}
 }
 
-// TestACLState: what Dump, Log, Restart and Fail make of ACLs.
+// TestACLState: ACLs in Dump and Log, and after Restart and Fail.
 func TestACLState(t *testing.T) {
 	v, c := policed(t, Config{})
 	const want = `acl "egress"
@@ -311,7 +311,7 @@ func TestACLSessionsAreDynamic(t *testing.T) {
 	}
 }
 
-// TestPrefixBugGoesWithTheVersion: 24.06 lets nobody out of fd00:1::2/127 pass.
+// TestPrefixBugGoesWithTheVersion: 24.06 lets no address of fd00:1::2/127 pass.
 func TestPrefixBugGoesWithTheVersion(t *testing.T) {
 	for version, passes := range map[string]bool{"": false, "24.10-release": false, "25.02": false, "25.06-release": true, "25.10": true, "26.06~rc1": true, "master": true} {
 		v, c := policed(t, Config{Version: version})
@@ -365,7 +365,7 @@ func TestIPv6Local(t *testing.T) {
 		{"to the group", "tap7", "icmpv6 fd00:7::2 -> ff02::1:ff00:1 type 135 code 0 ttl 255", "answered tap7 icmpv6 fd00:7::1 -> fd00:7::2 type 136 code 0"},
 		{
 			"another group", "tap7", "icmpv6 fd00:7::2 -> ff02::1:ff00:9 type 135 code 0 ttl 255",
-			"dropped: icmp6-neighbor-solicitation: drop: nobody here has such an address",
+			"dropped: icmp6-neighbor-solicitation: drop: no interface here has this address",
 		},
 		{"other multicast", "tap7", "udp [fd00:7::2]:1 -> [ff02::fb]:5353", "dropped: ip6-mfib-forward-lookup: drop: no multicast route to ff02::fb"},
 	} {

@@ -33,9 +33,10 @@ type handler struct {
 	fresh func() api.Message
 	// answer is nil for a dump: its details have been sent, the client's control_ping ends it.
 	answer func(q *call, req api.Message) api.Message
-	// refusal is a reply with nothing but this retval; nil for dumps.
+	// refusal returns a reply that has only this retval; nil for dumps.
 	refusal func(retval int32) api.Message
-	// fits reports whether the arrays a message claims to carry are in it: a client's word is not good enough to allocate by.
+	// fits reports whether a message really has the arrays that it announces. The sim must not allocate by a client's unverified
+	// count.
 	fits func(body []byte) bool
 }
 
@@ -80,26 +81,27 @@ var questions = sync.OnceValue(func() map[string]bool {
 	return asks
 })
 
-// Writes reports whether requests of that name, as in a binary API file, change VPP's configuration. A command line (cli_inband) does not:
-// the sim has none that do. Of those the sim does not know, which are of another version, all do but dumps.
+// Writes reports whether requests of that name, as in a binary API file, change VPP's configuration. A command line (cli_inband)
+// does not, because the sim has no such commands. Names unknown to the sim, which belong to another version, count as writes unless
+// they are dumps.
 func Writes(name string) bool { return !questions()[name] && !strings.HasSuffix(name, "_dump") }
 
 func nameCRC(m api.Message) string { return m.GetMessageName() + "_" + m.GetCrcString() }
 
-// know lists a message that is only sent.
+// know lists a message that VPP only sends.
 func (t *apiTable) know(m api.Message) { t.names = append(t.names, nameCRC(m)) }
 
-// ids differ after each restart, and an id of the last life is never the same message in the next one.
+// ids differ after each restart, and an id before a restart never names the same message after it.
 func base(epoch int) int { return firstID + 41*(epoch%7) }
 
 func (t *apiTable) shuffled(i, epoch int) int { return (i + 17*epoch) % len(t.names) }
 
 func (t *apiTable) idOf(i, epoch int) uint16 { return uint16(base(epoch) + t.shuffled(i, epoch)) }
 
-// id of a message to be sent.
+// id returns the id of a message to be sent.
 func (t *apiTable) id(m api.Message, epoch int) uint16 { return t.idOf(t.index[nameCRC(m)], epoch) }
 
-// handler of a message id; nil: no such request.
+// handler returns the handler of a message id; nil: no such request.
 func (t *apiTable) handler(id uint16, epoch int) *handler {
 	i := int(id) - base(epoch)
 	if i < 0 || i >= len(t.names) {
@@ -109,7 +111,7 @@ func (t *apiTable) handler(id uint16, epoch int) *handler {
 	return t.handlers[t.names[((i-17*epoch)%n+n)%n]]
 }
 
-// table is the message table of the handshake.
+// table returns the message table of the handshake.
 func (t *apiTable) table(epoch int) []memclnt.MessageTableEntry {
 	fixed := map[uint16]api.Message{
 		sockclntCreate: &memclnt.SockclntCreate{}, sockclntCreateRepl: &memclnt.SockclntCreateReply{},
@@ -176,7 +178,7 @@ func onDump[Q, D any, PQ message[Q], PD message[D]](t *apiTable, dump func(c *ca
 	t.know(d)
 }
 
-// setRetval and getRetval reach the field every reply has.
+// setRetval and getRetval access the field that every reply has.
 func setRetval(m api.Message, retval int32) {
 	if f := reflect.ValueOf(m).Elem().FieldByName("Retval"); f.IsValid() {
 		f.SetInt(int64(retval))
@@ -190,7 +192,7 @@ func getRetval(m api.Message) int32 {
 	return 0
 }
 
-// handle answers one request and records it. v.mu is held. An error ends the connection.
+// handle answers one request and records it. The caller holds v.mu. An error ends the connection.
 func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	req := h.fresh()
 	if h.fits != nil && !h.fits(body) || codec.DecodeMsg(body, req) != nil {
@@ -202,7 +204,7 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	if v.fail != nil {
 		retval, drop := v.fail(h.name)
 		if drop {
-			v.log.forget(rec) // VPP never saw it
+			v.log.forget(rec) // VPP never received it
 			return errDown
 		}
 		if retval != 0 {
@@ -228,14 +230,14 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	return nil
 }
 
-// show lets the onlooker see what a request did, and reports whether VPP and the connection outlive that. v.mu is held, but not
-// meanwhile.
+// show calls the onlooker after a request, and reports whether VPP and the connection survive that. The caller holds v.mu; show
+// releases it for the call.
 func (v *VPP) show(c *conn, r *record) bool {
-	look, told := v.after, r.told()
+	look, seen := v.after, r.public()
 	func() {
 		v.mu.Unlock()
 		defer v.mu.Lock()
-		look(told)
+		look(seen)
 	}()
 	return v.crashed == nil && c.epoch == v.epoch
 }

@@ -11,19 +11,19 @@ import (
 	"go.fd.io/govpp/binapi/fib_types"
 )
 
-// What VPP dies of, executed on 24.06 and 25.10; at once here, at the next change of the policy there.
+// Traps of ABF, executed on 24.06 and 25.10. The sim crashes at once, VPP at the next change of the policy.
 const (
 	trapABFPath   trap = "abf_policy_add_del: a policy is given a path it has, or changed after its last path went while it was attached"
 	trapABFAttach trap = "abf_itf_attach_add_del: a policy there is not, or one that is attached for the other family"
 )
 
-// forwardings is ABF. Packets do not go that way here.
+// forwardings is the state of ABF. The sim does not forward packets by it.
 type forwardings struct {
 	policies map[uint32]*abfPolicy
 	attached map[abfPlace]abf.AbfItfAttach
 }
 
-// abfPolicy without paths is a wreck: its last path went while it was attached.
+// abfPolicy without paths is invalid: its last path was removed while it was attached.
 type abfPolicy struct {
 	acl   uint32
 	paths []fib_types.FibPath
@@ -61,7 +61,7 @@ func (f *forwardings) places() []abfPlace {
 	})
 }
 
-// usesACL reports whether an attached policy asks the ACL: until then VPP does not know (abf_setup_acl_lc).
+// usesACL reports whether an attached policy refers to the ACL: before that, VPP has no reference (abf_setup_acl_lc).
 func (f *forwardings) usesACL(index uint32) bool {
 	for k := range f.attached {
 		if p := f.policies[k.policy]; p != nil && p.acl == index {
@@ -80,7 +80,7 @@ func (f *forwardings) isAttached(policy uint32) bool {
 	return false
 }
 
-// samePath is how VPP tells paths apart.
+// samePath compares paths as VPP does.
 func samePath(a, b fib_types.FibPath) bool {
 	return a.Proto == b.Proto && a.SwIfIndex == b.SwIfIndex && a.Nh.Address == b.Nh.Address && (a.SwIfIndex != noIndex || a.TableID == b.TableID)
 }
@@ -123,7 +123,7 @@ func (v *VPP) abfPolicyAddDel(m *abf.AbfPolicyAddDel) int32 {
 	return 0
 }
 
-// abfAttach asks for no interface.
+// abfAttach does not check the interface.
 func (v *VPP) abfAttach(m *abf.AbfItfAttachAddDel) int32 {
 	k := abfPlace{m.Attach.PolicyID, uint32(m.Attach.SwIfIndex)}
 	have, is := v.abf.attached[k]

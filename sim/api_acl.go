@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/acl"
 )
 
-// The version the plugin says it has (acl.h), whatever that of its API is.
+// The plugin's version (acl.h), which differs from that of its API.
 const (
 	aclMajor = 1
 	aclMinor = 4
@@ -76,7 +76,7 @@ func aclRuleMessages(t *apiTable) {
 	})
 }
 
-// arrayFits compares a u32 count, at some offset of the message, with the bytes there are for its elements.
+// arrayFits compares a u32 count, at some offset of the message, with the bytes that the message has for the elements.
 func arrayFits(at, size int) func([]byte) bool {
 	at += requestHeader
 	return func(body []byte) bool {
@@ -190,7 +190,7 @@ func macipMessages(t *apiTable) {
 		return &aclapi.MacipACLInterfaceGetReply{Count: uint32(len(list)), Acls: list}
 	})
 	onDump(t, func(q *call, m *aclapi.MacipACLInterfaceListDump, send func(*aclapi.MacipACLInterfaceListDetails)) {
-		for swIf, i := range q.acl.MACIPInterfaces() { // asked for one interface, VPP also tells that it has none
+		for swIf, i := range q.acl.MACIPInterfaces() { // for a single interface, VPP also reports that it has none
 			if swIf == int(m.SwIfIndex) || uint32(m.SwIfIndex) == noIndex && i != acl.None {
 				send(&aclapi.MacipACLInterfaceListDetails{SwIfIndex: interface_types.InterfaceIndex(swIf), Count: 1, Acls: []uint32{i}})
 			}
@@ -208,7 +208,7 @@ func fromMACIP(list []acl_types.MacipACLRule) []acl.MACIPRule {
 	return out
 }
 
-// aclTags are the tags of the ACLs a request names, as they are before it; nil: it names none.
+// aclTags returns the tags of the ACLs that a request names, before the request; nil: it names none.
 func (v *VPP) aclTags(req api.Message) map[uint32]string {
 	switch m := req.(type) {
 	case *aclapi.ACLAddReplace:
@@ -225,7 +225,7 @@ func (v *VPP) aclTags(req api.Message) map[uint32]string {
 	return nil
 }
 
-// summarize puts a number and a hash in the place of rules; body is the message.
+// summarize replaces rules by their number and a hash; body is the message.
 func (r *record) summarize(body []byte) {
 	if m, ok := r.req.(*aclapi.ACLAddReplace); ok {
 		r.req = &aclapi.ACLAddReplace{ACLIndex: m.ACLIndex, Tag: m.Tag}
@@ -233,7 +233,7 @@ func (r *record) summarize(body []byte) {
 	}
 }
 
-// aclText is the line of an ACL request: ACLs by tag, rules by their number and a hash; "" for all other requests.
+// aclText returns the line of an ACL request: ACLs by tag, rules by their number and a hash; "" for all other requests.
 func (r *record) aclText() string {
 	tag := func(i uint32) string { return fmt.Sprintf("%q", r.acls[i]) }
 	switch m := r.req.(type) {

@@ -13,12 +13,12 @@ import (
 
 const (
 	classifyVector = 16
-	// What precedes the arrays of the two requests.
+	// Bytes before the arrays of the two requests.
 	classifyTableHeader   = 2 + 7*4 + 1 + 2
 	classifySessionHeader = 1 + 4*4 + 1 + 4
 )
 
-// classifyMessages: classify.api 3.1.0, what is about tables, sessions, and the input and output nodes of interfaces.
+// classifyMessages: classify.api 3.1.0, the messages about tables, sessions, and the input and output nodes of interfaces.
 func classifyMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *classifyapi.ClassifyAddDelTable) *classifyapi.ClassifyAddDelTableReply {
 		return q.classifyTable(m)
@@ -56,13 +56,13 @@ func classifyMessages(t *apiTable) {
 	classifyInterfaceMessages(t)
 }
 
-// noTableInfo is the answer about a table there is not: but for the retval VPP sends what its memory held before, so that the length of the
-// mask is anything, and no client can read it (vl_api_classify_table_info_t_handler; found on 24.06 and 25.10).
+// noTableInfo is the answer for a missing table. Except for the retval, VPP sends the earlier content of its memory. So the length
+// of the mask is arbitrary, and no client can decode it (vl_api_classify_table_info_t_handler; found on 24.06 and 25.10).
 type noTableInfo struct {
 	*classifyapi.ClassifyTableInfoReply
 }
 
-// Marshal is the generated one, and the length overwritten.
+// Marshal is the generated method, with the length overwritten.
 func (m noTableInfo) Marshal(b []byte) ([]byte, error) {
 	b, err := m.ClassifyTableInfoReply.Marshal(b)
 	if err == nil {
@@ -93,7 +93,7 @@ func classifyInterfaceMessages(t *apiTable) {
 	})
 }
 
-// classifyTable makes, changes or deletes. A table to be changed that is not there is made.
+// classifyTable adds, changes or deletes a table. A change of a missing table adds it.
 func (v *VPP) classifyTable(m *classifyapi.ClassifyAddDelTable) *classifyapi.ClassifyAddDelTableReply {
 	r := &classifyapi.ClassifyAddDelTableReply{NewTableIndex: noIndex, SkipNVectors: noIndex, MatchNVectors: noIndex}
 	switch {
@@ -130,7 +130,7 @@ func (v *VPP) classifyInfo(i uint32) *classifyapi.ClassifyTableInfoReply {
 	}
 }
 
-// showInOutACL is `show inacl type ip4` and its like; false: not understood.
+// showInOutACL returns `show inacl type ip4` and similar commands; false: not understood.
 func (v *VPP) showInOutACL(words string) (string, bool) {
 	for d, show := range []string{"show inacl type ", "show outacl type "} {
 		name, ok := strings.CutPrefix(words, show)

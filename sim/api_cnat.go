@@ -68,7 +68,7 @@ func snatMessages(t *apiTable) {
 	})
 }
 
-// translationUpdate: is_real_ip is a flag of the plugin's own, turned round.
+// translationUpdate: is_real_ip is a flag of the plugin, inverted.
 func (v *VPP) translationUpdate(m *cnatapi.CnatTranslation) (id uint32, retval int32) {
 	t := cnat.Translation{Proto: uint8(m.IPProto), Flags: uint8(m.Flags), LB: cnat.LBType(m.LbType), Hash: uint32(m.FlowHashConfig)}
 	if m.IsRealIP == 0 {
@@ -89,7 +89,7 @@ func (v *VPP) translationUpdate(m *cnatapi.CnatTranslation) (id uint32, retval i
 	return v.cnat.TranslationUpdate(t)
 }
 
-// decodeEndpoint: with an interface the address does not matter, and its family is if_af.
+// decodeEndpoint: with an interface the address is ignored, and if_af is the family.
 func decodeEndpoint(e *cnatapi.CnatEndpoint) (cnat.Endpoint, bool) {
 	d := cnat.Endpoint{SwIf: uint32(e.SwIfIndex), Port: e.Port}
 	if d.SwIf == noIndex {
@@ -111,7 +111,7 @@ func encodeEndpoint(e cnat.Endpoint) cnatapi.CnatEndpoint {
 	return d
 }
 
-// encodeTranslation has what a dump has: without flags and hash, and with the plugin's own flags of a path.
+// encodeTranslation returns the content of a dump: without flags and hash, and with the plugin's internal flags of a path.
 func encodeTranslation(t *cnat.Translation) cnatapi.CnatTranslation {
 	m := cnatapi.CnatTranslation{
 		Vip: encodeEndpoint(t.VIP), ID: t.ID, IPProto: ip_types.IPProto(t.Proto), LbType: cnatapi.CnatLbType(t.LB), NPaths: uint32(len(t.Paths)),
@@ -128,7 +128,8 @@ func tupleEnd(a netip.Addr, port uint16) cnatapi.CnatEndpoint {
 	return cnatapi.CnatEndpoint{Addr: toAddress(a), SwIfIndex: interface_types.InterfaceIndex(noIndex), IfAf: toAddress(a).Af, Port: port}
 }
 
-// switchOff takes a node that a plug-in put on an arc off it, or puts it back; false: it is none of those. The plug-in does not know.
+// switchOff removes a node from an arc on which a plug-in had put it, or restores it; false: no such node. The plug-in does not
+// notice.
 func (v *VPP) switchOff(arc arcID, node string, f *iface, off bool) bool {
 	switch {
 	case strings.HasPrefix(node, "nat") && arc == ip4Unicast:
@@ -148,7 +149,7 @@ func (v *VPP) switchOff(arc arcID, node string, f *iface, off bool) bool {
 	return true
 }
 
-// featureEnable is feature_enable_disable: what is enabled twice is there twice, and disabling what is not there is fine.
+// featureEnable is feature_enable_disable: a node that is enabled twice is on the arc twice, and disabling a missing node succeeds.
 func (v *VPP) featureEnable(f *iface, m *featureapi.FeatureEnableDisable) int32 {
 	text := func(s string) string { s, _, _ = strings.Cut(s, "\x00"); return s }
 	for id, name := range arcNames() {

@@ -52,7 +52,7 @@ func (v *VPP) deleteKind(i interface_types.InterfaceIndex, k kind) int32 {
 	return 0
 }
 
-// freeID is the lowest instance no interface of the kind has.
+// freeID returns the lowest instance that no interface of the kind has.
 func (v *VPP) freeID(k kind) uint32 {
 	used := map[uint32]bool{}
 	for _, f := range v.ifs.all() {
@@ -82,9 +82,9 @@ func (v *VPP) createLoopback(mac ethernet_types.MacAddress, given bool, id uint3
 	return ifIndex(v.create(f)), 0
 }
 
-// tapParams are what the dump of a tap shows beyond the interface.
+// tapParams are the fields that the dump of a tap adds to those of the interface.
 type tapParams struct {
-	host tapv2.SwInterfaceTapV2Details // the host side, as it is dumped
+	host tapv2.SwInterfaceTapV2Details // the host side, as dumped
 }
 
 func tapMessages(t *apiTable) {
@@ -189,7 +189,7 @@ func afPacketMessages(t *apiTable) {
 	})
 }
 
-// createAfPacket of an existing one says so and gives its index.
+// createAfPacket of an existing interface reports that and returns its index.
 func (v *VPP) createAfPacket(host string, mac [6]byte, random bool) (interface_types.InterfaceIndex, int32) {
 	name := "host-" + host
 	if f := v.ifs.byName[name]; f != nil {

@@ -8,7 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// interfaceMessages: interface, without making and deleting.
+// interfaceMessages: interface, without creation and deletion.
 func interfaceMessages(t *apiTable) {
 	onDump(t, func(q *call, m *interfaces_.SwInterfaceDump, send func(*interfaces_.SwInterfaceDetails)) {
 		q.interfaceDump(m, send)
@@ -86,7 +86,7 @@ func (v *VPP) onInterface(i interface_types.InterfaceIndex, do func(*iface) int3
 	return do(f)
 }
 
-// interfaceDump: 0 and ~0 both mean all; the name filter is a part of the name in any case and makes the index not matter.
+// interfaceDump: 0 and ~0 both mean all; a name filter matches any part of the name, and disables the index.
 func (v *VPP) interfaceDump(m *interfaces_.SwInterfaceDump, send func(*interfaces_.SwInterfaceDetails)) {
 	if i := uint32(m.SwIfIndex); !m.NameFilterValid && i != noIndex && i != 0 {
 		if f := v.ifs.get(i); f != nil {
@@ -142,7 +142,7 @@ func (v *VPP) addressAddDel(f *iface, m *interfaces_.SwInterfaceAddDelAddress) i
 	return v.delAddress(f, p)
 }
 
-// setTable is ip_table_bind: the table must exist, the interface have no address of the family.
+// setTable is ip_table_bind: the table must exist, and the interface must have no address of the family.
 func (v *VPP) setTable(f *iface, fam int, id uint32) int32 {
 	if t := v.fib[fam].find(id); t == nil || !t.bindable() {
 		return rvNoSuchFIB
@@ -169,13 +169,13 @@ func setTag(f *iface, m *interfaces_.SwInterfaceTagAddDel) int32 {
 	return 0
 }
 
-// cString is a string[64] field as C reads it: up to the first zero byte, 63 at most.
+// cString returns a string[64] field as C reads it: up to the first zero byte, 63 at most.
 func cString(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return s[:min(len(s), 63)]
 }
 
-// setUnnumbered: the names of the fields are the wrong way round in the API file, and stay so.
+// setUnnumbered: the API file swaps the meanings of the two fields, and so does the sim.
 func (v *VPP) setUnnumbered(m *interfaces_.SwInterfaceSetUnnumbered) int32 {
 	f, lender := v.ifs.get(uint32(m.UnnumberedSwIfIndex)), v.ifs.get(uint32(m.SwIfIndex))
 	switch {
@@ -191,7 +191,7 @@ func (v *VPP) setUnnumbered(m *interfaces_.SwInterfaceSetUnnumbered) int32 {
 	return 0
 }
 
-// ifEvent is one that waits until the reply is out.
+// ifEvent is an event that waits until the reply is sent.
 type ifEvent struct {
 	index   uint32
 	flags   interface_types.IfStatusFlags
@@ -202,7 +202,7 @@ func (v *VPP) event(f *iface, deleted bool) {
 	v.events = append(v.events, ifEvent{index: f.index, flags: f.flags(), deleted: deleted})
 }
 
-// flushEvents sends what happened to those who want to know. v.mu is held.
+// flushEvents sends the events to the subscribed clients. The caller holds v.mu.
 func (v *VPP) flushEvents() {
 	if len(v.events) == 0 {
 		return

@@ -146,12 +146,12 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	return 0
 }
 
-// mayCover reports whether a route has to do with the next hops of others, or has some itself.
+// mayCover reports whether a route may affect the next hops of others, or has next hops itself.
 func mayCover(p netip.Prefix, paths []path) bool {
 	return !p.IsSingleIP() || slices.ContainsFunc(paths, func(p path) bool { return p.typ == PathNormal && p.swIf == noIndex })
 }
 
-// checkPath is what fib_api_path_decode refuses; fam is the next hop's.
+// checkPath returns the errors of fib_api_path_decode; fam is the next hop's.
 func (v *VPP) checkPath(p path, fam int) int32 {
 	switch {
 	case p.typ != PathNormal:
@@ -164,7 +164,7 @@ func (v *VPP) checkPath(p path, fam int) int32 {
 	return 0
 }
 
-// pathAddDel adds paths to, or removes them from, what the API said about a prefix.
+// pathAddDel adds paths to the API's paths of a prefix, or removes them.
 func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) {
 	var now []path
 	var before *routeSource
@@ -177,7 +177,7 @@ func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) 
 		}
 	}
 	for _, p := range paths {
-		same := func(o path) bool { return o.compare(p) == 0 && (add || o.weight == p.weight) } // a deletion names the weight, too
+		same := func(o path) bool { return o.compare(p) == 0 && (add || o.weight == p.weight) } // a deletion also compares the weight
 		if now = slices.DeleteFunc(now, same); add {
 			now = append(now, p)
 		}
@@ -196,7 +196,7 @@ func encodeRoute(t *table, e *entry) ip.IPRoute {
 	r := ip.IPRoute{TableID: t.id, Prefix: toPrefix(e.given), NPaths: uint8(len(t.paths(e)))}
 	for _, p := range t.paths(e) {
 		if e.prefix.IsSingleIP() && (p.typ == PathNormal || p.typ == PathLocal) && p.swIf != noIndex && !p.via.IsValid() {
-			p.via = e.prefix.Addr() // an attached host, and an address of VPP, is its own next hop
+			p.via = e.prefix.Addr() // an attached host, and an address of VPP, is its next hop itself
 		}
 		if p.typ == pathExclusive {
 			p.typ = PathNormal
@@ -238,7 +238,7 @@ func (v *VPP) routeLookup(m *ip.IPRouteLookup) *ip.IPRouteLookupReply {
 	return &ip.IPRouteLookupReply{Route: encodeRoute(t, e)}
 }
 
-// covering is the entry of the longest prefix that holds all of p.
+// covering returns the entry of the longest prefix that holds all of p.
 func (t *table) covering(p netip.Prefix) *entry {
 	for bits := p.Bits(); bits >= 0; bits-- {
 		if t.lengths[bits] == 0 {
@@ -287,7 +287,7 @@ func (v *VPP) neighborAddDel(m *ip_neighbor.IPNeighborAddDel) int32 {
 	case !m.IsAdd:
 		v.delNeighbor(k)
 	case exists && old.static && !static:
-		return rvInvalidSwIfIndex // VPP's way to say that a dynamic entry may not replace a static one
+		return rvInvalidSwIfIndex // VPP's error when a dynamic entry would replace a static one
 	default:
 		v.mindTheDead(k.addr)
 		v.setNeighbor(k, neighbor{mac: n.MacAddress, static: static, noFIB: n.Flags&ip_neighbor.IP_API_NEIGHBOR_FLAG_NO_FIB_ENTRY != 0})

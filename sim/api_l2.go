@@ -11,7 +11,7 @@ import (
 
 const maxBridge = 1<<24 - 1
 
-// bridgeAll are the flags of a bridge domain nobody said anything about.
+// bridgeAll are the default flags of a bridge domain.
 const bridgeAll = l2.BRIDGE_API_FLAG_LEARN | l2.BRIDGE_API_FLAG_FWD | l2.BRIDGE_API_FLAG_FLOOD | l2.BRIDGE_API_FLAG_UU_FLOOD
 
 // l2Messages: bridge domains, their members and addresses, the L2 FIB, cross-connects.
@@ -108,7 +108,7 @@ func l2PortMessages(t *apiTable) {
 	})
 }
 
-// onBridge refuses VPP's own bridge domain and those there are not.
+// onBridge refuses VPP's internal bridge domain and missing ones.
 func (v *VPP) onBridge(id uint32, do func(*bridge) int32) int32 {
 	if id == 0 {
 		return rvBDNotModifiable
@@ -147,7 +147,7 @@ func (v *VPP) bridgeAddDel(m *l2.BridgeDomainAddDelV2) (uint32, int32) {
 		return id, rvBDNotModifiable
 	case len(b.members) > 0:
 		return id, rvBDInUse
-	default: // what was put into the FIB stays there, for whoever gets the index next
+	default: // the entries in the FIB remain, for the next owner of the index
 		v.l2.bridges[b.index] = nil
 	}
 	return id, 0
@@ -167,7 +167,7 @@ func (v *VPP) bridgeDetails(b *bridge) *l2.BridgeDomainDetails {
 	return d
 }
 
-// joinBridge makes a bridge domain that is not there, without a tag. A port for unknown unicast is not known here.
+// joinBridge creates a missing bridge domain, without a tag. The sim does not have ports for unknown unicast.
 func (v *VPP) joinBridge(f *iface, m *l2.SwInterfaceSetL2Bridge) int32 {
 	switch {
 	case m.PortType > l2.L2_API_PORT_TYPE_UU_FWD || m.PortType == l2.L2_API_PORT_TYPE_UU_FWD:

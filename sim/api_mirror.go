@@ -11,16 +11,17 @@ import (
 	"go.fd.io/govpp/binapi/span"
 )
 
-// mirrorKey is one direction-less mirror.
+// mirrorKey identifies a mirror, without its direction.
 type mirrorKey struct {
 	from, to uint32
 	l2       bool
 }
 
-// proxies is whom VPP answers ARP for, and where. Packets are not copied, and ARP is not spoken here.
+// proxies are the addresses for which VPP answers ARP, and the interfaces. The sim copies no packets and speaks no ARP.
 type proxies struct {
 	ranges []arp.ProxyArp
-	// on has the indices VPP takes to be answering. It forgets none when an interface goes, though the feature goes: false.
+	// on has the indices on which VPP believes that it answers. It keeps the index of a deleted interface, although the feature is
+	// off: false.
 	on map[uint32]bool
 }
 
@@ -67,7 +68,7 @@ func mirrorMessages(t *apiTable) {
 	})
 }
 
-// spanSet is span_add_delete_entry: it does not ask whether there are such interfaces.
+// spanSet is span_add_delete_entry: it does not check that the interfaces exist.
 func (v *VPP) spanSet(m *span.SwInterfaceSpanEnableDisable) int32 {
 	k := mirrorKey{uint32(m.SwIfIndexFrom), uint32(m.SwIfIndexTo), m.IsL2}
 	switch {

@@ -68,7 +68,7 @@ func natPluginMessages(t *apiTable) {
 	})
 	onDump(t, func(q *call, _ *nat44_ed.NatWorkerDump, send func(*nat44_ed.NatWorkerDetails)) {
 		for i := range q.cfg.Workers {
-			if q.cfg.Workers > 1 { // one worker does all the work without being listed
+			if q.cfg.Workers > 1 { // a single worker does all the work and is not listed
 				send(&nat44_ed.NatWorkerDetails{WorkerIndex: uint32(i), LcoreID: uint32(i + 1), Name: fmt.Sprintf("vpp_wk_%d", i)})
 			}
 		}
@@ -83,7 +83,7 @@ func (v *VPP) natConfig() *nat44_ed.Nat44ShowRunningConfigReply {
 	return &nat44_ed.Nat44ShowRunningConfigReply{
 		InsideVrf: c.InsideVRF, OutsideVrf: c.OutsideVRF, Sessions: c.Sessions, TranslationBuckets: c.TranslationBuckets,
 		ForwardingEnabled: c.Forwarding, Flags: nat44_ed.NAT44_IS_ENDPOINT_DEPENDENT,
-		IpfixLoggingEnabled: true, // VPP says the opposite of what is (nat_ipfix_logging_enabled, 24.06)
+		IpfixLoggingEnabled: true, // VPP reports the opposite (nat_ipfix_logging_enabled, 24.06)
 		Timeouts: nat_types.NatTimeouts{
 			UDP: c.Timeouts.UDP, TCPEstablished: c.Timeouts.TCPEstablished, TCPTransitory: c.Timeouts.TCPTransitory, ICMP: c.Timeouts.ICMP,
 		},
@@ -235,7 +235,7 @@ func natLBMessages(t *apiTable) {
 	})
 }
 
-// lbMappingFits compares local_num with the bytes there are: 77 before it, 11 per local.
+// lbMappingFits compares local_num with the bytes of the message: 77 before the locals, 11 per local.
 func lbMappingFits(body []byte) bool {
 	const at, local = requestHeader + 77, 11
 	return len(body) >= at+4 && uint64(len(body)-at-4) >= local*uint64(binary.BigEndian.Uint32(body[at:]))

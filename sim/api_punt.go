@@ -14,10 +14,10 @@ import (
 	vpppunt "go.fd.io/govpp/binapi/punt"
 )
 
-// punts is what VPP is told to hand on. No packet is handed on here; startup.conf is taken to have given VPP a punt socket.
+// punts is the punt configuration. The sim punts no packet; it assumes that startup.conf configures a punt socket.
 type punts struct {
 	redirects map[redirectKey][]fib_types.FibPath
-	counts    [2]int // of redirects by family, as VPP counts: it looks at none
+	counts    [2]int // of redirects by family, in VPP's counting, which ignores their existence
 	sockets   map[vpppunt.Punt]string
 }
 
@@ -26,10 +26,10 @@ type redirectKey struct {
 	rx uint32 // 0: any
 }
 
-// puntReasons are those of a VPP with its core alone, by number.
+// puntReasons are the reasons of a VPP without plugins, by number.
 var puntReasons = []string{"", "ipsec4-spi-o-udp-0", "ipsec4-no-such-tunnel", "ipsec6-no-such-tunnel", "ipsec6-spi-o-udp-0"}
 
-// puntAllPorts is VPP's word for any port.
+// puntAllPorts is VPP's value for any port.
 const puntAllPorts = 65535
 
 func (p *punts) init() {
@@ -94,7 +94,7 @@ func (p *punts) registered() []vpppunt.Punt {
 	})
 }
 
-// puntRedirect overwrites what is there, removes what is not, and counts both.
+// puntRedirect overwrites an existing redirect, removes even a missing one, and counts both.
 func (v *VPP) puntRedirect(m *ip.AddDelIPPuntRedirectV2) int32 {
 	if m.Punt.Af > ip_types.ADDRESS_IP6 {
 		return rvInvalidAddressFam
@@ -119,7 +119,7 @@ func (v *VPP) puntRedirect(m *ip.AddDelIPPuntRedirectV2) int32 {
 	return 0
 }
 
-// puntSocket is what punt_socket_register refuses: it takes UDP ports alone, exceptions there are, and any IP protocol.
+// puntSocket returns the errors of punt_socket_register: it accepts only UDP ports, existing exceptions, and any IP protocol.
 func (v *VPP) puntSocket(p vpppunt.Punt) int32 {
 	l4 := p.Punt.GetL4()
 	switch {

@@ -7,7 +7,8 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 )
 
-// subMessages: sub-interfaces of one VLAN. Packets have no tags here: what arrives on one arrived with its tag.
+// subMessages: sub-interfaces of one VLAN. The sim's packets have no tags: a packet that arrives on a sub-interface counts as
+// tagged.
 func subMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *interfaces_.CreateVlanSubif) *interfaces_.CreateVlanSubifReply {
 		i, rv := q.createSub(m)
@@ -43,7 +44,7 @@ func (v *VPP) createSub(m *interfaces_.CreateVlanSubif) (interface_types.Interfa
 	return ifIndex(v.create(&iface{name: name, kind: kindSub, devType: parent.devType, id: m.VlanID, parent: parent.index})), 0
 }
 
-// destroySubs: sub-interfaces go with their parent.
+// destroySubs removes sub-interfaces with their parent.
 func (v *VPP) destroySubs(f *iface) {
 	for _, s := range v.ifs.all() {
 		if s.kind == kindSub && s.parent == f.index {
@@ -52,7 +53,7 @@ func (v *VPP) destroySubs(f *iface) {
 	}
 }
 
-// subDetails adds what a dump shows of a sub-interface.
+// subDetails adds the fields that a dump shows of a sub-interface.
 func (f *iface) subDetails(d *interfaces_.SwInterfaceDetails) {
 	if f.kind != kindSub {
 		return

@@ -59,7 +59,7 @@ func (v *VPP) threads() *vlib.ShowThreadsReply {
 	return &vlib.ShowThreadsReply{Count: uint32(len(list)), ThreadData: list}
 }
 
-// showClients is in the order in which they came (vl_sock_api_dump_clients, VPP 24.06).
+// showClients lists clients in the order of their connection (vl_sock_api_dump_clients, VPP 24.06).
 func (v *VPP) showClients() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Socket clients\n%20s %8s\n", "Name", "Fildesc")
@@ -69,7 +69,7 @@ func (v *VPP) showClients() string {
 	return b.String()
 }
 
-// apiVersions are those of the API files the sim speaks.
+// apiVersions are the versions of the API files that the sim implements.
 func apiVersions() *memclnt.APIVersionsReply {
 	files := [][2]string{
 		{memclnt.APIFile, memclnt.APIVersion},
@@ -96,7 +96,7 @@ func apiVersions() *memclnt.APIVersionsReply {
 	return reply
 }
 
-// cli knows a few show commands. An unknown one is answered with retval -1 and VPP's complaint.
+// cli implements a few show commands. An unknown one gets retval -1 and VPP's error text.
 func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	switch words := strings.Join(strings.Fields(cmd), " "); words {
 	case "show version":
@@ -163,7 +163,7 @@ func (v *VPP) showSessions() string {
 	return b.String()
 }
 
-// showNATSummary is the line of VPP's `show nat44 summary` that counts all sessions.
+// showNATSummary returns the line of VPP's `show nat44 summary` that counts all sessions.
 func (v *VPP) showNATSummary() string {
 	all, idle := v.nat.Sessions(), 0
 	for _, s := range all {

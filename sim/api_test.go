@@ -164,7 +164,7 @@ func TestRetvals(t *testing.T) {
 	}
 }
 
-// Requests that kill VPP outside the NAT. Each is fine in the variant before it.
+// Requests that crash VPP outside the NAT. Each is harmless in the variant before it.
 func TestTraps(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -239,7 +239,7 @@ func TestInterfaceDump(t *testing.T) {
 	}
 }
 
-// A freed sw_if_index is given out again, the last freed one first, and nothing of the old interface sticks to it.
+// A freed sw_if_index is used again, the last freed one first, without state of the old interface.
 func TestIndexReuse(t *testing.T) {
 	v := New(Config{})
 	c := dial(t, v)
@@ -261,7 +261,7 @@ func TestIndexReuse(t *testing.T) {
 	}
 }
 
-// How an agent finds a pod: the exact route of its address names the interface and the address as next hop.
+// An agent finds a pod by the exact route of its address, which names the interface and has the address as next hop.
 func TestRouteLookupFindsPods(t *testing.T) {
 	v := node(t, Config{})
 	c := dial(t, v)
@@ -276,8 +276,8 @@ func TestRouteLookupFindsPods(t *testing.T) {
 	}
 }
 
-// Vpp.md 3.2 B15: a static mapping puts a receive route where the world may ask for it; it follows from configuration and is
-// not part of Dump.
+// Vpp.md 3.2 B15: a static mapping adds a receive route where outside clients may ask for it. The route follows from configuration
+// and is not part of Dump.
 func TestNATReceiveRoute(t *testing.T) {
 	v := node(t, Config{})
 	c := natOn(t, v)
@@ -352,7 +352,7 @@ nat44 lb TCP 10.96.0.10:80 self-twice-nat out2in-only tag "ca1:x"
 	}
 }
 
-// Dump does not depend on the way: order of requests, indices, slots, detours.
+// Dump does not depend on the sequence of requests: order, indices, slots, detours.
 func TestDumpIsPathIndependent(t *testing.T) {
 	build := func(detour bool) string {
 		v := New(Config{})
@@ -382,7 +382,7 @@ func TestDumpIsPathIndependent(t *testing.T) {
 	}
 }
 
-// A pipe hands what leaves by one end to the other end, with that end's table and features.
+// A pipe passes packets that leave by one end to the other end, with that end's table and features.
 func TestPipe(t *testing.T) {
 	v := node(t, Config{})
 	c := dial(t, v)
@@ -412,16 +412,16 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// Every request the sim takes works on an empty VPP, too: an answer, no panic.
+// Every request that the sim accepts works on an empty VPP, too: a reply, no panic.
 func TestEveryRequestIsAnswered(t *testing.T) {
 	v := New(Config{})
 	c := dial(t, v)
 	for name, h := range messages().handlers {
 		req := h.fresh()
-		if _, ok := req.(*classifyapi.ClassifyTableInfo); ok { // of no table: an answer that cannot be read
+		if _, ok := req.(*classifyapi.ClassifyTableInfo); ok { // without a table: an answer that cannot be decoded
 			continue
 		}
-		if m, ok := req.(*cnatapi.CnatTranslationUpdate); ok { // without paths it kills
+		if m, ok := req.(*cnatapi.CnatTranslationUpdate); ok { // without paths it crashes VPP
 			m.Translation.Paths = make([]cnatapi.CnatEndpointTuple, 1)
 			m.Translation.NPaths = 1
 		}

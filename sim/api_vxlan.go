@@ -9,7 +9,7 @@ import (
 	"go.fd.io/govpp/binapi/vxlan"
 )
 
-// vxlanParams are what the dump of a tunnel shows beyond the interface.
+// vxlanParams are the fields that the dump of a tunnel adds to those of the interface.
 type vxlanParams struct {
 	src, dst         netip.Addr
 	srcPort, dstPort uint16
@@ -19,7 +19,7 @@ type vxlanParams struct {
 
 const vxlanPort = 4789
 
-// key is what only one tunnel can have.
+// key identifies a tunnel uniquely.
 func (p vxlanParams) key() vxlanParams {
 	if p.dst.IsMulticast() || p.dst.Is6() {
 		p.src = netip.Addr{}
@@ -32,7 +32,7 @@ func (p vxlanParams) text() string {
 	return fmt.Sprintf(" vxlan %s %s vni %d vrf %d", p.src, p.dst, p.vni, p.vrf)
 }
 
-// vxlanMessages: tunnels. What is sent into one leaves by it as it is.
+// vxlanMessages: tunnels. A packet sent into a tunnel leaves by it unchanged.
 func vxlanMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *vxlan.VxlanAddDelTunnelV3) *vxlan.VxlanAddDelTunnelV3Reply {
 		i, rv := q.vxlanAddDel(m)

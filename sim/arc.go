@@ -17,9 +17,9 @@ const (
 	arcCount
 )
 
-// order is the order of the feature nodes on each arc, as `show features verbose` of VPP 24.06 has it; the nodes of nat44-ed, which
-// the engine runs in their own order, take one place between reassembly and cnat-snat. A feature is added to newArcs under
-// one of these names; its place follows from here.
+// order is the order of the feature nodes on each arc, as `show features verbose` of VPP 24.06 shows it. The nodes of nat44-ed,
+// which the engine runs in their order, take one place between reassembly and cnat-snat. A feature is added to newArcs under one of
+// these names, and its place follows from here.
 func order(a arcID) []string {
 	return [arcCount][]string{
 		ip4Unicast: {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "ip4-sv-reassembly-feature", "nat44-ed", "cnat-snat-ip4", "abf-input-ip4", "ip4-inacl"},
@@ -31,19 +31,19 @@ func order(a arcID) []string {
 
 func arcNames() []string { return []string{"ip4-unicast", "ip4-output", "ip6-unicast", "ip6-output"} }
 
-// feature is one kind of node an interface can have on an arc.
+// feature is one kind of node that an interface can have on an arc.
 type feature struct {
 	name string
 	// on reports whether the interface has it.
 	on func(swIf uint32) bool
-	// run processes a packet; false: the packet is no longer the arc's (dropped, or gone another way).
+	// run processes a packet; false: the packet has left the arc (dropped, or forwarded elsewhere).
 	run func(f *flow) bool
 }
 
-// arcs are the features in the order they see packets.
+// arcs are the features in the order of processing.
 type arcs [arcCount][]feature
 
-// newArcs lists what the sim can do to packets on their way.
+// newArcs lists the features of the sim.
 func newArcs(v *VPP) arcs {
 	var a arcs
 	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
@@ -54,7 +54,7 @@ func newArcs(v *VPP) arcs {
 	return a
 }
 
-// add puts a feature in its place. A name without a place is a mistake of the programmer.
+// add puts a feature in its place. It panics for a name without a place.
 func (a *arcs) add(id arcID, f feature) {
 	place := func(name string) int { return slices.Index(order(id), name) }
 	if place(f.name) < 0 {
@@ -67,7 +67,7 @@ func (a *arcs) add(id arcID, f feature) {
 	a[id] = slices.Insert(a[id], i, f)
 }
 
-// run sends a packet along an arc; false: it did not come to the end.
+// run sends a packet along an arc; false: the packet did not reach the end.
 func (a *arcs) run(id arcID, swIf uint32, f *flow) bool {
 	for i := range a[id] {
 		if n := &a[id][i]; n.on(swIf) && !f.v.off[featureKey{id, n.name, swIf}] && !n.run(f) {

@@ -10,18 +10,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 )
 
-// ClassifyMatch is what a classifier node of an interface had to say about a packet.
+// ClassifyMatch is the result of an interface's classifier node for a packet.
 type ClassifyMatch struct {
 	Interface string
 	Output    bool
 	Place     int  // of the table in the chain, from 0
 	Hit       bool // a session matched
 	Opaque    uint32
-	Permit    bool   // the packet goes on
-	Packet    Packet // as it was then
+	Permit    bool   // the packet continues
+	Packet    Packet // at that time
 }
 
-// The nodes of the classifier that judge packets, by arc.
+// The nodes of the classifier that drop or permit packets, by arc.
 func classifyNode(a arcID) string {
 	return [arcCount]string{ip4Unicast: "ip4-inacl", ip4Output: "ip4-outacl", ip6Unicast: "ip6-inacl", ip6Output: "ip6-outacl"}[a]
 }
@@ -48,7 +48,7 @@ func addClassify(a *arcs, v *VPP) {
 	}
 }
 
-// linkHeader is what precedes the IP header: addresses of zeros, for those who have a mask on them, and the Ethernet type.
+// linkHeader is the header before the IP header: zero addresses, because a mask may cover them, and the Ethernet type.
 const linkHeader = 14
 
 func etherType(a netip.Addr) []byte {
@@ -88,8 +88,8 @@ func (f *flow) checkClassify(id arcID, d classify.Direction, k classify.Kind) bo
 	return r.Pass
 }
 
-// dumpClassify is the classifier's part of Dump: the chains of each interface, then the tables of none. Those of interfaces that went are
-// left out.
+// dumpClassify is the classifier's part of Dump: the chains of each interface, then the unattached tables. It omits the chains of
+// deleted interfaces.
 func (v *VPP) dumpClassify(b *strings.Builder) {
 	used := map[uint32]bool{}
 	for _, f := range v.ifs.sorted() {
@@ -122,8 +122,8 @@ func (v *VPP) dumpClassify(b *strings.Builder) {
 	b.WriteString(strings.Join(loose, ""))
 }
 
-// holdStale marks the tables that VPP's records of interfaces that went still lead to: nobody asks them, and nobody can take them from the
-// records before another interface gets the index.
+// holdStale marks the tables that VPP still records for deleted interfaces. No packet meets them, and no request can remove them
+// from the records before another interface gets the index.
 func (v *VPP) holdStale(used map[uint32]bool) {
 	for d := range classify.Direction(2) {
 		for k := range classify.Kinds {

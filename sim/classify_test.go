@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// table is a request for a table of packets' bytes with a mask on single bytes.
+// classifyTable returns a request for a table whose mask has single bytes of packets.
 func classifyTable(vectors int, next, miss uint32, at ...int) *classifyapi.ClassifyAddDelTable {
 	m := &classifyapi.ClassifyAddDelTable{
 		IsAdd: true, TableIndex: noIndex, Nbuckets: 2, MemorySize: 1 << 20, MatchNVectors: uint32(vectors), NextTableIndex: next, MissNextIndex: miss,
@@ -26,7 +26,7 @@ func classifyTable(vectors int, next, miss uint32, at ...int) *classifyapi.Class
 	return m
 }
 
-// session matches the bytes given by offset.
+// classifySession matches the given bytes by offset.
 func classifySession(table uint32, vectors int, hit uint32, at map[int]byte) *classifyapi.ClassifyAddDelSession {
 	m := &classifyapi.ClassifyAddDelSession{IsAdd: true, TableIndex: table, HitNextIndex: hit, OpaqueIndex: 0xca1, Match: make([]byte, 16*vectors)}
 	for i, b := range at {
@@ -44,7 +44,7 @@ func (c *client) newTable(m *classifyapi.ClassifyAddDelTable) uint32 {
 	return r.NewTableIndex
 }
 
-// INITs of SCTP to port 5000 may pass, others may not; everything else does, in both directions.
+// INITs of SCTP to port 5000 pass, others are dropped; everything else passes, in both directions.
 func TestClassifySCTP(t *testing.T) {
 	v := node(t, Config{})
 	c := dial(t, v)
@@ -89,7 +89,7 @@ func TestClassifySCTP(t *testing.T) {
 	}
 }
 
-// What deletes a table that packets meet kills VPP when the next one comes.
+// After the deletion of a table that packets meet, the next packet crashes VPP.
 func TestClassifyTableGone(t *testing.T) {
 	v := node(t, Config{})
 	c := dial(t, v)
@@ -148,7 +148,7 @@ func TestClassifyStale(t *testing.T) {
 	}
 }
 
-// classify_table_info of a table there is not is answered, but nobody can read the answer.
+// VPP answers classify_table_info of a missing table, but no client can decode the answer.
 func TestClassifyInfo(t *testing.T) {
 	c := dial(t, New(Config{}))
 	i := c.newTable(classifyTable(1, 7, 70000, 9))

@@ -25,13 +25,13 @@ type client struct {
 	types map[uint16]reflect.Type
 	index uint32
 	seq   uint32
-	// unknown are names in the table that no imported binding knows: normal for a real VPP, a mistake of the sim.
+	// unknown are names in the table without an imported binding: normal for a real VPP, a bug of the sim.
 	unknown []string
-	// events gathers what came without being asked for.
+	// events collects unsolicited messages.
 	events []api.Message
 }
 
-// dial is a client on a connection of its own, past the handshake.
+// dial returns a client on a separate connection, after the handshake.
 func dial(t testing.TB, v *VPP) *client {
 	t.Helper()
 	nc, err := v.Dial(t.Context())
@@ -48,7 +48,7 @@ func dial(t testing.TB, v *VPP) *client {
 func shake(t testing.TB, nc net.Conn) *client {
 	t.Helper()
 	t.Cleanup(func() { _ = nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(time.Minute)); err != nil { // an answer that never comes fails the test, not the run
+	if err := nc.SetDeadline(time.Now().Add(time.Minute)); err != nil { // a missing answer fails the test, not the run
 		t.Fatal(err)
 	}
 	c := &client{t: t, nc: nc, r: bufio.NewReader(nc), ids: map[string]uint16{}, types: map[uint16]reflect.Type{}}
@@ -118,7 +118,7 @@ func (c *client) frame() ([]byte, error) {
 	return data, err
 }
 
-// id of a message in this connection's table.
+// id returns the id of a message in this connection's table.
 func (c *client) id(m api.Message) uint16 {
 	c.t.Helper()
 	id, ok := c.ids[nameCRC(m)]
@@ -136,7 +136,7 @@ func (c *client) ask(m api.Message) uint32 {
 	return c.seq
 }
 
-// next is the next message that is no event, with its context.
+// next returns the next message other than an event, with its context.
 func (c *client) next() (api.Message, uint32, error) {
 	for {
 		data, err := c.frame()
@@ -159,7 +159,7 @@ func (c *client) next() (api.Message, uint32, error) {
 	}
 }
 
-// call is one request and its reply.
+// call sends one request and returns its reply.
 func call1[R api.Message](c *client, m api.Message) R {
 	c.t.Helper()
 	want := c.ask(m)
@@ -174,13 +174,13 @@ func call1[R api.Message](c *client, m api.Message) R {
 	return r
 }
 
-// retval is the retval of one request.
+// retval returns the retval of one request.
 func (c *client) retval(m api.Message) int32 {
 	c.t.Helper()
 	return getRetval(call1[api.Message](c, m))
 }
 
-// must is a request that succeeds.
+// must sends a request that must succeed.
 func (c *client) must(list ...api.Message) {
 	c.t.Helper()
 	for _, m := range list {
@@ -190,7 +190,7 @@ func (c *client) must(list ...api.Message) {
 	}
 }
 
-// dump is a multi-part request, ended by a control_ping.
+// dump sends a multi-part request, ended by a control_ping.
 func dump[D api.Message](c *client, m api.Message) []D {
 	c.t.Helper()
 	want := c.ask(m)

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
 )
 
-// cnatNet is the rest of VPP as the cnat plugin sees it. v.mu is held whenever the engine runs.
+// cnatNet is the cnat plugin's view of the rest of VPP. The engine runs under v.mu.
 type cnatNet struct{ v *VPP }
 
 func (n cnatNet) Address(swIf uint32, v6 bool) (netip.Addr, bool) {
@@ -44,7 +44,7 @@ func (n cnatNet) Untrack(a netip.Addr) {
 	n.v.fib[family(a)].recursive([]path{{swIf: noIndex, via: a}}, -1)
 }
 
-// survive springs trapUnreachableNextHop: an address the plugin needs a way to is covered by a reject route.
+// survive springs trapUnreachableNextHop: a reject route covers an address to which the plugin needs a route.
 func (n cnatNet) survive(a netip.Addr) {
 	if n.v.fib[family(a)].find(0).deadly(hostPrefix(a)) {
 		panic(trapUnreachableNextHop)
@@ -61,14 +61,14 @@ func (v *VPP) bootCNAT() {
 	v.features, v.off = map[featureKey]int{}, map[featureKey]bool{}
 }
 
-// featureKey is a node that feature_enable_disable put on an arc of an interface.
+// featureKey identifies a node that feature_enable_disable put on an arc of an interface.
 type featureKey struct {
 	arc  arcID
 	name string
 	swIf uint32
 }
 
-// optional are the nodes feature_enable_disable knows here.
+// optional are the nodes that the sim's feature_enable_disable supports.
 func optional(a arcID) []string {
 	return [arcCount][]string{
 		ip4Unicast: {"cnat-input-ip4", "cnat-snat-ip4"}, ip4Output: {"cnat-output-ip4"},
@@ -76,7 +76,7 @@ func optional(a arcID) []string {
 	}[a]
 }
 
-// addOptional puts them in their places. A node that was enabled twice is there twice.
+// addOptional puts them in their places. A node that was enabled twice is on the arc twice.
 func addOptional(a *arcs, v *VPP) {
 	for id := range arcCount {
 		for _, name := range optional(id) {
@@ -114,7 +114,7 @@ func (f *flow) cnatSNAT() bool { return f.obey(f.v.cnat.SNAT(&f.p, f.rx)) }
 
 func (f *flow) cnatOutput() bool { return f.obey(f.v.cnat.Output(&f.p, f.rx, f.tx)) }
 
-// cnatFIB is where the routes lead packets to an address of the plugin's; false: the packet has gone another way.
+// cnatFIB processes packets that routes lead to an address of the plugin; false: the packet left by another path.
 func (f *flow) cnatFIB() bool {
 	if f.table != 0 || !f.v.fib[family(f.p.Dst)].find(0).owned(f.p.Dst) {
 		return true
@@ -122,7 +122,7 @@ func (f *flow) cnatFIB() bool {
 	return f.obey(f.v.cnat.FIB(&f.p))
 }
 
-// obey does what the plugin decided; false: the packet is no longer here.
+// obey applies the plugin's decision; false: the packet has left this arc.
 func (f *flow) obey(r cnat.Result) bool {
 	if r.Action == cnat.Drop {
 		return f.drop(r.Node, "%s", r.Text)
@@ -143,7 +143,7 @@ func (f *flow) obey(r cnat.Result) bool {
 	return false
 }
 
-// forward sends the packet where packets to a backend go.
+// forward sends the packet to a backend.
 func (f *flow) forward(node string, backend netip.Addr) {
 	switch {
 	case f.v.fib[family(backend)].find(0).entries[hostPrefix(backend)] == nil:
@@ -155,7 +155,7 @@ func (f *flow) forward(node string, backend netip.Addr) {
 	}
 }
 
-// TranslationSessions are the sessions of the cnat plugin, sorted.
+// TranslationSessions returns the sessions of the cnat plugin, sorted.
 func (v *VPP) TranslationSessions() []cnat.Session {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -182,7 +182,7 @@ func (v *VPP) dumpCNAT(b *strings.Builder) {
 	}
 }
 
-// forgetFeatures is a deleted interface's.
+// forgetFeatures removes the features of a deleted interface.
 func (v *VPP) forgetFeatures(swIf uint32) {
 	for k := range v.features {
 		if k.swIf == swIf {

@@ -7,7 +7,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
 )
 
-// showSNATPolicy has the lines of VPP's `show cnat snat-policy` (24.06) that say something; those about memory are left out.
+// showSNATPolicy returns the lines of VPP's `show cnat snat-policy` (24.06), without those about memory.
 func (v *VPP) showSNATPolicy() string {
 	var b strings.Builder
 	v4, v6, _ := v.cnat.SNATAddresses()
@@ -29,7 +29,7 @@ func (v *VPP) showSNATPolicy() string {
 	return b.String()
 }
 
-// showFeatures is VPP's `show interface features` of the arcs the sim has; a node that is there twice has two lines.
+// showFeatures returns VPP's `show interface features` for the sim's arcs; a node that is on an arc twice has two lines.
 func (v *VPP) showFeatures(f *iface) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Feature paths configured on %s...\n", f.name)

@@ -15,7 +15,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// six gives node's pods IPv6.
+// six adds IPv6 to node's pods.
 func six(t testing.TB, v *VPP) {
 	t.Helper()
 	for pod, addr := range map[string]string{"pod-a": "fd00:1::2/128", "pod-b": "fd00:1::3/128"} {
@@ -24,7 +24,7 @@ func six(t testing.TB, v *VPP) {
 	addRoute(t, v, "::/0", Path{Interface: "uplink"})
 }
 
-// endpoint of "10.96.0.10:80", "10.96.0.10" or "".
+// endpoint parses "10.96.0.10:80", "10.96.0.10" or "".
 func endpoint(s string) cnatapi.CnatEndpoint {
 	e := cnatapi.CnatEndpoint{SwIfIndex: interface_types.InterfaceIndex(noIndex)}
 	if p, err := netip.ParseAddrPort(s); err == nil {
@@ -35,7 +35,7 @@ func endpoint(s string) cnatapi.CnatEndpoint {
 	return e
 }
 
-// translation asks for one of TCP whose address keeps its routes.
+// translation returns a request for TCP whose address keeps its routes.
 func translation(vip string, backends ...string) *cnatapi.CnatTranslationUpdate {
 	m := &cnatapi.CnatTranslationUpdate{Translation: cnatapi.CnatTranslation{Vip: endpoint(vip), IPProto: ip_types.IP_API_PROTO_TCP, IsRealIP: 1}}
 	for _, b := range backends {
@@ -55,7 +55,7 @@ func featured(c *client, v *VPP, names ...string) {
 	}
 }
 
-// masquerading makes the plugin do what Kubernetes needs.
+// masquerading configures the plugin for Kubernetes.
 func masquerading(c *client, v *VPP) {
 	c.t.Helper()
 	c.must(&cnatapi.CnatSetSnatPolicy{Policy: cnatapi.CNAT_POLICY_K8S})
@@ -150,7 +150,7 @@ func TestTranslatedFlowsKeepTheirBackend(t *testing.T) {
 	pass(t, v, exchange{"after a restart", "pod-a", request, "uplink tcp 10.1.1.2:4000 -> 10.96.0.10:80 [A]"})
 }
 
-// TestTranslationsByRoute: without features it is the routes that lead to the plugin, and the client's address becomes its own.
+// TestTranslationsByRoute: without features the routes lead to the plugin, and the client's address becomes one of the plugin.
 func TestTranslationsByRoute(t *testing.T) {
 	v := node(t, Config{})
 	c := dial(t, v)
@@ -220,8 +220,9 @@ func TestTranslationTraps(t *testing.T) {
 	}
 }
 
-// TestInterposedRouteRemovedByPaths: where the cnat plugin interposes itself on a route, VPP goes on by paths that ip_route_add_del took
-// away, until something else about the prefix is set or deleted (fib_entry_path_remove, VPP 24.06 to 26.06; seen on 25.10).
+// TestInterposedRouteRemovedByPaths: where the cnat plugin interposes itself on a route, VPP still forwards by paths that
+// ip_route_add_del removed, until another source of the prefix is set or deleted (fib_entry_path_remove, VPP 24.06 to 26.06; seen on
+// 25.10).
 func TestInterposedRouteRemovedByPaths(t *testing.T) {
 	const vip, syn = "fd00:96::10/128", "tcp [fd00:1::2]:4000 -> [fd00:96::10]:80 [S]"
 	const rejected = "dropped: ip6-icmp-error: drop: icmp-error no route, but pod-a has no address to complain from"
@@ -253,7 +254,7 @@ func TestInterposedRouteRemovedByPaths(t *testing.T) {
 	}
 }
 
-// removal deletes a route, or, by paths, such of its paths.
+// removal deletes a route, or only the given paths of it.
 func removal(p string, byPaths bool, types ...PathType) *ip.IPRouteAddDel {
 	m := &ip.IPRouteAddDel{IsMultipath: byPaths}
 	var paths []fib_types.FibPath

@@ -2,8 +2,8 @@ package sim
 
 import "net/netip"
 
-// connected are the routes of an interface address (ip4_add_interface_routes): the address itself is VPP's; its subnet is
-// attached, without its first and last address up to length 30, with the other end attached at length 31.
+// connected returns the routes of an interface address (ip4_add_interface_routes): the address itself is VPP's. Its subnet is
+// attached: up to length 30 without its first and last address, at length 31 with the other end attached.
 func connected(f *iface, p netip.Prefix) map[netip.Prefix]path {
 	host := p.Addr().BitLen()
 	routes := map[netip.Prefix]path{}
@@ -27,7 +27,7 @@ func connected(f *iface, p netip.Prefix) map[netip.Prefix]path {
 		routes[netip.PrefixFrom(other, 32)] = path{swIf: f.index, via: other, weight: 1}
 	}
 	delete(routes, netip.PrefixFrom(p.Addr(), host))
-	return routes // an IPv4 subnet with host bits, as VPP keeps it
+	return routes // VPP keeps the host bits of an IPv4 subnet
 }
 
 func lastAddr(p netip.Prefix) netip.Addr {

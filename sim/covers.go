@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// lost is an entry that a shorter prefix has among those it covers, once more than the entry knows: VPP does not take it off when the entry
-// ends, and then reads its source, of which there is none, whenever the shorter prefix changes or another one comes between the two.
+// lost is an entry that a shorter prefix counts once too often among the entries it covers. VPP does not remove it when the entry
+// ends. It then reads the entry's source, which does not exist, whenever the shorter prefix changes or another prefix comes between
+// the two.
 type lost struct{ prefix, cover netip.Prefix }
 
 // tracks reports whether the sources of a kind register with the prefix that covers their entry (fib_entry_cover_track).
 func (s source) tracks() bool { return s == srcAdj || s == srcRecursive }
 
-// activate is what a source does when it begins to say where packets go (fesv_activate). It registers, also if it has already.
+// activate is the action of a source when it becomes the forwarding one (fesv_activate). It registers, even if it is already
+// registered.
 func (t *table) activate(e *entry, at int) {
 	s := &e.sources[at]
 	if s.contributes = true; !s.src.tracks() {
@@ -29,8 +31,8 @@ func (t *table) deactivate(e *entry, at int) {
 	e.sources[at].contributes, e.sources[at].registered = false, false
 }
 
-// restack is what an interposing source does when the others change (fib_entry_src_interpose_reactivate): the next best source of now is
-// deactivated and activated. The one that was the next best until then stays as it is: VPP's mistake.
+// restack is the action of an interposing source when the others change (fib_entry_src_interpose_reactivate): it deactivates and
+// activates the present next best source. The previous next best source stays active: a bug of VPP.
 func (t *table) restack(e *entry) {
 	if len(e.sources) > 1 {
 		t.deactivate(e, 1)
@@ -54,7 +56,7 @@ func (t *table) sourceAdded(e *entry, src source) {
 	}
 }
 
-// sourceChanged is the same for one that the entry had.
+// sourceChanged is the same for an existing source.
 func (t *table) sourceChanged(e *entry, src source) {
 	switch {
 	case e.interposed() && src != srcCNAT:
@@ -64,8 +66,8 @@ func (t *table) sourceChanged(e *entry, src source) {
 	}
 }
 
-// removing is what happens before a source is taken off (fib_entry_src_action_remove); removed is what happens then. Removed by its paths, one that
-// is not the best restacks nothing (fib_entry_path_remove).
+// removing runs before a source is removed (fib_entry_src_action_remove), removed runs then. When the removal of its paths removes a
+// source that is not the best, nothing is restacked (fib_entry_path_remove).
 func (t *table) removing(e *entry, src source, byPaths bool) (removed func()) {
 	at := slices.IndexFunc(e.sources, func(s routeSource) bool { return s.src == src })
 	best, interposed := at == 0, e.interposed()
@@ -89,8 +91,8 @@ func (t *table) removing(e *entry, src source, byPaths bool) (removed func()) {
 	}
 }
 
-// inserted springs trapLostEntry for a new prefix, changed for one whose forwarding changes, or that ends. VPP lives on where another entry
-// has the place of the one that is gone; so it does here if that is one for the same prefix.
+// inserted springs trapLostEntry for a new prefix, changed for a prefix whose forwarding changes, or that ends. VPP survives if
+// another entry has the memory of the removed one. The sim models this only for an entry of the same prefix.
 func (t *table) inserted(p netip.Prefix) {
 	t.spring(func(l lost) bool {
 		return l.cover.Bits() < p.Bits() && p.Bits() < l.prefix.Bits() && l.cover.Contains(p.Addr()) && p.Contains(l.prefix.Addr())

@@ -12,7 +12,8 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 )
 
-// TestLostEntries: VPP dies of some orders in which routes come and go under an address of cnat's. TestVPPInterposedRoute plays them on a real one.
+// TestLostEntries: some orders of adding and removing routes under an address of cnat crash VPP. TestVPPInterposedRoute runs them on
+// a real one.
 func TestLostEntries(t *testing.T) {
 	text, err := os.ReadFile("testdata/lost_entries.txt")
 	if err != nil {

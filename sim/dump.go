@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Dump is the configuration as text: sorted by name and prefix, without indices and other handles VPP hands out, so that equal
-// configurations give equal bytes whatever the way to them. It has what was configured and what AddInterface and the like made;
-// routes and other things that follow from it (connected subnets, NAT's receive routes, neighbours' host routes) are left
-// out, as is all dynamic state.
+// Dump returns the configuration as text. It is sorted by name and prefix, without indices and other handles that VPP assigns, so
+// equal configurations give equal bytes, whatever requests led to them. It has the configuration from requests and from AddInterface
+// and similar calls. It omits routes and other state that follows from it (connected subnets, NAT's receive routes, neighbours' host
+// routes), and all dynamic state.
 func (v *VPP) Dump() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -79,7 +79,7 @@ func (v *VPP) dumpInterface(b *strings.Builder, f *iface) {
 	}
 }
 
-// device is what only this kind of interface has.
+// device returns the properties of this kind of interface only.
 func (f *iface) device() string {
 	switch f.kind {
 	case kindTap:

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// source says who put a route, by VPP's priority: the smallest wins (vnet/fib/fib_source.h).
+// source identifies the source of a route, by VPP's priority: the smallest wins (vnet/fib/fib_source.h).
 type source uint8
 
 const (
@@ -17,7 +17,7 @@ const (
 	srcInterface source = 0x03
 	srcAPI       source = 0x80
 	srcNAT       source = 0xd0 // "nat-low"
-	srcAdj       source = 0xd1 // neighbours; 0xd0 in VPP, but NAT's wins by being older
+	srcAdj       source = 0xd1 // neighbours; 0xd0 in VPP, but NAT's wins because it is older
 	srcRecursive source = 0xfb // next hops of recursive routes
 	srcDefault   source = 0xfd
 )
@@ -25,7 +25,7 @@ const (
 // PathType is how a path of a route forwards.
 type PathType uint8
 
-// The path types the sim forwards by (fib_types.api); further ones are kept and dropped on.
+// The path types by which the sim forwards (fib_types.api); it stores others and drops their packets.
 const (
 	PathNormal   PathType = 0 // through Interface, or recursively through Via
 	PathLocal    PathType = 1 // VPP itself
@@ -34,10 +34,10 @@ const (
 	PathProhibit PathType = 6 // ICMP administratively prohibited
 )
 
-// pathExclusive hides all other routes to an address of the cnat plugin's. It is dumped as a normal one that leads nowhere.
+// pathExclusive hides all other routes to an address of the cnat plugin. A dump shows it as a normal path that leads nowhere.
 const pathExclusive PathType = 0xff
 
-// path is one way of a route.
+// path is one path of a route.
 type path struct {
 	typ    PathType
 	swIf   uint32     // noIndex: none
@@ -46,10 +46,10 @@ type path struct {
 	weight uint8      // ≥ 1
 	pref   uint8
 	glean  bool // the subnet of an interface address
-	self   bool // to the address of its own prefix: VPP makes a drop of it
+	self   bool // to the address of its prefix: VPP turns it into a drop
 }
 
-// special reports whether VPP takes the path for one that is attached to local0: see trapSpecialPath.
+// special reports whether VPP treats the path as attached to local0: see trapSpecialPath.
 func (p path) special() bool {
 	return !p.self && (p.typ == PathDrop || p.typ == PathUnreach || p.typ == PathProhibit)
 }
@@ -103,28 +103,28 @@ func (p path) normalText(ifName func(uint32) string) string {
 	return s
 }
 
-// routeSource is what one source says about a prefix.
+// routeSource is the route of one source for a prefix.
 type routeSource struct {
 	src   source
 	refs  int // several addresses of one subnet, several NAT mappings of one address
 	paths []path
-	// contributes: it says where packets go, or did when another source came under an interposing one. registered: see activate.
+	// contributes: it forwards, or did when another source came under an interposing one. registered: see activate.
 	contributes, registered bool
 }
 
 // entry is a prefix with its sources, best first.
 type entry struct {
 	prefix netip.Prefix
-	// given is the prefix as its maker wrote it: VPP keeps the host bits and dumps them.
+	// given is the prefix in its first writer's form: VPP keeps the host bits and dumps them.
 	given   netip.Prefix
 	sources []routeSource
-	// stale are the paths that the API took away under an interposing source, which goes on by them until any source of the entry is set
-	// or deleted (fib_entry_path_remove: "the source is not the best. no need to update forwarding"); nil: none.
+	// stale are the paths that the API removed under an interposing source. The source still forwards by them until any source of
+	// the entry is set or deleted (fib_entry_path_remove: "the source is not the best. no need to update forwarding"); nil: none.
 	stale *routeSource
 }
 
-// paths are the best source's, or the next one's if that only interposes itself. A recursive next hop has those of the prefix that
-// covers it.
+// paths returns the best source's paths, or the next one's if the best only interposes itself. A recursive next hop has the paths of
+// the prefix that covers it.
 func (t *table) paths(e *entry) []path {
 	s := e.forwarding()
 	switch {
@@ -136,7 +136,7 @@ func (t *table) paths(e *entry) []path {
 	return s.paths
 }
 
-// forwarding is the source that says where packets go; nil: none here, the prefix that covers this one.
+// forwarding returns the source that forwards; nil: none here, the covering prefix forwards.
 func (e *entry) forwarding() *routeSource {
 	switch {
 	case !e.interposed():
@@ -149,10 +149,10 @@ func (e *entry) forwarding() *routeSource {
 	return nil
 }
 
-// interposed reports whether the cnat plugin looks at packets that then go on as if it were not there.
+// interposed reports whether the cnat plugin processes packets that then continue as if the plugin did not exist.
 func (e *entry) interposed() bool { return e.sources[0].src == srcCNAT && len(e.sources[0].paths) == 0 }
 
-// cover is the entry of the next shorter prefix; the default route of a table is always there.
+// cover returns the entry of the next shorter prefix; the default route of a table always exists.
 func (t *table) cover(e *entry) *entry {
 	return t.covering(netip.PrefixFrom(e.prefix.Addr(), e.prefix.Bits()-1).Masked())
 }
@@ -173,21 +173,21 @@ type table struct {
 	id      uint32
 	name    string
 	locks   map[source]int
-	mroutes map[source]int // the locks of its multicast sister; NAT makes tables that have none
+	mroutes map[source]int // the locks of its multicast counterpart; NAT makes tables that have none
 	entries map[netip.Prefix]*entry
 	lengths [129]int              // entries per prefix length
 	hops    map[netip.Prefix]bool // the entries that are next hops of recursive routes
 	lost    []lost
 }
 
-// fib is the tables of a family, by their place in VPP's pool: the place freed last is taken first.
+// fib holds the tables of a family, by their place in VPP's pool: the place freed last is taken first.
 type fib struct {
 	fam    int
 	tables []*table
 	places []int // free ones
-	// graves are deleted tables by place: VPP leaves the routes of the API where they are, and the next table in that place has them.
+	// graves are deleted tables by place: VPP keeps the API's routes in them, and the next table in that place inherits the routes.
 	graves map[int]*table
-	gone   func(id uint32) // told when a table is deleted
+	gone   func(id uint32) // called when a table is deleted
 }
 
 func (f *fib) init(fam int, gone func(uint32)) {
@@ -223,7 +223,7 @@ func (f *fib) lock(id uint32, by source) *table {
 	return t
 }
 
-// bindable reports whether an interface may be bound to the table: its multicast sister must exist, too.
+// bindable reports whether an interface may be bound to the table: its multicast counterpart must exist, too.
 func (t *table) bindable() bool {
 	return t.mroutes[srcSpecial]+t.mroutes[srcAPI]+t.mroutes[srcInterface] > 0
 }
@@ -236,7 +236,7 @@ func (f *fib) lockOnce(id uint32, by source) *table {
 	return f.lock(id, by)
 }
 
-// unlock lets go; the very last hold takes the table (fib_table_unlock). A source's routes outlive its hold.
+// unlock releases a hold; the last release deletes the table (fib_table_unlock). A source's routes outlive its hold.
 func (f *fib) unlock(id uint32, by source) {
 	t := f.find(id)
 	if t == nil || t.locks[by] == 0 {
@@ -255,7 +255,7 @@ func (f *fib) unlock(id uint32, by source) {
 	f.gone(id)
 }
 
-// inherit takes over what the API left in a deleted table.
+// inherit takes over the API's routes of a deleted table.
 func (t *table) inherit(dead *table) {
 	if dead == nil {
 		return
@@ -263,12 +263,12 @@ func (t *table) inherit(dead *table) {
 	for _, e := range dead.entries {
 		if s := e.source(srcAPI); s != nil {
 			t.set(e.given, srcAPI, s.paths)
-			t.fib.recursive(s.paths, -1) // the dead table held them, too
+			t.fib.recursive(s.paths, -1) // the deleted table held them, too
 		}
 	}
 }
 
-// specials are the routes every table starts with (ip4_fib.c, ip6_fib.c).
+// specials returns the initial routes of every table (ip4_fib.c, ip6_fib.c).
 func (t *table) specials(fam int) {
 	drop := []path{{typ: PathDrop, swIf: noIndex, weight: 1}}
 	if fam == ip6 {
@@ -282,7 +282,7 @@ func (t *table) specials(fam int) {
 	}
 }
 
-// set replaces what a source says about a prefix, which may have host bits.
+// set replaces a source's route for a prefix, which may have host bits.
 func (t *table) set(given netip.Prefix, src source, paths []path) {
 	p := given.Masked()
 	paths = slices.Clone(paths)
@@ -330,10 +330,10 @@ func (t *table) release(given netip.Prefix, src source) {
 	}
 }
 
-// unset takes away what a source says; it reports whether it said anything.
+// unset removes a source's route; it reports whether the source had one.
 func (t *table) unset(given netip.Prefix, src source) bool { return t.remove(given, src, false) }
 
-// unsetPaths is the same by the removal of all its paths.
+// unsetPaths does the same by removing all paths.
 func (t *table) unsetPaths(given netip.Prefix, src source) { t.remove(given, src, true) }
 
 func (t *table) remove(given netip.Prefix, src source, byPaths bool) bool {
@@ -359,15 +359,15 @@ func (t *table) remove(given netip.Prefix, src source, byPaths bool) bool {
 	return true
 }
 
-// keepStale is what the removal of paths by the API leaves behind where the cnat plugin interposes itself; before is what the API said.
+// keepStale keeps the stale paths when the API removes paths under an interposing cnat plugin; before are the API's earlier paths.
 func (t *table) keepStale(given netip.Prefix, before *routeSource) {
 	if e := t.entries[given.Masked()]; e != nil && e.interposed() && before != nil {
 		e.stale = before
 	}
 }
 
-// active reports whether packets follow the entry: a recursive next hop is only a note, and a neighbour's host route counts only
-// in a subnet attached to its interface, lest anybody attracts traffic by ARP.
+// active reports whether packets follow the entry. A recursive next hop only records a dependency. A neighbour's host route counts
+// only in a subnet attached to its interface, so that no host attracts traffic by ARP.
 func (t *table) active(e *entry) bool {
 	switch e.sources[0].src {
 	case srcRecursive:
@@ -386,7 +386,7 @@ func (t *table) onLink(e *entry, s *routeSource) bool {
 	})
 }
 
-// lookup is the entry packets to a follow, of the longest prefix that holds it; tables always have one.
+// lookup returns the entry that packets to a follow: the longest prefix that holds it. Every table has one.
 func (t *table) lookup(a netip.Addr) *entry {
 	for bits := a.BitLen(); bits >= 0; bits-- {
 		if t.lengths[bits] == 0 {
@@ -400,14 +400,15 @@ func (t *table) lookup(a netip.Addr) *entry {
 	return nil
 }
 
-// byLength are the entries by prefix length, as VPP walks them (inside a length its order is a hash's; here by address).
+// byLength returns the entries by prefix length, in VPP's order (within a length VPP's order is that of a hash, the sim's is by
+// address).
 func (t *table) byLength() []*entry {
 	list := t.sorted()
 	slices.SortStableFunc(list, func(a, b *entry) int { return cmp.Compare(a.prefix.Bits(), b.prefix.Bits()) })
 	return list
 }
 
-// sorted are the entries by prefix.
+// sorted returns the entries by prefix.
 func (t *table) sorted() []*entry {
 	list := make([]*entry, 0, len(t.entries))
 	for _, e := range t.entries {

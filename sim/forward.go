@@ -16,29 +16,29 @@ type Packet = packet.Packet
 // Origins of an Output.
 const (
 	Forwarded = "forwarded"
-	ICMPError = "icmp-error" // VPP complains about the packet sent
-	Answered  = "answered"   // VPP is the addressee and answers itself
+	ICMPError = "icmp-error" // VPP reports an error about the sent packet
+	Answered  = "answered"   // VPP is the destination and answers itself
 )
 
-// maxSteps ends what would go round for ever.
+// maxSteps ends forwarding loops.
 const maxSteps = 64
 
-// Fate is what became of a packet.
+// Fate is the result of a packet.
 type Fate struct {
-	// Hops are the graph nodes that had something to say, in order. The last hop of a packet that went nowhere says why.
+	// Hops are the graph nodes that acted, in order. The last hop of a dropped packet gives the reason.
 	Hops []Hop
-	// Out is what leaves; empty: dropped.
+	// Out are the packets that leave; empty: dropped.
 	Out []Output
-	// Last is the packet as it was when it was dropped, with whatever had been translated by then; zero if it was not.
+	// Last is the dropped packet, with the translations up to that point; zero if the packet was not dropped.
 	Last Packet
 }
 
-// Hop is one graph node's say.
+// Hop is the action of one graph node.
 type Hop struct {
 	Node string // VPP's name, e.g. nat44-ed-out2in
 	Text string
-	ACL  *ACLMatch // what an ACL node found; nil for all other nodes
-	// Classify is what a node of the classifier found; nil for all other nodes.
+	ACL  *ACLMatch // result of an ACL node; nil for all other nodes
+	// Classify is the result of a node of the classifier; nil for all other nodes.
 	Classify *ClassifyMatch
 }
 
@@ -49,36 +49,36 @@ func (h Hop) String() string { return h.Node + ": " + h.Text }
 type Output struct {
 	Interface string // "" if Local
 	Packet    Packet
-	Local     bool // handed to the node's own network stack
-	// BadChecksum: VPP got the IP checksum wrong, or that of ICMPv6, so whoever receives the packet throws it away (nat44-ed,
-	// ICMP errors of routers on the way; cnat, IPv6 errors about SCTP).
+	Local     bool // handed to the node's network stack
+	// BadChecksum: VPP computed a wrong IP or ICMPv6 checksum, so the receiver discards the packet (nat44-ed: ICMP errors of routers
+	// on the path; cnat: IPv6 errors about SCTP).
 	BadChecksum bool
 	Origin      string // Forwarded, ICMPError or Answered
 }
 
-// flow is one packet on its way through the graph.
+// flow is one packet in the graph.
 type flow struct {
 	v      *VPP
 	p      Packet
 	rx, tx uint32
 	table  uint32 // for the next lookup
 	own    bool   // VPP made it: its TTL stays
-	// badChecksum sticks: later changes correct the checksum by differences.
+	// badChecksum is kept: later changes update the checksum by differences.
 	badChecksum bool
 	origin      string
 	steps       int
 	fate        *Fate
 }
 
-// Send lets a packet arrive on an interface and tells its fate. Session state is kept. The packet must be valid
-// (Packet.Validate) and of TTL at least 1 (0 stands for 64). ICMP over IPv6 is taken for ICMPv6 (Packet.ForFamily).
+// Send lets a packet arrive on an interface and returns its fate. Session state is kept. The packet must be valid (Packet.Validate)
+// and have a TTL of at least 1 (0 stands for 64). ICMP over IPv6 counts as ICMPv6 (Packet.ForFamily).
 func (v *VPP) Send(in string, p Packet) Fate {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.process(p, func(f *flow) { f.receive(in) })
 }
 
-// SendLocal lets the node's own stack behind VPP send a packet that VPP routes by its default table without any input feature.
+// SendLocal lets the node's network stack behind VPP send a packet. VPP routes it by its default table without any input feature.
 func (v *VPP) SendLocal(p Packet) Fate {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -108,12 +108,12 @@ func (v *VPP) process(p Packet, start func(*flow)) Fate {
 	return fate
 }
 
-// hop notes what a node did.
+// hop records the action of a node.
 func (f *flow) hop(node, format string, args ...any) {
 	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf(format, args...)})
 }
 
-// drop notes why the packet ends here; it is false for use as a verdict.
+// drop records why the packet ends here; it returns false for use as a verdict.
 func (f *flow) drop(node, format string, args ...any) bool {
 	f.hop(node, "drop: "+format, args...)
 	f.fate.Last = f.p.Clone()
@@ -168,12 +168,12 @@ func (f *flow) input(i *iface) {
 	}
 }
 
-// next is where a resolved route sends a packet.
+// next is the destination of a packet after a resolved route.
 type next struct {
 	path   path
 	prefix netip.Prefix
 	why    string // of a drop
-	// exclusive: the address is the cnat plugin's alone.
+	// exclusive: only the cnat plugin handles the address.
 	exclusive bool
 }
 
@@ -192,7 +192,7 @@ func (f *flow) lookup() {
 	}
 }
 
-// follow is the way a route leads.
+// follow processes a packet at the result of a lookup.
 func (f *flow) follow(n next) {
 	switch {
 	case n.why != "":
@@ -216,7 +216,7 @@ func (f *flow) follow(n next) {
 
 func (f *flow) lookupNode() string { return fmt.Sprintf("ip%d-lookup", version(f.p.Dst)) }
 
-// hash is what equal-cost paths are chosen by.
+// hash returns the flow hash that selects among equal-cost paths.
 func (f *flow) hash() uint32 {
 	h := fnv.New32a()
 	src, dst := f.p.Src.As16(), f.p.Dst.As16()
@@ -226,8 +226,8 @@ func (f *flow) hash() uint32 {
 	return h.Sum32()
 }
 
-// resolve follows the FIB from a table to a path that says where to go. Paths through interfaces that are down or gone, and
-// next hops that do not resolve, do not count; among the best preference the weights share the flows.
+// resolve follows the FIB from a table to a path with a destination. Paths through interfaces that are down or deleted do not count,
+// nor do unresolved next hops; among the best preference the weights share the flows.
 func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) next {
 	t := v.fib[family(dst)].find(tableID)
 	if t == nil || depth > 8 {
@@ -318,11 +318,11 @@ func (f *flow) rewrite(p path) {
 	f.transmit(f.v.ifs.get(f.tx))
 }
 
-// transmit is the interface's own node: a loopback swallows, a pipe's other end receives, all others let out.
+// transmit is the interface's tx node: a loopback discards, a pipe's other end receives, all others send.
 func (f *flow) transmit(i *iface) {
 	switch i.kind {
 	case kindLoop:
-		f.drop(i.name+"-output", "a loopback has nobody behind it")
+		f.drop(i.name+"-output", "a loopback has no peer")
 		return
 	case kindPipeEnd:
 		f.through(i)
@@ -341,7 +341,7 @@ func (v *VPP) attached(tableID uint32, dst netip.Addr) (uint32, bool) {
 	return n.path.swIf, true
 }
 
-// LocalAddrs are the addresses VPP answers to, sorted: those of its interfaces that are up.
+// LocalAddrs returns the addresses that VPP answers to, sorted: those of its interfaces that are up.
 func (v *VPP) LocalAddrs() []netip.Addr {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// node is a VPP as a CNI makes it: pods a and b behind /32 routes, an uplink with a default route, an overlay.
+// node returns a VPP as a CNI makes it: pods a and b behind /32 routes, an uplink with a default route, an overlay.
 func node(t testing.TB, cfg Config) *VPP {
 	t.Helper()
 	v := New(cfg)
@@ -201,7 +201,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// Equal-cost paths share flows by weight; a flow stays on its path; one of them failing moves all flows to the others.
+// Equal-cost paths share flows by weight, and a flow stays on its path. If one path fails, all flows move to the others.
 func TestEqualCostPaths(t *testing.T) {
 	v := New(Config{})
 	v.AddInterface(Interface{Name: "in"})
@@ -271,7 +271,7 @@ const (
 
 func index(v *VPP, name string) interface_types.InterfaceIndex { return ifIndex(v.ifs.byName[name]) }
 
-// natOn is what an agent does to a VPP first: both roles everywhere but on the uplink, which masquerades.
+// natOn does the agent's first steps on a VPP: both roles everywhere except on the uplink, which masquerades.
 func natOn(t testing.TB, v *VPP) *client {
 	t.Helper()
 	c := dial(t, v)
@@ -348,7 +348,7 @@ func TestHairpin(t *testing.T) {
 	}
 }
 
-// Vpp.md 3.2 A5: an Σ of weights that is 0 modulo 256 kills VPP with the first packet, not with the message.
+// Vpp.md 3.2 A5: a sum of weights that is 0 modulo 256 crashes VPP with the first packet, not with the message.
 func TestCrashOnPacket(t *testing.T) {
 	v := node(t, Config{})
 	c := natOn(t, v)
@@ -375,7 +375,7 @@ func TestCrashOnPacket(t *testing.T) {
 	}
 }
 
-// Vpp.md 3.2 A6: 256 locals kill VPP before it can answer.
+// Vpp.md 3.2 A6: 256 locals crash VPP before it answers.
 func TestCrashOnMessage(t *testing.T) {
 	v := node(t, Config{})
 	c := natOn(t, v)
@@ -427,8 +427,8 @@ func BenchmarkSendService(b *testing.B) {
 	}
 }
 
-// TestComplaintsLiveLong: ICMP errors start with TTL 255 and are not counted down by the VPP that makes them; what VPP answers
-// otherwise starts as hosts do (VPP 24.06).
+// TestComplaintsLiveLong: ICMP errors start with TTL 255, which the VPP that makes them does not decrement; VPP's other answers
+// start with the TTL of hosts (VPP 24.06).
 func TestComplaintsLiveLong(t *testing.T) {
 	v := node(t, Config{})
 	addRoute(t, v, "10.96.0.0/16", Path{Type: PathUnreach})

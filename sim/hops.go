@@ -17,7 +17,7 @@ func (f *fib) deadlyNextHop() bool {
 	return false
 }
 
-// deadly tells so of one next hop; other prefixes are harmless.
+// deadly reports it for one next hop; other prefixes are harmless.
 func (t *table) deadly(host netip.Prefix) bool {
 	e := t.entries[host]
 	if e == nil || !t.hops[host] {
@@ -30,7 +30,7 @@ func (t *table) deadly(host netip.Prefix) bool {
 	return c.sources[0].src == srcAPI && slices.ContainsFunc(c.sources[0].paths, path.special)
 }
 
-// own makes an address the cnat plugin's; disown undoes it.
+// own makes an address one of the cnat plugin; disown reverts it.
 func (t *table) own(a netip.Addr, exclusive bool) {
 	host := hostPrefix(a)
 	var paths []path
@@ -51,7 +51,7 @@ func (t *table) owned(a netip.Addr) bool {
 	return e != nil && e.sources[0].src == srcCNAT
 }
 
-// noteHop keeps hops: the hosts whose way may be that of the prefix that covers them.
+// noteHop updates hops: the hosts whose route may be that of the prefix that covers them.
 func (t *table) noteHop(host netip.Prefix) {
 	if e := t.entries[host]; e != nil && (e.source(srcRecursive) != nil || e.interposed()) {
 		t.hops[host] = true
@@ -60,7 +60,7 @@ func (t *table) noteHop(host netip.Prefix) {
 	delete(t.hops, host)
 }
 
-// recursive counts the next hops of recursive paths: each is a host route in the table it resolves in, and holds that table.
+// recursive counts the next hops of recursive paths: each is a host route in the table that resolves it, and holds that table.
 func (f *fib) recursive(paths []path, n int) {
 	for _, p := range paths {
 		switch {

@@ -26,18 +26,18 @@ func family(a netip.Addr) int {
 	return ip6
 }
 
-// Interface is one that AddInterface makes, as a CNI would have: it survives Restart and is nobody's configuration.
+// Interface is an interface that AddInterface makes, as a CNI would. It survives Restart and belongs to no API client.
 type Interface struct {
-	// Name is VPP's, e.g. "tap3"; it also chooses the kind of device (tap, loop, memif, host-; anything else is hardware).
+	// Name is VPP's, e.g. "tap3"; it also selects the kind of device (tap, loop, memif, host-; anything else is hardware).
 	Name string
 	Tag  string
-	// DevType is what VPP reports as interface_dev_type, e.g. "af-packet"; "": what follows from Name.
+	// DevType is VPP's interface_dev_type, e.g. "af-packet"; "": the type that follows from Name.
 	DevType string
-	// Addresses have host bits: 10.1.0.1/24. An interface without addresses still takes IPv4 and IPv6, as an unnumbered one.
+	// Addresses have host bits: 10.1.0.1/24. An interface without addresses still accepts IPv4 and IPv6, as an unnumbered one.
 	Addresses []netip.Prefix
-	// Unnumbered names an interface, made before, whose addresses this one uses; "": none.
+	// Unnumbered names an existing interface whose addresses this one uses; "": none.
 	Unnumbered string
-	VRF        uint32 // table of both families; it is made if need be
+	VRF        uint32 // table of both families; created if missing
 	MTU        uint32 // 0: 9000
 	MAC        [6]byte
 	Down       bool
@@ -55,7 +55,7 @@ const (
 	kindVxlan
 	kindSub
 	kindPipe    // the parent
-	kindPipeEnd // what has addresses
+	kindPipeEnd // it has the addresses
 )
 
 // iface is one sw_interface.
@@ -72,7 +72,7 @@ type iface struct {
 	linkMTU  uint16
 	table    [2]uint32 // table ids
 	addrs    []netip.Prefix
-	// ipOn is IPv4 and IPv6 enabled without an address.
+	// ipOn: IPv4 and IPv6 are enabled without an address.
 	ipOn       [2]bool
 	unnumbered uint32 // index of the interface whose addresses it uses; noIndex: none
 	foreign    bool
@@ -86,7 +86,7 @@ type iface struct {
 	pipe       [2]uint32 // of a pipe: its ends; of an end: the parent and the other end
 }
 
-// interfaces is the pool of sw_interfaces: a freed index is taken again, the last freed one first.
+// interfaces is the pool of sw_interfaces: the index freed last is used first.
 type interfaces struct {
 	list   []*iface // by index; nil: free
 	free   []uint32
@@ -95,7 +95,7 @@ type interfaces struct {
 
 func (s *interfaces) init() { *s = interfaces{byName: map[string]*iface{}} }
 
-// get is nil if there is no such interface.
+// get returns nil for a missing interface.
 func (s *interfaces) get(i uint32) *iface {
 	if uint64(i) < uint64(len(s.list)) {
 		return s.list[i]
@@ -124,19 +124,19 @@ func (s *interfaces) remove(f *iface) {
 	delete(s.byName, f.name)
 }
 
-// all are the interfaces by index.
+// all returns the interfaces by index.
 func (s *interfaces) all() []*iface {
 	return slices.DeleteFunc(slices.Clone(s.list), func(f *iface) bool { return f == nil })
 }
 
-// sorted are the interfaces by name.
+// sorted returns the interfaces by name.
 func (s *interfaces) sorted() []*iface {
 	list := s.all()
 	slices.SortFunc(list, func(a, b *iface) int { return cmp.Compare(a.name, b.name) })
 	return list
 }
 
-// name is for texts.
+// name returns the name for texts.
 func (s *interfaces) name(i uint32) string {
 	if f := s.get(i); f != nil {
 		return f.name
@@ -152,8 +152,8 @@ func (f *iface) takes(fam int) bool {
 	return f.ipOn[fam] || f.unnumbered != noIndex || slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return family(p.Addr()) == fam })
 }
 
-// sourceAddr is the address VPP puts on a packet of its own to dst that is about the interface: the one that begins most like dst
-// (ip_sas.c). Unnumbered interfaces borrow, whatever they have themselves.
+// sourceAddr returns the source address of a packet that VPP makes for dst about the interface: the address with the longest common
+// prefix (ip_sas.c). Unnumbered interfaces always borrow, even if they have addresses.
 func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (best netip.Addr, ok bool) {
 	addrs := f.addrs
 	if lender := v.ifs.get(f.unnumbered); lender != nil {
@@ -168,7 +168,7 @@ func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (best netip.Addr, ok bool) {
 	return best, most >= 0
 }
 
-// common is how many bits two addresses of a family begin with alike.
+// common returns the number of leading bits that two addresses of a family share.
 func common(a, b netip.Addr) int {
 	x, y := a.As16(), b.As16()
 	for i := range x {
@@ -179,7 +179,7 @@ func common(a, b netip.Addr) int {
 	return 8 * len(x)
 }
 
-// create adds an interface and tells the world.
+// create adds an interface and sends the event.
 func (v *VPP) create(f *iface) *iface {
 	v.ifs.add(f)
 	v.event(f, false)
@@ -214,7 +214,7 @@ func (v *VPP) destroy(f *iface) {
 	v.event(f, true)
 }
 
-// setUp changes the admin state; the routes of its addresses come and go with it.
+// setUp changes the admin state, and adds or removes the routes of its addresses.
 func (v *VPP) setUp(f *iface, up bool) {
 	if f.up == up {
 		return
@@ -238,8 +238,8 @@ func (v *VPP) setUp(f *iface, up bool) {
 	v.event(f, false)
 }
 
-// addAddress is ip4_add_del_interface_address and its IPv6 sister: overlapping subnets within a table are refused unless it is
-// another address of the same subnet and length on the same interface. The same address twice is in use, too.
+// addAddress is ip4_add_del_interface_address and its IPv6 counterpart: overlapping subnets within a table are refused unless it is
+// another address of the same subnet and length on the same interface. The same address twice is also refused as in use.
 func (v *VPP) addAddress(f *iface, p netip.Prefix) int32 {
 	for _, o := range v.ifs.all() {
 		if o.table[family(p.Addr())] != f.table[family(p.Addr())] {
@@ -279,7 +279,7 @@ func (v *VPP) delAddress(f *iface, p netip.Prefix) int32 {
 	return 0
 }
 
-// kindOf guesses the device from VPP's naming.
+// kindOf derives the device from VPP's naming.
 func kindOf(name string) (kind, string) {
 	switch {
 	case strings.HasPrefix(name, "tap"):
@@ -294,15 +294,14 @@ func kindOf(name string) (kind, string) {
 	return kindHardware, "dpdk"
 }
 
-// foreign is what nobody configures by the API: what a CNI made, in order.
+// foreign holds the objects that a CNI made, in order; no API client configured them.
 type foreign struct {
 	ifs       []Interface
 	routes    []Route
 	neighbors []Neighbor
 }
 
-// AddInterface makes an interface as a CNI would have made it and returns its sw_if_index. An existing interface of that name is
-// left as it is.
+// AddInterface makes an interface as a CNI would and returns its sw_if_index. It does not change an existing interface of that name.
 func (v *VPP) AddInterface(i Interface) uint32 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -352,14 +351,14 @@ func (v *VPP) makeForeign(i Interface) *iface {
 	return f
 }
 
-// RemoveInterface undoes AddInterface, as a CNI does when a pod goes. An unknown name is nothing to do.
+// RemoveInterface reverts AddInterface, as a CNI does for a removed pod. It ignores an unknown name.
 func (v *VPP) RemoveInterface(name string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.foreign.ifs = slices.DeleteFunc(v.foreign.ifs, func(i Interface) bool { return i.Name == name })
 	v.foreign.neighbors = slices.DeleteFunc(v.foreign.neighbors, func(n Neighbor) bool { return n.Interface == name })
 	if f := v.ifs.byName[name]; f != nil {
-		for k := range v.neigh.byKey { // a CNI cleans up behind it
+		for k := range v.neigh.byKey { // a CNI cleans up after itself
 			if k.swIf == f.index {
 				v.delNeighbor(k)
 			}
@@ -369,7 +368,7 @@ func (v *VPP) RemoveInterface(name string) {
 	v.flushEvents()
 }
 
-// SetInterfaceUp is a CNI or an operator changing the admin state behind our back. It does not survive Restart.
+// SetInterfaceUp changes the admin state as a CNI or an operator would, without the API. It does not survive Restart.
 func (v *VPP) SetInterfaceUp(name string, up bool) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -382,27 +381,27 @@ func (v *VPP) SetInterfaceUp(name string, up bool) error {
 	return nil
 }
 
-// Interfaces are the names of all interfaces, sorted.
+// Interfaces returns the names of all interfaces, sorted.
 func (v *VPP) Interfaces() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Sorted(maps.Keys(v.ifs.byName))
 }
 
-// applyForeign makes the CNI's things again after a restart.
+// applyForeign makes the CNI's objects again after a restart.
 func (v *VPP) applyForeign() {
 	for _, i := range v.foreign.ifs {
 		v.makeForeign(i)
 	}
 	for _, r := range v.foreign.routes {
-		_ = v.applyRoute(r) // it could be made before; an interface that went meanwhile leaves its routes behind
+		_ = v.applyRoute(r) // its first call succeeded; a deleted interface leaves its routes behind
 	}
 	for _, n := range v.foreign.neighbors {
 		_ = v.applyNeighbor(n)
 	}
 }
 
-// derivedMAC is a stable locally administered address.
+// derivedMAC returns a stable locally administered address.
 func derivedMAC(name string) [6]byte {
 	h := uint32(2166136261)
 	for i := range len(name) {

@@ -13,10 +13,10 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 )
 
-// bridge is a bridge domain. Frames are not switched here: what arrives on a member is dropped, and says so.
+// bridge is a bridge domain. The sim does not switch frames: it drops a packet on a member with a reason.
 type bridge struct {
 	id      uint32 // bd_id
-	index   int    // VPP's own; of a deleted one it is taken again
+	index   int    // VPP's index; the index of a deleted one is used again
 	flags   l2.BdFlags
 	age     uint8
 	tag     string
@@ -25,7 +25,7 @@ type bridge struct {
 	macs    map[netip.Addr][6]byte
 }
 
-// l2Mode is what an interface is at layer 2; zero: nothing.
+// l2Mode is the role of an interface at layer 2; zero: none.
 type l2Mode uint8
 
 const (
@@ -51,9 +51,9 @@ type l2Entry struct {
 	static, filter, bvi bool
 }
 
-// layer2 is bridge domains and the L2 FIB.
+// layer2 holds bridge domains and the L2 FIB.
 type layer2 struct {
-	bridges []*bridge // by index; 0 is VPP's own, nil: free
+	bridges []*bridge // by index; 0 is VPP's internal one, nil: free
 	fib     map[l2Key]l2Entry
 }
 
@@ -70,7 +70,7 @@ func (s *layer2) find(id uint32) *bridge {
 	return nil
 }
 
-// all are the bridge domains an API user may have made.
+// all returns the bridge domains that API clients made.
 func (s *layer2) all() []*bridge {
 	return slices.DeleteFunc(slices.Clone(s.bridges[1:]), func(b *bridge) bool { return b == nil })
 }
@@ -95,7 +95,7 @@ func (s *layer2) freeID() uint32 {
 	}
 }
 
-// setL2 is set_int_l2_mode: it undoes what the interface was, then makes it what port says.
+// setL2 is set_int_l2_mode: it reverts the interface's role, then gives it that of port.
 func (v *VPP) setL2(f *iface, port l2Port, bvi bool) int32 {
 	if b := f.l2.bridge; b != nil {
 		b.members = slices.DeleteFunc(b.members, func(i uint32) bool { return i == f.index })
@@ -111,7 +111,7 @@ func (v *VPP) setL2(f *iface, port l2Port, bvi bool) int32 {
 	b := port.bridge
 	if bvi {
 		if b.bvi != noIndex {
-			return rvBDHasBVI // and the interface stays a bridge port that is no member
+			return rvBDHasBVI // the interface stays a bridge port that is no member
 		}
 		b.bvi = f.index
 		v.l2.fib[l2Key{b.index, f.mac}] = l2Entry{swIf: f.index, static: true, bvi: true}
@@ -128,7 +128,7 @@ func (v *VPP) l2MACChanged(f *iface, mac [6]byte) {
 	}
 }
 
-// l2Gone is l2_input_interface_add_del: a cross-connect takes its other end along, whatever that is.
+// l2Gone is l2_input_interface_add_del: it removes the other end of a cross-connect as well, whatever its role.
 func (v *VPP) l2Gone(f *iface) {
 	if peer := v.ifs.get(f.l2.peer); f.l2.mode == l2Xconnect && peer != nil {
 		v.setL2(peer, l2Port{}, false)
@@ -136,7 +136,7 @@ func (v *VPP) l2Gone(f *iface) {
 	v.setL2(f, l2Port{}, false)
 }
 
-// text is what the interface is, for people.
+// text returns the role of the interface as text.
 func (p l2Port) text(v *VPP) string {
 	if p.mode == l2Xconnect {
 		return "cross-connected to " + v.ifs.name(p.peer)
@@ -179,7 +179,7 @@ func (v *VPP) dumpL2(b *strings.Builder) {
 	}
 }
 
-// dumpL2FIB leaves out the BVI's own address, which follows from its being one.
+// dumpL2FIB omits the address of a BVI, which follows from its role.
 func (v *VPP) dumpL2FIB(b *strings.Builder, d *bridge) {
 	for _, k := range v.l2.keys() {
 		e := v.l2.fib[k]

@@ -10,18 +10,18 @@ import (
 
 const codeHostProhibited = 10
 
-// complaint is what VPP has to say about a packet, in both families.
+// complaint is the kind of VPP's ICMP error, in both families.
 type complaint struct{ type4, code4, type6, code6 uint8 }
 
 func timeExceeded() complaint {
 	return complaint{type4: packet.TimeExceeded, type6: packet.TimeExceeded6}
 }
 
-// node is the name of a node of the packet's family.
+// node returns the name of a node of the packet's family.
 func (f *flow) node(name string) string { return fmt.Sprintf("ip%d-%s", version(f.p.Dst), name) }
 
-// complain is ip4-icmp-error and ip6-icmp-error: VPP quotes the packet as it is now, after translation, from an address of the
-// interface it came in by, and routes the error like any other packet of its own. The quoted TTL is the one that arrived.
+// complain is ip4-icmp-error and ip6-icmp-error: VPP quotes the packet in its present form, after translation, from an address of
+// the incoming interface, and routes the error as any packet that it makes. The quoted TTL is the one at arrival.
 func (f *flow) complain(node string, c complaint) {
 	kind, code := c.type4, c.code4
 	if f.p.Dst.Is6() {
@@ -45,8 +45,8 @@ func (f *flow) complain(node string, c complaint) {
 	f.reply(f.node("icmp-error"), ICMPError, e, f.rx)
 }
 
-// reply starts a packet of VPP's own on its way; it goes by the table of the interface the other one came in by. rx is where the
-// output features believe it came from: echo replies come from local0, the rest from where the cause came.
+// reply sends a packet that VPP makes, by the table of the incoming interface. For the output features rx is the interface it came
+// from: local0 for echo replies, otherwise the interface of the cause.
 func (f *flow) reply(node, origin string, p Packet, rx uint32) {
 	f.p, f.own, f.origin, f.tx, f.badChecksum = p, true, origin, noIndex, false
 	f.p.TTL = f.p.Life()
@@ -74,8 +74,8 @@ func icmpName(is6 bool, t, code uint8) string {
 	return fmt.Sprintf("type %d code %d", t, code)
 }
 
-// local is ip4-local and ip6-local: the source must be routable and, in IPv4, nobody's own; then the node's stack gets the packet,
-// or VPP answers as it does without one.
+// local is ip4-local and ip6-local: the source must be routable and, in IPv4, no address of VPP. Then the node's stack receives the
+// packet, or VPP answers as it does without one.
 func (f *flow) local() {
 	node := f.node("local")
 	if f.own {
@@ -110,8 +110,8 @@ func (f *flow) plausible(node string) bool {
 	return true
 }
 
-// answer is what a VPP without a host stack says: echo replies, port unreachable for UDP, a reset for TCP once the session
-// layer is on, silence otherwise.
+// answer returns the reply of a VPP without a host stack: echo replies, port unreachable for UDP, a reset for TCP if the session
+// layer is on, otherwise none.
 func (f *flow) answer(node string) {
 	switch {
 	case f.p.IsEchoRequest():
@@ -129,8 +129,8 @@ func (f *flow) answer(node string) {
 	}
 }
 
-// discovery is IPv6 neighbour discovery: VPP keeps it to itself. A solicitation is answered out of the interface it came by, past
-// the output features (icmp6-neighbor-solicitation sends to interface-output), if whoever asks is on its link.
+// discovery is IPv6 neighbour discovery, which VPP handles itself. If the sender of a solicitation is on the interface's link, VPP
+// answers through that interface, past the output features (icmp6-neighbor-solicitation sends to interface-output).
 func (f *flow) discovery() bool {
 	if f.p.Proto != model.ICMPv6 || f.p.ICMPType < packet.RouterSolicit || f.p.ICMPType > packet.NeighborAdvert {
 		return false
@@ -149,7 +149,7 @@ func (f *flow) discovery() bool {
 	case !f.p.Src.IsLinkLocalUnicast() && (!known || from != f.rx):
 		return !f.drop(solicitation, "%s is not on this link", f.p.Src)
 	case !target.IsValid():
-		return !f.drop(solicitation, "nobody here has such an address")
+		return !f.drop(solicitation, "no interface here has this address")
 	}
 	f.p = Packet{Src: target, Dst: f.p.Src, Proto: model.ICMPv6, ICMPType: packet.NeighborAdvert, TTL: 255}
 	f.own, f.origin = true, Answered
@@ -158,7 +158,7 @@ func (f *flow) discovery() bool {
 	return true
 }
 
-// solicited is VPP's address that a solicited-node multicast address stands for (RFC 4291: its last 24 bits); invalid: none.
+// solicited returns VPP's address for a solicited-node multicast address (RFC 4291: its last 24 bits); invalid: none.
 func (v *VPP) solicited(group netip.Addr, table uint32) netip.Addr {
 	g := group.As16()
 	for _, f := range v.ifs.all() {
@@ -171,7 +171,7 @@ func (v *VPP) solicited(group netip.Addr, table uint32) netip.Addr {
 	return netip.Addr{}
 }
 
-// multicast is what becomes of IPv6 multicast: it does not meet the features of unicast, and only discovery finds somebody.
+// multicast handles IPv6 multicast: it does not pass the features of unicast, and only discovery has a receiver.
 func (f *flow) multicast() {
 	if !f.discovery() {
 		f.drop("ip6-mfib-forward-lookup", "no multicast route to %s", f.p.Dst)

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 )
 
-// natNet is the rest of VPP as the NAT engine sees it. v.mu is held whenever the engine runs.
+// natNet is the NAT engine's view of the rest of VPP. The engine runs under v.mu.
 type natNet struct{ v *VPP }
 
 func (n natNet) Table(swIf uint32) uint32 {
@@ -44,7 +44,7 @@ func (n natNet) LockTable(id uint32) { n.v.fib[ip4].lock(id, srcNAT) }
 
 func (n natNet) UnlockTable(id uint32) { n.v.fib[ip4].unlock(id, srcNAT) }
 
-// Receive is the side effect of vpp.md 3.2 B15: VPP answers ARP for, and swallows, what is sent to the address.
+// Receive is the side effect of vpp.md 3.2 B15: VPP answers ARP for the address and takes its packets.
 func (n natNet) Receive(id uint32, a netip.Addr, swIf uint32, add bool) {
 	t := n.v.fib[ip4].find(id)
 	if t == nil {
@@ -58,7 +58,7 @@ func (n natNet) Receive(id uint32, a netip.Addr, swIf uint32, add bool) {
 	t.set(p, srcNAT, []path{{typ: PathLocal, swIf: swIf, weight: 1}})
 }
 
-// bootNAT makes a disabled NAT44-ED.
+// bootNAT returns a disabled NAT44-ED.
 func (v *VPP) bootNAT() {
 	c := nat44ed.Config{Net: natNet{v}, FIB: natNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }}
 	if v.cfg.Seed != 0 {
@@ -77,7 +77,7 @@ func (v *VPP) rand() uint32 {
 	return uint32((z ^ z>>31) >> 32)
 }
 
-// What the NAT wants to know about the rest.
+// Lookups of the NAT in the rest of VPP.
 
 func (v *VPP) natAddressChanged(f *iface, p netip.Prefix, add bool) {
 	v.cnat.AddressChanged(f.index, p.Addr(), add)
@@ -108,12 +108,12 @@ func (f *flow) translated(r nat44ed.Result) bool {
 		f.complain(last, timeExceeded())
 		return false
 	case nat44ed.Drop:
-		return false // the last hop says why
+		return false // the last hop has the reason
 	}
 	return true
 }
 
-// Sessions are the NAT sessions in the order of their text.
+// Sessions returns the NAT sessions in the order of their text.
 func (v *VPP) Sessions() []nat44ed.Session {
 	v.mu.Lock()
 	defer v.mu.Unlock()

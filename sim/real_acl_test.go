@@ -10,7 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// acl is a request to the ACL plugin, one in three of them wrong.
+// acl returns a request to the ACL plugin, one in three of them invalid.
 func (g *generator) acl() api.Message {
 	switch g.r.IntN(8) {
 	case 0, 1, 2:

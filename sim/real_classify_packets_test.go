@@ -28,7 +28,7 @@ func (c *client) cli(cmd string) string {
 	return call1[*vlib.CliInbandReply](c, &vlib.CliInband{Cmd: cmd}).Reply
 }
 
-// The packets come by pg0 and go by pg1, in both VPPs.
+// The packets come by pg0 and leave by pg1, in both VPPs.
 func wires(t *testing.T, real *client, v *VPP) {
 	t.Helper()
 	for _, cmd := range []string{
@@ -60,7 +60,7 @@ func wires(t *testing.T, real *client, v *VPP) {
 	}
 }
 
-// somePacket is one of few, so that tables meet them.
+// somePacket returns one of few packets, so that tables match them.
 func (g *generator) somePacket() Packet {
 	src, dst := fmt.Sprintf("10.1.0.%d", 2+g.r.IntN(4)), fmt.Sprintf("10.2.0.%d", 2+g.r.IntN(8))
 	if g.r.IntN(2) > 0 {
@@ -79,7 +79,7 @@ func (g *generator) somePacket() Packet {
 	return p.ForFamily()
 }
 
-// padded is a packet as it is on the wire, with a link header and so many zeros behind that no table looks beyond.
+// padded returns a packet in wire format, with a link header and so many zeros behind that no table reads beyond.
 func padded(t *testing.T, p *Packet) []byte {
 	t.Helper()
 	b, err := p.Marshal()
@@ -90,8 +90,8 @@ func padded(t *testing.T, p *Packet) []byte {
 	return append(append(frame, b...), make([]byte, 128)...)
 }
 
-// chain makes tables with masks on what packets differ in, and sessions that are bytes of packets, and returns the first one's index, the same
-// in both VPPs.
+// chain makes tables whose masks cover the fields in which packets differ, and sessions with bytes of packets. It returns the first
+// one's index, which is the same in both VPPs.
 func (g *generator) chain(t *testing.T, real, fake *client, list []Packet) uint32 {
 	t.Helper()
 	next := noIndex
@@ -122,8 +122,8 @@ func (g *generator) chain(t *testing.T, real, fake *client, list []Packet) uint3
 	return next
 }
 
-// TestAgainstRealVPPClassifyPackets: random chains of tables at the input and the output of interfaces judge random packets alike, and the
-// same table of the chain does.
+// TestAgainstRealVPPClassifyPackets: random chains of tables at the input and the output of interfaces give random packets the same
+// verdict, by the same table of the chain.
 func TestAgainstRealVPPClassifyPackets(t *testing.T) {
 	real, v := realVPP(t), New(Config{})
 	wires(t, real, v)
@@ -179,11 +179,11 @@ func TestAgainstRealVPPClassifyPackets(t *testing.T) {
 	}
 	t.Logf("%d verdicts, %d drops", judged, dropped)
 	if judged < 500 || dropped < 100 {
-		t.Errorf("%d verdicts, %d drops: too few to tell anything", judged, dropped)
+		t.Errorf("%d verdicts, %d drops: too few for a comparison", judged, dropped)
 	}
 }
 
-// simFate is the verdicts of the nodes, and what became of the packet.
+// simFate returns the verdicts of the nodes, and the fate of the packet.
 func simFate(v *VPP, p Packet) string {
 	fate := v.Send("pg0", p)
 	var b strings.Builder
@@ -217,7 +217,7 @@ func simFate(v *VPP, p Packet) string {
 
 var verdictOf = regexp.MustCompile(`: (ip[46]-(?:in|out)acl)\s+(?:IN|OUT)ACL: sw_if_index \d+, next_index \d+, table_index (-?\d+), offset (-?\d+)`)
 
-// realFates is the same of a real VPP, out of its traces.
+// realFates returns the same for a real VPP, from its traces.
 func realFates(t *testing.T, c *client, list []Packet) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "packets.pcap")
@@ -240,7 +240,7 @@ func realFates(t *testing.T, c *client, list []Packet) []string {
 		c.cli(cmd)
 	}
 	var packets []string
-	for range 400 { // until all have come to an end: what is on its way has no last node
+	for range 400 { // until all have ended: a packet in the graph has no last node
 		packets = strings.Split(c.cli(fmt.Sprintf("show trace max %d", len(list))), "\nPacket ")[1:]
 		if len(packets) == len(list) && !slices.ContainsFunc(packets, func(s string) bool { return endOf(s) == "" }) {
 			break

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 )
 
-// classify is a request about tables, sessions and what is attached, some of them wrong.
+// classify returns a request about tables, sessions and attachments, some of them invalid.
 func (g *generator) classify(v *VPP) api.Message {
 	table := func() uint32 { return pick[uint32](g, 0, 1, 2, 3, 4, 5, 6, 7, noIndex) }
 	switch g.r.IntN(10) {
@@ -42,7 +42,7 @@ func (g *generator) classify(v *VPP) api.Message {
 		if v.classify.Has(m.TableIndex) {
 			t, _ := v.classify.Table(m.TableIndex)
 			m.Match = g.bytes(16*int(t.Skip+t.Match)+pick(g, 0, 0, 0, 0, 0, 0, 0, 16), 1, 2, 16, 0)
-			// An entry that is free is all ones to VPP, so that much can be deleted without being there.
+			// A free entry is all ones in VPP, so VPP can delete many entries that do not exist.
 			m.Match[len(m.Match)-1] &= 0x0f
 		}
 		return m
@@ -78,7 +78,8 @@ func goesRound(v *VPP, i uint32) bool {
 	return false
 }
 
-// TestAgainstRealVPPClassify: random tables, sessions and attachments, to interfaces that come and go, answered and shown alike.
+// TestAgainstRealVPPClassify: random tables, sessions and attachments, to interfaces that are added and removed, get the same
+// replies and dumps.
 func TestAgainstRealVPPClassify(t *testing.T) {
 	real, v := realVPP(t), New(Config{})
 	fake := dial(t, v)

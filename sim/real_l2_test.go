@@ -38,7 +38,7 @@ func tunnel(add bool, src, dst string, change func(*vxlan.VxlanAddDelTunnelV3)) 
 	return m
 }
 
-// layer2Story is requests with interfaces 1 to 3, every branch of every handler.
+// layer2Story is a sequence of requests with interfaces 1 to 3, for every branch of every handler.
 func layer2Story() []api.Message {
 	mac := func(b byte) [6]byte { return [6]byte{2, 0, 0, 0, 0, b} }
 	entry := func(bd uint32, a string, b byte) l2.BdIPMac {
@@ -100,7 +100,7 @@ func layer2Story() []api.Message {
 	}
 }
 
-// TestAgainstRealVPPLayer2: the sim answers as a real VPP does, and both show the same in the end and on the way.
+// TestAgainstRealVPPLayer2: the sim answers as a real VPP does, and both show the same state in between and at the end.
 func TestAgainstRealVPPLayer2(t *testing.T) {
 	real, fake := realVPP(t), dial(t, New(Config{}))
 	for range 3 {

@@ -29,7 +29,7 @@ import (
 	"go.fd.io/govpp/binapi/pipe"
 )
 
-// realVPP starts the VPP named by CONTIV_VPP; without one the test says so and is skipped (make vpp-test runs it).
+// realVPP starts the VPP named by CONTIV_VPP; without one the test is skipped with a message (make vpp-test runs it).
 func realVPP(t *testing.T) *client {
 	t.Helper()
 	bin := os.Getenv("CONTIV_VPP")
@@ -67,13 +67,13 @@ func realVPP(t *testing.T) *client {
 	return nil
 }
 
-// TestAgainstRealVPP asks the sim and a real VPP the same random questions and wants the same answers: retvals, indices given
-// out, and dumps in the end. CONTIV_VPP_SEED and CONTIV_VPP_STEPS repeat a run or make it longer.
+// TestAgainstRealVPP sends the sim and a real VPP the same random requests and compares the replies: retvals, indices, and dumps at
+// the end. CONTIV_VPP_SEED and CONTIV_VPP_STEPS repeat a run or make it longer.
 func TestAgainstRealVPP(t *testing.T) {
 	real := realVPP(t)
 	seed := envInt(t, "CONTIV_VPP_SEED", 1)
 	steps := envInt(t, "CONTIV_VPP_STEPS", 3000)
-	every := envInt(t, "CONTIV_VPP_EVERY", 50) // dumps are compared that often
+	every := envInt(t, "CONTIV_VPP_EVERY", 50) // interval between comparisons of dumps
 	v := New(Config{})
 	fake := dial(t, v)
 	g := &generator{r: rand.New(rand.NewPCG(uint64(seed), 0))}
@@ -84,7 +84,7 @@ func TestAgainstRealVPP(t *testing.T) {
 	})
 	for i := range steps {
 		m := g.request()
-		got := answerText(fake, m) // first: if VPP dies of it, the log ends with the cause
+		got := answerText(fake, m) // first: if VPP crashes, the log ends with the cause
 		want := answerText(real, m)
 		if want != got {
 			log := v.Log()
@@ -108,7 +108,7 @@ func envInt(t *testing.T, name string, def int) int {
 	return n
 }
 
-// answerText is the reply without what no two VPPs share.
+// answerText returns the reply without the fields that differ between any two VPPs.
 func answerText(c *client, m api.Message) string {
 	c.t.Helper()
 	r := call1[api.Message](c, m)
@@ -153,7 +153,7 @@ func compareDumps(t *testing.T, real, fake *client, when string) {
 	}
 }
 
-// minus is what a has and b has not; if they differ in order only, all of a.
+// minus returns the lines of a that b does not have; if they differ in order only, all of a.
 func minus(a, b []string) []string {
 	out := slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
 	if len(out) == 0 && len(a) == len(b) {
@@ -172,7 +172,7 @@ func texts[D any](list []D, text func(D) string) []string {
 
 func plain[D any](d D) string { return fmt.Sprintf("%+v", d) }
 
-// dumpers are all dumps, as lines in the order the VPP sends them where that is its own to choose.
+// dumpers are all dumps, as lines in VPP's order, sorted where that order is arbitrary.
 func dumpers() map[string]func(c *client) []string {
 	all := interface_types.InterfaceIndex(noIndex)
 	return map[string]func(c *client) []string{
@@ -270,9 +270,9 @@ func dumpers() map[string]func(c *client) []string {
 	}
 }
 
-// generator makes requests from few values, so that they meet. It leaves out what VPP does not survive: pipes (pipe_rx, once the
-// parent has an address; pipe_delete of another kind of interface), neighbours of deleted interfaces, the traps of vpp.go, and deleted
-// tables, whose routes come back in the next table.
+// generator makes requests from few values, so that they affect each other. It omits requests that VPP does not survive: pipes
+// (pipe_rx, once the parent has an address; pipe_delete of another kind of interface), neighbours of deleted interfaces, the traps
+// of vpp.go, and deleted tables, whose routes appear in the next table.
 type generator struct{ r *rand.Rand }
 
 func pick[T any](g *generator, list ...T) T { return list[g.r.IntN(len(list))] }

@@ -30,14 +30,14 @@ func (r Record) String() string {
 	return fmt.Sprintf("%s => %d", r.Text, r.Retval)
 }
 
-// record keeps the message itself; the text is made when somebody asks, since most records are never read.
+// record keeps the message itself. The text is made on request, because most records are never read.
 type record struct {
 	seq    int
 	h      *handler
 	req    api.Message
 	names  map[uint32]string
 	acls   map[uint32]string // tags by index
-	rules  int               // how many rules an ACL message had, and a hash of them: there may be too many to keep
+	rules  int               // number and hash of an ACL message's rules, which may be too many to keep
 	sum    uint32
 	retval int32
 }
@@ -49,7 +49,7 @@ type requestLog struct {
 	writes int
 }
 
-// forget takes the newest record back.
+// forget removes the newest record.
 func (l *requestLog) forget(r *record) {
 	l.list = l.list[:len(l.list)-1]
 	l.seq--
@@ -58,7 +58,7 @@ func (l *requestLog) forget(r *record) {
 	}
 }
 
-// record notes a request before it is processed: interface names are those of now.
+// record records a request before it is processed, with the interface names of that moment.
 func (v *VPP) record(h *handler, req api.Message) *record {
 	l := &v.log
 	if len(l.list) >= 2*l.limit {
@@ -81,7 +81,7 @@ func (v *VPP) record(h *handler, req api.Message) *record {
 	return r
 }
 
-// Log is what was asked since ClearLog, oldest first, at most Config.LogLimit records.
+// Log returns the requests since ClearLog, oldest first, at most Config.LogLimit records.
 func (v *VPP) Log() []Record {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -91,16 +91,16 @@ func (v *VPP) Log() []Record {
 	}
 	out := make([]Record, len(list))
 	for i, r := range list {
-		out[i] = r.told()
+		out[i] = r.public()
 	}
 	return out
 }
 
-func (r *record) told() Record {
+func (r *record) public() Record {
 	return Record{Seq: r.seq, Name: r.h.name, Text: r.text(), Write: r.h.write, Retval: r.retval}
 }
 
-// ClearLog forgets the records; Seq goes on.
+// ClearLog drops the records; Seq continues.
 func (v *VPP) ClearLog() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -114,7 +114,7 @@ func (v *VPP) Writes() int {
 	return v.log.writes
 }
 
-// indexFields are the positions of a struct type's fields that hold an interface index, and of those to look into for more.
+// indexFields are the positions of a struct type's fields that hold an interface index, and of the fields that may contain more.
 type indexFields struct {
 	own    []int
 	nested []int

@@ -11,14 +11,14 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// Route is one that AddRoute makes, as a CNI would have made it through the API: it survives Restart.
+// Route is a route that AddRoute makes, as a CNI would through the API: it survives Restart.
 type Route struct {
-	VRF    uint32 // the table; it is made if need be
+	VRF    uint32 // the table; created if missing
 	Prefix netip.Prefix
 	Paths  []Path // at least one
 }
 
-// Path is one way of a Route.
+// Path is one path of a Route.
 type Path struct {
 	Type      PathType
 	Interface string     // "": none
@@ -26,14 +26,14 @@ type Path struct {
 	Weight    uint8      // 0: 1
 }
 
-// Neighbor is one that AddNeighbor makes: a static ARP or ND entry; it survives Restart.
+// Neighbor is a static ARP or ND entry that AddNeighbor makes: it survives Restart.
 type Neighbor struct {
 	Interface string
 	Addr      netip.Addr
 	MAC       [6]byte
 }
 
-// ErrNoInterface says that a route or neighbour names an interface that VPP does not have.
+// ErrNoInterface means that a route or neighbour names an interface that VPP does not have.
 var ErrNoInterface = errors.New("no such interface in vpp")
 
 // AddRoute makes or replaces a route.
@@ -52,7 +52,7 @@ func (v *VPP) AddRoute(r Route) error {
 	return nil
 }
 
-// RemoveRoute undoes AddRoute. An unknown route is nothing to do.
+// RemoveRoute reverts AddRoute. It ignores an unknown route.
 func (v *VPP) RemoveRoute(vrf uint32, p netip.Prefix) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,7 +124,7 @@ type neighbor struct {
 	mac    [6]byte
 	static bool
 	noFIB  bool
-	table  uint32 // where its host route is
+	table  uint32 // table of its host route
 }
 
 type neighbors struct {
@@ -132,7 +132,7 @@ type neighbors struct {
 	config [2]neighborConfig // per family
 }
 
-// neighborConfig is kept and shown; nothing ages here.
+// neighborConfig is stored and shown; neighbours do not age here.
 type neighborConfig struct {
 	limit, age uint32
 	recycle    bool
@@ -142,7 +142,7 @@ func (n *neighbors) init() {
 	*n = neighbors{byKey: map[neighborKey]neighbor{}, config: [2]neighborConfig{{limit: 50000}, {limit: 50000}}}
 }
 
-// sorted are the keys by interface and address.
+// sorted returns the keys by interface and address.
 func (n *neighbors) sorted() []neighborKey {
 	keys := make([]neighborKey, 0, len(n.byKey))
 	for k := range n.byKey {
@@ -152,7 +152,7 @@ func (n *neighbors) sorted() []neighborKey {
 	return keys
 }
 
-// setNeighbor also makes the host route VPP makes for a neighbour; see table.active for when it counts.
+// setNeighbor also adds VPP's host route for a neighbour; see table.active for when it counts.
 func (v *VPP) setNeighbor(k neighborKey, n neighbor) {
 	if _, exists := v.neigh.byKey[k]; exists {
 		v.delNeighbor(k)
@@ -169,8 +169,8 @@ func (v *VPP) delNeighbor(k neighborKey) {
 	delete(v.neigh.byKey, k)
 }
 
-// flushNeighbors forgets what an interface learnt: it happens when the interface goes down or away. Static neighbours stay, even
-// without their interface, and are there for the next one that gets its index.
+// flushNeighbors drops the learned neighbours of an interface that is set down or deleted. Static neighbours stay, even without
+// their interface, and apply to the next one with its index.
 func (v *VPP) flushNeighbors(swIf uint32) {
 	for k, n := range v.neigh.byKey {
 		if k.swIf == swIf && !n.static {
@@ -209,7 +209,7 @@ func (v *VPP) adjacent(k neighborKey, id uint32, add bool) {
 	t.set(host, srcAdj, paths)
 }
 
-// decodePath reads a path as fib_api_path_decode does.
+// decodePath decodes a path as fib_api_path_decode does.
 func decodePath(p *fib_types.FibPath) path {
 	d := path{typ: PathType(p.Type), swIf: noIndex, weight: max(p.Weight, 1), pref: p.Preference}
 	switch d.typ {

@@ -1,7 +1,7 @@
 package sim
 
-// NextScript is the next sequence of picks in counting order, nil after the last: a SetChoice that follows one, and picks 0 beyond its
-// end, meets every way a packet can go. Options are the numbers that it was asked to pick of.
+// NextScript returns the next sequence of picks in counting order, nil after the last. A SetChoice that follows one sequence, and
+// picks 0 beyond its end, reaches every path of a packet. Options are the numbers of choices that it had at each pick.
 func NextScript(script, options []int) []int {
 	next := make([]int, len(options))
 	copy(next, script)

@@ -14,7 +14,7 @@ func TestNextScriptCountsThroughAllDecisions(t *testing.T) {
 		got = append(got, fmt.Sprint(script))
 		options := []int{2, 3}
 		if len(script) > 0 && script[0] == 1 {
-			options = []int{2} // the second decision does not come up then
+			options = []int{2} // the second decision does not occur then
 		}
 		script = NextScript(script, options)
 	}

@@ -20,7 +20,7 @@ import (
 // length; the ids of the handshake are fixed.
 const (
 	frameHeader        = 16
-	maxFrame           = 16 << 20 // a longer message is a broken client
+	maxFrame           = 16 << 20 // a longer message comes from a broken client
 	maxBacklog         = 64 << 20 // replies a client may leave unread before its requests wait
 	sockclntCreate     = 15
 	sockclntCreateRepl = 16
@@ -30,7 +30,7 @@ const (
 	requestHeader      = 10 // id, client index, context
 )
 
-// errDown is what a connection meets while VPP is crashed.
+// errDown is the error of a connection while VPP is crashed.
 var errDown = errors.New("vpp is down")
 
 // conn is one client.
@@ -40,7 +40,7 @@ type conn struct {
 	epoch int
 	index uint32
 	name  string
-	// eventsPID is the pid given with want_interface_events, 0-based; wantsEvents reports whether it asked. Guarded by v.mu.
+	// eventsPID is the pid from want_interface_events, 0-based; wantsEvents reports whether the client subscribed. Guarded by v.mu.
 	eventsPID   uint32
 	wantsEvents bool
 
@@ -68,7 +68,7 @@ func (v *VPP) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// Dial is a connection without a socket; it lives until either side closes it.
+// Dial returns a connection without a socket; it lasts until either side closes it.
 func (v *VPP) Dial(ctx context.Context) (net.Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (v *VPP) Dial(ctx context.Context) (net.Conn, error) {
 	return client, nil
 }
 
-// serve is the life of one connection.
+// serve runs one connection.
 func (v *VPP) serve(ctx context.Context, nc net.Conn) {
 	c := &conn{v: v, nc: nc}
 	c.wake = sync.NewCond(&c.mu)
@@ -94,7 +94,7 @@ func (v *VPP) serve(ctx context.Context, nc net.Conn) {
 	defer v.leave(c)
 	var wg sync.WaitGroup
 	wg.Go(c.writer)
-	_ = c.reader() // whatever ends a connection, only this client is concerned
+	_ = c.reader() // an error concerns this client only
 	c.close()
 	wg.Wait()
 }
@@ -117,7 +117,7 @@ func (v *VPP) leave(c *conn) {
 	delete(v.clients, c)
 }
 
-// cut closes every connection. v.mu is held.
+// cut closes every connection. The caller holds v.mu.
 func (v *VPP) cut() {
 	for c := range v.clients {
 		c.close()
@@ -136,7 +136,7 @@ func (c *conn) close() {
 	c.wake.Broadcast()
 }
 
-// reader takes requests in order. Each is answered before the next is looked at.
+// reader reads requests in order. It answers each before it reads the next.
 func (c *conn) reader() error {
 	r := bufio.NewReaderSize(c.nc, 64<<10)
 	var header [frameHeader]byte
@@ -165,7 +165,7 @@ func (c *conn) reader() error {
 	}
 }
 
-// writer sends what has gathered, so replies of pipelined requests share a write.
+// writer sends the accumulated messages, so replies of pipelined requests share a write.
 func (c *conn) writer() {
 	var buf []byte
 	for {
@@ -187,7 +187,7 @@ func (c *conn) writer() {
 	}
 }
 
-// drained waits while the client leaves too much unread; false: the connection is closed.
+// drained waits while the client has too much unread; false: the connection is closed.
 func (c *conn) drained() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -197,7 +197,7 @@ func (c *conn) drained() bool {
 	return !c.closed
 }
 
-// send queues one message. The context goes where the kind of message has it.
+// send queues one message. The context's position depends on the kind of message.
 func (c *conn) send(id uint16, context uint32, m api.Message) {
 	data, err := codec.EncodeMsg(m, id)
 	if err != nil {
@@ -219,8 +219,8 @@ func (c *conn) send(id uint16, context uint32, m api.Message) {
 	c.wake.Broadcast()
 }
 
-// receive processes one message. An error ends the connection. A message VPP does not know or finds truncated is dropped
-// without an answer (vlibapi/api_shared.c).
+// receive processes one message. An error ends the connection. As in VPP, an unknown or truncated message is dropped without an
+// answer (vlibapi/api_shared.c).
 func (c *conn) receive(body []byte) error {
 	v := c.v
 	v.mu.Lock()
@@ -265,5 +265,5 @@ func (c *conn) goodbye(body []byte) error {
 		reply.Response = -1
 	}
 	c.send(sockclntDeleteRepl, binary.BigEndian.Uint32(body[6:]), reply)
-	return nil // the client closes
+	return nil // the client closes the connection
 }

@@ -148,7 +148,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// An onlooker sees VPP as it is between two requests that were sent together.
+// An onlooker sees VPP between two requests that were sent together.
 func TestAfter(t *testing.T) {
 	v := New(Config{})
 	c := dial(t, v)
@@ -170,7 +170,7 @@ func TestAfter(t *testing.T) {
 	c.retval(&interfaces_.CreateLoopbackInstance{})
 	v.Fail(nil)
 	if v.After(func(Record) { v.Restart() }); len(seen) != 2 {
-		t.Errorf("a refused request was told: %q", seen)
+		t.Errorf("the onlooker saw a refused request: %q", seen)
 	}
 	c.ask(&interfaces_.CreateLoopbackInstance{})
 	if !c.dead() {
@@ -178,7 +178,7 @@ func TestAfter(t *testing.T) {
 	}
 }
 
-// Many clients write many requests before reading anything; each gets its replies in its own order.
+// Many clients write many requests before they read anything; each gets its replies in order.
 func TestManyClientsPipelined(t *testing.T) {
 	v := New(Config{})
 	const clients, requests = 8, 300
@@ -202,7 +202,7 @@ func TestManyClientsPipelined(t *testing.T) {
 			}
 		})
 	}
-	for i := range 50 { // packets and looks at it meanwhile
+	for i := range 50 { // sends packets and reads the state meanwhile
 		v.Send("loop0", Packet{})
 		_ = v.Dump()
 		_ = v.Log()
@@ -278,7 +278,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// Every message the sim answers has a reply, details and events the client can find in the table.
+// Every message that the sim answers has a reply, details and events that the client finds in the table.
 func TestMessageTableIsComplete(t *testing.T) {
 	table := messages()
 	for name := range table.handlers {
@@ -302,7 +302,7 @@ func TestMessageTableIsComplete(t *testing.T) {
 	}
 }
 
-// FuzzServer: whatever one client writes, the server survives and another client is served.
+// FuzzServer: the server survives any bytes of one client, and serves another client.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 15, 0, 0, 0, 1})

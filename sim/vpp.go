@@ -15,20 +15,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 )
 
-// Config says what kind of VPP it is. The zero value is a VPP 24.06 with one thread.
+// Config configures the simulated VPP. The zero value is a VPP 24.06 with one thread.
 type Config struct {
 	// Seed makes the random choices (load balancing, NAT ports) reproducible.
 	Seed uint64
 	// Now is the virtual clock's start; zero: 2024-06-26 00:00 UTC, the day 24.06 was released.
 	Now time.Time
-	// Version is what show_version says; "" is "24.06-release". Before 25.06 the ACL plugin compares IPv6 prefixes wrongly.
+	// Version is the version in show_version; "" is "24.06-release". Before 25.06 the ACL plugin compares IPv6 prefixes wrongly.
 	Version string
-	// PID is what control_ping and show_threads say; 0 is 24060. It grows by one with every Restart.
+	// PID is the process id in control_ping and show_threads; 0 is 24060. It increases by one with every Restart.
 	PID uint32
-	// Workers is the number of worker threads VPP claims to have. Packets are forwarded as with none.
+	// Workers is the reported number of worker threads. Packets are forwarded as without workers.
 	Workers int
-	// PuntLocal hands packets for VPP's own addresses to the node's own stack (Output.Local), as with a host stack behind
-	// VPP; false: VPP answers them itself, as a bare one does (echo replies, port unreachable).
+	// PuntLocal hands packets for VPP's addresses to the node's network stack (Output.Local), as with a host stack behind VPP.
+	// False: VPP answers them itself, as a bare one does (echo replies, port unreachable).
 	PuntLocal bool
 	// HostInterfaces are the Linux interfaces af_packet may attach to; nil: every name exists.
 	HostInterfaces []string
@@ -51,7 +51,7 @@ type VPP struct {
 	mu      sync.Mutex // guards all that follows
 	crashed error
 	living  map[*context.CancelCauseFunc]struct{} // contexts that a crash ends
-	epoch   int                                   // how often it was restarted
+	epoch   int                                   // number of restarts
 	clients map[*conn]struct{}
 	lastIdx uint32
 	events  []ifEvent // to be sent after the reply of the request that caused them
@@ -63,7 +63,7 @@ type VPP struct {
 	foreign foreign
 }
 
-// state is what a restart loses.
+// state is lost by a restart.
 type state struct {
 	booted   time.Time
 	now      time.Time
@@ -82,14 +82,14 @@ type state struct {
 	classify *classify.Engine
 	random   uint64 // state of the generator of Config.Seed
 	arcs     arcs
-	// features are those of feature_enable_disable: how often each is on an interface.
+	// features are those of feature_enable_disable, with the number of times that each is on an interface.
 	features map[featureKey]int
-	off      map[featureKey]bool // nodes that somebody took off an arc where a plug-in had put them
-	// sessionLayer is session_enable_disable: TCP to VPP's own addresses is answered by a reset.
+	off      map[featureKey]bool // nodes that a client removed from an arc where a plug-in had put them
+	// sessionLayer is session_enable_disable: a reset answers TCP to VPP's addresses.
 	sessionLayer bool
 }
 
-// New is a running VPP with the interface local0 and the default tables.
+// New returns a running VPP with the interface local0 and the default tables.
 func New(cfg Config) *VPP {
 	if cfg.Now.IsZero() {
 		cfg.Now = time.Date(2024, 6, 26, 0, 0, 0, 0, time.UTC)
@@ -129,8 +129,8 @@ func (v *VPP) boot(now time.Time) {
 	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
 
-// RestartBare is Restart before the CNI made anything again. Interfaces, routes and neighbours are what it would make: whoever restarts does
-// so, by AddInterface, AddRoute and AddNeighbor, in whatever order their dependencies allow.
+// RestartBare is Restart before the CNI has made its objects again. Interfaces, routes and neighbours are these objects: the caller
+// adds them by AddInterface, AddRoute and AddNeighbor, in any order that their dependencies allow.
 func (v *VPP) RestartBare() (ifs []Interface, routes []Route, neighbors []Neighbor) {
 	v.mu.Lock()
 	f := v.foreign
@@ -140,8 +140,8 @@ func (v *VPP) RestartBare() (ifs []Interface, routes []Route, neighbors []Neighb
 	return f.ifs, f.routes, f.neighbors
 }
 
-// Restart is VPP dying and starting again: its state is gone but for what AddInterface, AddRoute and AddNeighbor made, which the
-// CNI would make again; connections are cut, message ids differ, and it is no longer crashed. The clock goes on.
+// Restart simulates the end of VPP's process and a new start. All state is lost except the objects of AddInterface, AddRoute and
+// AddNeighbor, which a CNI would make again. Connections are cut, message ids differ, and Crashed is nil. The clock continues.
 func (v *VPP) Restart() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -153,15 +153,15 @@ func (v *VPP) Restart() {
 	v.events = nil
 }
 
-// Crashed is not nil after a message or packet that kills VPP; it names the trap. Until Restart everything is refused.
+// Crashed is not nil after a message or packet that crashes VPP; it names the trap. Until Restart everything is refused.
 func (v *VPP) Crashed() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.crashed
 }
 
-// Living returns a context that ends when VPP crashes, with the crash as its cause, and at once if VPP has crashed. For those who wait for
-// a connection: until Restart none is made. Call stop when done.
+// Living returns a context that ends when VPP crashes, with the crash as its cause; if VPP has crashed, it ends at once. Programs
+// that wait for a connection use it, because none is made until Restart. Call stop when done.
 func (v *VPP) Living(parent context.Context) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	v.mu.Lock()
@@ -178,7 +178,7 @@ func (v *VPP) Living(parent context.Context) (ctx context.Context, stop func()) 
 	}
 }
 
-// crash stops VPP. v.mu is held.
+// crash stops VPP. The caller holds v.mu.
 func (v *VPP) crash(err error) {
 	if v.crashed != nil {
 		return
@@ -190,28 +190,29 @@ func (v *VPP) crash(err error) {
 	}
 }
 
-// trap is what VPP dies of outside the NAT: found with TestAgainstRealVPP on 24.06, and there in 25.10.
+// trap is a cause of a VPP crash outside the NAT, found with TestAgainstRealVPP on 24.06, and present in 25.10.
 type trap string
 
 func (t trap) Error() string { return string(t) }
 
 const (
-	// Such a path keeps sw_if_index 0 whatever the message says (fib_api_path_decode), so VPP takes the route for one attached
-	// to local0 and imports it from local0's table, of which there is none. Table 0 is not affected.
+	// Such a path keeps sw_if_index 0 whatever the message has (fib_api_path_decode), so VPP treats the route as attached to local0
+	// and imports it from local0's table, which does not exist. Table 0 is not affected.
 	trapSpecialPath trap = "ip_route_add_del of a drop, unreach or prohibit path in another table than 0: SIGSEGV in fib_attached_export_import"
-	// The same path makes a recursive next hop believe that its covering prefix is attached.
+	// With the same path, a recursive next hop treats its covering prefix as attached.
 	trapUnreachableNextHop trap = "ip_route_add_del: a recursive next hop is covered by a drop, unreach or prohibit route: SIGSEGV in fib_entry_src_rr_resolve_via_connected"
-	// What ip4-cnat-tx sends to another lookup after a translation meets the same session there, if the translation changed nothing
-	// that it is found by: as with an ICMP error about SCTP, the protocol of a flow whose path has a source of its own.
+	// If ip4-cnat-tx sends a packet to another lookup after a translation, and the translation did not change the fields of its key,
+	// the packet meets the same session again. An example is an ICMP error about SCTP, the protocol of a flow whose path has a
+	// separate source.
 	trapEndless trap = "ip4-cnat-tx: a packet is translated and looked up again for ever, and VPP does nothing else any more"
-	// The source that cnat's interposes itself before stays active when a better one comes. Once cnat's and the better one are gone it is activated
-	// a second time, and registers twice with the prefix that covers it.
+	// The source before which cnat's interposes itself stays active when a better one is added. After cnat's and the better one are
+	// removed it is activated a second time, and registers twice with the prefix that covers it.
 	trapLostEntry trap = "a prefix changes that covers an entry of the FIB that is gone, or another prefix comes between them: SIGSEGV in fib_entry_src_action_reactivate"
-	// Static neighbours outlive their interface; a second path for the same address makes VPP look at the first one again.
+	// Static neighbours outlive their interface; a second path for the same address makes VPP access the first one again.
 	trapDeadNeighbor trap = "ip_neighbor_add_del of an address that a deleted interface still has as static neighbour: SIGSEGV in ip_pmtu_adj_delegate_adj_created"
 )
 
-// survives runs f and reports whether VPP lives after it: handlers and the engine panic with what VPP dies of. v.mu is held.
+// survives runs f and reports whether VPP survives it: handlers and the engine panic with the trap. The caller holds v.mu.
 func (v *VPP) survives(f func()) (alive bool) {
 	defer func() {
 		switch r := recover().(type) {
@@ -236,16 +237,16 @@ func (v *VPP) survives(f func()) (alive bool) {
 	return true
 }
 
-// Fail installs a fault: f is asked before a request is processed. A retval other than zero refuses the request with it (a dump
-// comes back empty), drop closes the connection. nil ends it. f is called with the VPP locked and may not call its methods.
+// Fail installs a fault: the VPP calls f before it processes a request. A retval other than zero refuses the request with it (a dump
+// is empty), drop closes the connection. nil removes the fault. f is called with the VPP locked and may not call its methods.
 func (v *VPP) Fail(f func(name string) (retval int32, drop bool)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.fail = f
 }
 
-// After installs an onlooker: f is called when a request that changes configuration has been processed, before it is answered
-// and before the next one of its connection is looked at; not for requests that Fail refused. nil ends it. f is called with the
+// After installs an onlooker: the VPP calls f when it has processed a request that changes configuration, before it answers and
+// before it reads the next one of the connection; not for requests that Fail refused. nil removes the onlooker. f is called with the
 // VPP unlocked: it may send packets.
 func (v *VPP) After(f func(Record)) {
 	v.mu.Lock()
@@ -253,7 +254,7 @@ func (v *VPP) After(f func(Record)) {
 	v.after = f
 }
 
-// Advance moves the virtual clock. Sessions and affinity of NAT time out by it lazily, as in VPP; those of cnat at once.
+// Advance moves the virtual clock. Sessions and affinity of NAT expire lazily, as in VPP; those of cnat at once.
 func (v *VPP) Advance(d time.Duration) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -261,7 +262,7 @@ func (v *VPP) Advance(d time.Duration) {
 	_ = v.survives(v.cnat.Expire)
 }
 
-// Now is the virtual clock.
+// Now returns the virtual clock.
 func (v *VPP) Now() time.Time {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -269,8 +270,8 @@ func (v *VPP) Now() time.Time {
 }
 
 // SetChoice replaces the random pick among the locals of a load-balanced mapping, and the choice by hash among the paths of a
-// translation: n is the number of eligible locals (weight above zero), in mapping order, or of active paths, in the order they
-// were given; the result must be in 0..n-1. nil restores the seeded random pick by weight, and the hash.
+// translation. n is the number of eligible locals (weight above zero), in mapping order, or of active paths, in their given order;
+// the result must be in 0..n-1. nil restores the seeded random pick by weight, and the hash.
 func (v *VPP) SetChoice(choose func(n int) int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -279,14 +280,14 @@ func (v *VPP) SetChoice(choose func(n int) int) {
 	v.cnat.SetChoice(choose)
 }
 
-// ChooseByHash lets cnat choose among the paths of a translation by its hash again, while SetChoice's function goes on choosing for NAT44.
+// ChooseByHash restores cnat's choice by hash among the paths of a translation; SetChoice's function remains in use for NAT44.
 func (v *VPP) ChooseByHash() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.cnat.SetChoice(nil)
 }
 
-// Mark is a point in the life of the dynamic state, made by Snapshot.
+// Mark identifies a past dynamic state, made by Snapshot.
 type Mark struct {
 	now    time.Time
 	random uint64
@@ -302,7 +303,7 @@ func (v *VPP) Snapshot() Mark {
 	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot(), cnat: v.cnat.Snapshot()}
 }
 
-// Restore goes back to a mark made since the last change of configuration; its cost is what happened since. Older marks than m
+// Restore returns to a mark made since the last change of configuration; its cost is that of the changes since. Marks older than m
 // stay valid, younger ones do not.
 func (v *VPP) Restore(m Mark) {
 	v.mu.Lock()
@@ -313,7 +314,7 @@ func (v *VPP) Restore(m Mark) {
 	v.cnat.Restore(m.cnat)
 }
 
-// Release forgets all marks: after Snapshot everything is noted down for a Restore until then.
+// Release drops all marks. After Snapshot every change is recorded for a Restore until then.
 func (v *VPP) Release() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -322,7 +323,7 @@ func (v *VPP) Release() {
 	v.cnat.Release()
 }
 
-// Close cuts all connections and waits for their goroutines. The VPP itself lives on.
+// Close cuts all connections and waits for their goroutines. The VPP itself continues.
 func (v *VPP) Close() {
 	v.mu.Lock()
 	v.cut()
@@ -330,8 +331,8 @@ func (v *VPP) Close() {
 	v.conns.Wait()
 }
 
-// Start serves a new VPP on a unix socket in dir until ctx ends: for tests and programs that want no more. The returned wait
-// blocks until everything it started has ended (cancel ctx first).
+// Start serves a new VPP on a unix socket in dir until ctx ends, for simple tests and programs. The returned wait blocks until
+// everything it started has ended (cancel ctx first).
 func Start(ctx context.Context, dir string, cfg Config) (v *VPP, socket string, wait func(), err error) {
 	socket = dir + "/api.sock"
 	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
@@ -342,7 +343,7 @@ func Start(ctx context.Context, dir string, cfg Config) (v *VPP, socket string, 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = v.Serve(ctx, l) // ends with ctx; a broken listener shows as refused connections
+		_ = v.Serve(ctx, l) // it ends with ctx; clients of a broken listener get refused connections
 	}()
 	return v, socket, func() { <-done }, nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// Match names a rule by its place: which list of the interface, which ACL of the list, which rule of the ACL, all counted from 0.
+// Match identifies a rule by its place: the list of the interface, the ACL in the list, the rule in the ACL, all counted from 0.
 type Match struct {
 	Output bool // the output list
 	Place  int  // -1: none matched
@@ -15,23 +15,23 @@ type Match struct {
 	Action Action
 }
 
-// Verdict is what becomes of a packet.
+// Verdict is the result for a packet.
 type Verdict struct {
 	Pass bool
 	Match
-	// Session: the packet belongs to a session; Match is the rule that made it, in the list as it was then.
+	// Session: the packet belongs to a session; Match is the rule that made it, with its place at that time.
 	Session bool
 	// New: the packet made a session.
 	New bool
-	// Full: there was no room for the session it would have made.
+	// Full: the session table had no room for its session.
 	Full bool
-	// Renewed: the packet's session was of an older policy and has ended.
+	// Renewed: the packet's session belonged to an older policy and has ended.
 	Renewed bool
-	// Lists is the number of ACLs asked in vain, if no rule matched.
+	// Lists is the number of ACLs that were searched, if no rule matched.
 	Lists int
 }
 
-// String is the verdict's line.
+// String returns the verdict's line.
 func (v Verdict) String() string {
 	if v.Rule < 0 {
 		return fmt.Sprintf("no rule of %d acls matches", v.Lists)
@@ -48,7 +48,7 @@ func (v Verdict) String() string {
 	return rule
 }
 
-// Check judges a packet at the input or output of an interface that has such a list (OnInput, OnOutput).
+// Check evaluates a packet at the input or output of an interface that has such a list (OnInput, OnOutput).
 func (e *Engine) Check(p *packet.Packet, swIf uint32, in bool) Verdict {
 	e.expire()
 	k, d := keyOf(p, swIf, in), directionOf(in)
@@ -76,7 +76,7 @@ func (e *Engine) Check(p *packet.Packet, swIf uint32, in bool) Verdict {
 	return v
 }
 
-// judge asks the list.
+// judge searches the list.
 func (e *Engine) judge(k key, p *packet.Packet, d direction) Verdict {
 	q := query{key: k, tcpFlags: p.TCPFlags, bug: e.bug()}
 	list := e.lists[d][k.swIf]
@@ -103,7 +103,7 @@ func (e *Engine) bug() prefixBug {
 	return within
 }
 
-// few rules are asked one by one.
+// few rules are compared one by one
 const few = 8
 
 func (a *acl) first(q *query) int {

@@ -1,5 +1,5 @@
-// Package acl turns the requests and packets that VPP's ACL plugin gets into its answers and verdicts: acl.api 2.0.1 of VPP
-// 24.06 to 25.10, without the API's encoding.
+// Package acl turns the requests and packets for VPP's ACL plugin into its replies and verdicts: acl.api 2.0.1 of VPP 24.06 to
+// 25.10, without the API's encoding.
 //
 //	AddReplace, Del, SetList, AddDel ──▶ ACLs and lists ──┐ index.go: first match, by tuples of prefix lengths
 //	                                                      ▼
@@ -7,12 +7,12 @@
 //	                        ▲                                  │
 //	                        └──────── permit+reflect ──────────┘ session.go: both directions of one interface
 //
-// Invariant: a request gets VPP's retval and a packet VPP's verdict, one thread's. Interfaces are numbers; whether one exists
-// is the caller's to ask.
+// Invariant: a request gets VPP's retval and a packet VPP's verdict, for one thread. Interfaces are numbers; the caller checks that
+// they exist.
 //
-// BUGS. VPP clears the sessions of an interface a moment after it has answered; here it is at once. Of the packets outside of an
-// IPv6 prefix whose length is no multiple of eight, VPP before 25.06 with hash lookup matches some, depending on the order in which
-// tuple merge met the rules (Config.PrefixBug); here none. MAC-IP ACLs are kept and dumped, but packets have no MAC
-// addresses to judge. There are no fragments and no IPv6 extension headers. Every packet has at least eight bytes behind its IP
+// BUGS. VPP clears the sessions of an interface a moment after its reply; here it happens at once. VPP before 25.06 with hash lookup
+// matches some packets outside of an IPv6 prefix whose length is no multiple of eight, depending on the order in which tuple merge
+// met the rules (Config.PrefixBug); here no such packet matches. MAC-IP ACLs are stored and dumped, but packets have no MAC
+// addresses to evaluate. Fragments and IPv6 extension headers are not modelled. Every packet has at least eight bytes behind its IP
 // header; VPP finds no rule with a protocol for shorter ones.
 package acl

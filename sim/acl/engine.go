@@ -10,7 +10,7 @@ type acl struct {
 	used    bool
 	tag     string
 	rules   []Rule
-	index   *index   // made when a packet first asks
+	index   *index   // made for the first packet
 	outside bool     // how it was made
 	hits    []uint64 // per rule, when counters are on
 }
@@ -19,11 +19,11 @@ type acl struct {
 type Engine struct {
 	cfg  Config
 	acls []acl
-	free []uint32 // slots, the one freed last is taken first
+	free []uint32 // slots; the one freed last is used first
 
 	lists    [2]map[uint32][]uint32        // by direction and interface; no empty ones
 	attached [2]map[uint32]map[uint32]bool // by direction and ACL: the interfaces
-	epochs   [2][]uint16                   // by direction and interface, as VPP's vectors are: a gap is zero
+	epochs   [2][]uint16                   // by direction and interface, like VPP's vectors: a gap is zero
 	etypes   map[uint32][2][]uint16
 
 	reclassify bool
@@ -43,7 +43,7 @@ const (
 	defaultTransient   = 120
 )
 
-// New is a plugin without ACLs.
+// New returns a plugin without ACLs.
 func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = func() time.Duration { return 0 }
@@ -71,7 +71,7 @@ func (e *Engine) get(i uint32) *acl {
 	return nil
 }
 
-// Tag is that of an ACL; "" if there is none.
+// Tag returns the tag of an ACL; "" if it has none.
 func (e *Engine) Tag(i uint32) string {
 	if a := e.get(i); a != nil {
 		return a.tag
@@ -82,7 +82,7 @@ func (e *Engine) Tag(i uint32) string {
 // maxTag is a tag's longest length (u8 tag[64] with its final zero).
 const maxTag = 63
 
-// AddReplace is acl_add_replace: i is None for a new one. It is all or nothing. The rules become the engine's.
+// AddReplace is acl_add_replace: i is None for a new one. It is all or nothing. The engine owns the rules afterwards.
 func (e *Engine) AddReplace(i uint32, tag string, rules []Rule) (uint32, int32) {
 	if len(tag) > maxTag {
 		return i, rvInvalidValue
@@ -119,7 +119,7 @@ func (e *Engine) slot() uint32 {
 	return uint32(len(e.acls) - 1)
 }
 
-// check is what acl_add_list refuses; an invalid netip.Prefix stands for a length that is too long.
+// check returns the errors of acl_add_list; an invalid netip.Prefix stands for a length that is too long.
 func (r *Rule) check() int32 {
 	switch {
 	case !r.Src.IsValid() || r.Src != r.Src.Masked():
@@ -149,7 +149,7 @@ func (e *Engine) Del(i uint32) int32 {
 	return 0
 }
 
-// ACLs are all ACLs by index, or the one asked for.
+// ACLs returns all ACLs by index, or the requested one.
 func (e *Engine) ACLs(which uint32) []ACL {
 	var out []ACL
 	for i := range e.acls {
@@ -160,9 +160,8 @@ func (e *Engine) ACLs(which uint32) []ACL {
 	return out
 }
 
-// SetList is acl_interface_set_acl_list: the first nInput of the ACLs are the input list, the rest the output list, which is
-// applied first. A list that names an ACL twice stays as it was, and so does the input list when the output list does; the
-// retval is then 1.
+// SetList is acl_interface_set_acl_list: the first nInput of the ACLs are the input list, the rest the output list, which is applied
+// first. A list that names an ACL twice is not changed, nor is the input list if the output list fails; the retval is then 1.
 func (e *Engine) SetList(swIf uint32, nInput int, acls []uint32) int32 {
 	if slices.ContainsFunc(acls, func(i uint32) bool { return e.get(i) == nil }) {
 		return rvNoSuchEntry
@@ -175,7 +174,7 @@ func (e *Engine) SetList(swIf uint32, nInput int, acls []uint32) int32 {
 	return 0
 }
 
-// AddDel is acl_interface_add_del: it appends to a list, or takes out of it; the last one fills the gap.
+// AddDel is acl_interface_add_del: it appends to a list, or removes from it; the last entry fills the gap.
 func (e *Engine) AddDel(swIf uint32, add, in bool, i uint32) int32 {
 	d := directionOf(in)
 	list := slices.Clone(e.lists[d][swIf])
@@ -237,27 +236,27 @@ func (e *Engine) attach(swIf uint32, d direction, old, list []uint32) {
 	}
 }
 
-// disabled is the node of a direction going off: when the other one is off, too, the sessions go.
+// disabled handles the end of a direction's node: when the other direction's node is also off, the sessions end.
 func (e *Engine) disabled(swIf uint32, d direction) {
 	if len(e.lists[d.other()][swIf]) == 0 {
 		e.clear(swIf)
 	}
 }
 
-// List is the interface's ACLs, input before output.
+// List returns the interface's ACLs, input before output.
 func (e *Engine) List(swIf uint32) (acls []uint32, nInput int) {
 	in := e.lists[input][swIf]
 	return slices.Concat(in, e.lists[output][swIf]), len(in)
 }
 
-// OnInput and OnOutput tell whether the interface has the node.
+// OnInput and OnOutput report whether the interface has the node.
 func (e *Engine) OnInput(swIf uint32) bool { return len(e.lists[input][swIf]) > 0 }
 
-// OnOutput is OnInput's sister.
+// OnOutput is OnInput for the output.
 func (e *Engine) OnOutput(swIf uint32) bool { return len(e.lists[output][swIf]) > 0 }
 
-// SetEtypes is acl_interface_set_etype_whitelist: Ethertypes that pass a bridged interface. The nodes of the directions that
-// have lists go off and on again.
+// SetEtypes is acl_interface_set_etype_whitelist: Ethertypes that pass a bridged interface. The nodes of the directions that have
+// lists are disabled and enabled again.
 func (e *Engine) SetEtypes(swIf uint32, nInput int, etypes []uint16) {
 	n := min(nInput, len(etypes))
 	e.etypes[swIf] = [2][]uint16{output: slices.Clone(etypes[n:]), input: slices.Clone(etypes[:n])}
@@ -268,14 +267,14 @@ func (e *Engine) SetEtypes(swIf uint32, nInput int, etypes []uint16) {
 	}
 }
 
-// Etypes is the interface's whitelist, input before output; nothing if both are empty.
+// Etypes returns the interface's whitelist, input before output; nothing if both are empty.
 func (e *Engine) Etypes(swIf uint32) (etypes []uint16, nInput int) {
 	w := e.etypes[swIf]
 	return slices.Concat(w[input], w[output]), len(w[input])
 }
 
-// InterfaceDeleted takes an interface out of everything but the sessions: VPP asks for them to be cleared, but when it comes to it
-// finds no such interface. The next one with that number has them.
+// InterfaceDeleted removes an interface from everything except the sessions. VPP requests their removal, but by then finds no such
+// interface. So the next interface with that number inherits them.
 func (e *Engine) InterfaceDeleted(swIf uint32) {
 	e.macips.detach(swIf)
 	for _, d := range []direction{output, input} {
@@ -289,7 +288,7 @@ func (e *Engine) InterfaceDeleted(swIf uint32) {
 // epochInput marks the epochs of input lists.
 const epochInput = 0x8000
 
-// bump begins a new epoch of a list: with reclassification, sessions of older ones are judged anew.
+// bump begins a new epoch of a list: with reclassification, sessions of older epochs are evaluated anew.
 func (e *Engine) bump(swIf uint32, d direction) {
 	for uint64(len(e.epochs[d])) <= uint64(swIf) {
 		e.epochs[d] = append(e.epochs[d], 0)
@@ -311,8 +310,8 @@ func (e *Engine) epoch(swIf uint32, d direction) uint16 {
 	return 0
 }
 
-// Reclassify reports whether sessions are judged anew after a change of policy; SetReclassify changes it
-// (`set acl-plugin reclassify-sessions N`).
+// Reclassify reports whether sessions are evaluated anew after a change of policy; SetReclassify changes it (`set acl-plugin
+// reclassify-sessions N`).
 func (e *Engine) Reclassify() bool { return e.reclassify }
 
 // SetReclassify is `set acl-plugin reclassify-sessions`.
@@ -327,7 +326,7 @@ func (e *Engine) SetHashLookup(on bool) { e.linear = !on }
 // EnableCounters is acl_stats_intf_counters_enable.
 func (e *Engine) EnableCounters(on bool) { e.counters = on }
 
-// Hits are the packets each rule of an ACL has judged since it was last replaced, while counters were on; nil: none.
+// Hits returns the packets that each rule of an ACL evaluated since it was last replaced, while counters were on; nil: none.
 func (e *Engine) Hits(i uint32) []uint64 {
 	if a := e.get(i); a != nil {
 		return slices.Clone(a.hits)

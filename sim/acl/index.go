@@ -8,11 +8,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// index finds the first rule of an ACL that matches without looking at each: rules of one shape (prefix lengths, protocol or any,
-// one destination port or several) are in one table, by what the shape fixes. Few shapes, many rules is the usual thing.
+// index finds the first matching rule of an ACL without comparing each. Rules of one shape (prefix lengths, protocol or any, one
+// destination port or several) are in one table, by the fields that the shape fixes. ACLs usually have few shapes and many rules.
 type index struct {
 	tuples []tuple // by their first rule
-	// odd are rules whose prefixes VPP's bug makes match outside of them; only where it does.
+	// odd are the rules that match outside of their prefixes by VPP's bug; empty without the bug.
 	odd []int
 }
 
@@ -42,7 +42,7 @@ func shapeOf(r *Rule) shape {
 	}
 }
 
-// newIndex takes the rules as they are; outside reports whether the bug lets rules match outside of their prefixes.
+// newIndex indexes rules in their order; outside reports whether the bug lets rules match outside of their prefixes.
 func newIndex(rules []Rule, outside bool) *index {
 	x := &index{}
 	at := map[shape]int{}
@@ -72,10 +72,10 @@ func newIndex(rules []Rule, outside bool) *index {
 	return x
 }
 
-// crooked reports whether a prefix is one that VPP before 25.06 compares wrongly.
+// crooked reports whether VPP before 25.06 compares a prefix wrongly.
 func crooked(p netip.Prefix) bool { return p.Addr().Is6() && p.Bits()%8 != 0 }
 
-// first is the first rule that matches; -1: none.
+// first returns the first rule that matches; -1: none.
 func (x *index) first(rules []Rule, q *query) int {
 	best := len(rules)
 	for i := range x.tuples {
@@ -122,14 +122,14 @@ func (t *tuple) key(q *query) tupleKey {
 	return k
 }
 
-// query is a packet as rules see it.
+// query is a packet in the form for rules.
 type query struct {
 	key
 	tcpFlags uint8
 	bug      prefixBug
 }
 
-// prefixBug is how IPv6 prefixes are compared.
+// prefixBug selects how IPv6 prefixes are compared.
 type prefixBug uint8
 
 const (
@@ -154,7 +154,7 @@ func (q *query) matches(r *Rule) bool {
 	return q.proto != uint8(model.TCP) || q.tcpFlags&r.TCPMask == r.TCPValue
 }
 
-// holds reports whether a prefix matches an address; behind is the byte that VPP has behind the address.
+// holds reports whether a prefix matches an address; behind is the byte after the address in VPP's memory.
 func (q *query) holds(p netip.Prefix, a netip.Addr, behind byte) bool {
 	if q.bug == noBug || !crooked(p) {
 		return p.Contains(a)
@@ -162,8 +162,9 @@ func (q *query) holds(p netip.Prefix, a netip.Addr, behind byte) bool {
 	return (q.bug == bare || p.Contains(a)) && shifted(p, a, behind)
 }
 
-// shifted is fa_acl_match_ip6_addr before 25.06: the whole bytes, and then the rest of the length in the byte after the next. For
-// the last byte of an address that is the one behind it: in the packet whatever follows, in the rule the prefix length.
+// shifted is fa_acl_match_ip6_addr before 25.06: it compares the whole bytes, and then the rest of the length in the byte after the
+// next. For the last byte of an address that is the byte after the address: in the packet an arbitrary one, in the rule the prefix
+// length.
 func shifted(p netip.Prefix, a netip.Addr, behind byte) bool {
 	whole, rest := p.Bits()/8, p.Bits()%8
 	want, have := p.Addr().As16(), a.As16()
@@ -177,7 +178,7 @@ func shifted(p netip.Prefix, a netip.Addr, behind byte) bool {
 	return h&(0xff<<(8-rest)) == w
 }
 
-// mix is the first n bytes of a and the rest of b.
+// mix returns the first n bytes of a and the rest of b.
 func mix(a, b [16]byte, n int) [16]byte {
 	copy(b[:n], a[:n])
 	return b

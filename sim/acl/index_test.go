@@ -51,7 +51,7 @@ func ruleOf(t *rapid.T) Rule {
 	return r
 }
 
-// TestIndexIsTheList: the index finds the rule that looking at one after the other finds, whatever the VPP's bugs.
+// TestIndexIsTheList: the index finds the same rule as a comparison of one rule after the other, whatever VPP's bugs.
 func TestIndexIsTheList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rules := rapid.SliceOfN(rapid.Custom(ruleOf), 0, 40).Draw(t, "rules")
@@ -70,7 +70,7 @@ func TestIndexIsTheList(t *testing.T) {
 	})
 }
 
-// TestPrefixBug has what VPP 24.06 was seen to do.
+// TestPrefixBug holds the observed verdicts of VPP 24.06.
 func TestPrefixBug(t *testing.T) {
 	for _, c := range []struct {
 		prefix, addr        string
@@ -79,13 +79,13 @@ func TestPrefixBug(t *testing.T) {
 		{"fd00:1::/64", "fd00:1::9", true, true, true},
 		{"fd00:1::/64", "fd00:2::9", false, false, false},
 		{"fd00::/12", "fd00::1", true, true, true},
-		{"fd00::/12", "fd10::1", false, false, true},                               // bits 8 to 11 are not looked at
+		{"fd00::/12", "fd10::1", false, false, true},                               // bits 8 to 11 are not compared
 		{"fd00::/12", "fd00:8000::1", true, false, false},                          // bits 16 to 19 are
 		{"fd00::1:0:0/108", "fd00::1:0:0", true, true, true},                       //
 		{"fd00::1:0:0/108", "fd00::1:0:ff00", true, false, false},                  //
 		{"fd00::/127", "fd00::", true, false, false},                               // the byte behind the address is none of zero
 		{"2001:db8::/33", "2001:db8:7fff::1", true, false, false},                  //
-		{"2001:db8:8000::/33", "2001:db8:8000::1", true, true, true},               // looks for bit 40 to be 0, which it is
+		{"2001:db8:8000::/33", "2001:db8:8000::1", true, true, true},               // compares bit 40 with 0, which it is
 		{"2001:db8:8000::/33", "2001:db8::1", false, false, true},                  //
 		{"2001:db8:8000::/33", "2001:db8:0:8000::1", false, false, true},           //
 		{"::/0", "2001:db8::1", true, true, true},                                  //
@@ -110,7 +110,7 @@ func TestPrefixBug(t *testing.T) {
 	}
 }
 
-// BenchmarkCheck is one packet against 10,000 rules, each for another pair of hosts, the last of which is meant.
+// BenchmarkCheck checks one packet against 10,000 rules, each for another pair of hosts; the last one matches.
 func BenchmarkCheck(b *testing.B) {
 	e := New(Config{})
 	var rules []Rule

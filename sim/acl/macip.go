@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// MACIPRule is one line of a MAC-IP ACL (acl_types.api: macip_acl_rule). Nothing of it is checked.
+// MACIPRule is one line of a MAC-IP ACL (acl_types.api: macip_acl_rule). VPP does not validate it.
 type MACIPRule struct {
 	Action       Action
 	MAC, MACMask [6]byte
@@ -13,7 +13,7 @@ type MACIPRule struct {
 	Bits         uint8 // prefix length
 }
 
-// MACIP is one MAC-IP ACL. Their indices are a space of their own.
+// MACIP is one MAC-IP ACL. Its index is independent of those of other ACLs.
 type MACIP struct {
 	Index uint32
 	Tag   string
@@ -24,7 +24,7 @@ type macips struct {
 	used []bool
 	list []MACIP
 	free []uint32
-	by   []uint32 // the ACL of each interface, None without; as long as the highest interface that ever had one
+	by   []uint32 // the ACL of each interface, None without; the length follows the highest interface that ever had one
 }
 
 func (m *macips) init() { *m = macips{} }
@@ -77,7 +77,7 @@ func (e *Engine) MACIPDel(i uint32) int32 {
 	return 0
 }
 
-// MACIPAddDel is macip_acl_interface_add_del. An interface has one at most; which one is to go does not count.
+// MACIPAddDel is macip_acl_interface_add_del. An interface has at most one; a removal ignores which one is named.
 func (e *Engine) MACIPAddDel(swIf uint32, add bool, i uint32) int32 {
 	m := &e.macips
 	if !add {
@@ -93,7 +93,7 @@ func (e *Engine) MACIPAddDel(swIf uint32, add bool, i uint32) int32 {
 	return 0
 }
 
-// MACIPs are all MAC-IP ACLs by index, or the one asked for.
+// MACIPs returns all MAC-IP ACLs by index, or the requested one.
 func (e *Engine) MACIPs(which uint32) []MACIP {
 	var out []MACIP
 	for i, a := range e.macips.list {
@@ -104,5 +104,5 @@ func (e *Engine) MACIPs(which uint32) []MACIP {
 	return out
 }
 
-// MACIPInterfaces is the ACL of each interface, None for those without, up to the highest one that ever had one.
+// MACIPInterfaces returns the ACL of each interface, None for those without, up to the highest one that ever had one.
 func (e *Engine) MACIPInterfaces() []uint32 { return slices.Clone(e.macips.by) }

@@ -16,7 +16,7 @@ const (
 	icmp6 = 58
 )
 
-// key is a flow as one direction of an interface sees it. Ports are TCP's and UDP's; ICMP has type and code there (an echo's
+// key is a flow in one direction of an interface. Ports are those of TCP and UDP; ICMP has type and code in their place (an echo's
 // identifier does not count); all others have zeros.
 type key struct {
 	src, dst     netip.Addr
@@ -39,7 +39,7 @@ func keyOf(p *packet.Packet, swIf uint32, in bool) key {
 
 func (k key) isICMP() bool { return k.proto == icmp4 && k.src.Is4() || k.proto == icmp6 && k.src.Is6() }
 
-// replies are the ICMP types that have an answer: only these let the answer pass (icmp4_invmap, icmp6_invmap).
+// replyType returns the ICMP type of a reply: only these types let the reply pass (icmp4_invmap, icmp6_invmap).
 func replyType(k key) (uint16, bool) {
 	t := map[uint16]uint16{8: 0, 13: 14, 15: 16, 17: 18}
 	if k.proto == icmp6 {
@@ -49,7 +49,7 @@ func replyType(k key) (uint16, bool) {
 	return r, ok
 }
 
-// reverse is the other direction of the same interface; false: there is none.
+// reverse returns the other direction of the same interface; false: it has none.
 func (k key) reverse() (key, bool) {
 	r := key{src: k.dst, dst: k.src, sport: k.dport, dport: k.sport, proto: k.proto, input: !k.input, swIf: k.swIf}
 	if k.isICMP() {
@@ -67,7 +67,7 @@ type session struct {
 	match    Match  // the rule that made it
 	epoch    uint16
 	active   time.Duration // last packet
-	enqueued time.Duration // when its timer was started
+	enqueued time.Duration // start of its timer
 	flags    [2]uint8      // TCP flags seen, by direction
 }
 
@@ -76,7 +76,8 @@ const (
 	rstFinAckSyn = packet.RST | packet.FIN | ackSyn
 )
 
-// kind is which idle time a session has: a TCP connection is established while both sides have said SYN and ACK, and nobody FIN or RST.
+// kind selects the idle time of a session. A TCP connection is established while both sides have sent SYN and ACK, and neither FIN
+// nor RST.
 type kind uint8
 
 const (
@@ -99,7 +100,8 @@ func (e *Engine) timeout(k kind) time.Duration {
 	return time.Duration([...]uint32{e.timeouts.UDPIdle, e.timeouts.TCPIdle, e.timeouts.TCPTransient}[k]) * time.Second
 }
 
-// deadline is when VPP finds the session idle for too long: it looks twice per timeout, counted from when the timer was started.
+// deadline is the time when VPP finds the session idle for too long. VPP checks twice per timeout, counted from the start of the
+// timer.
 func (e *Engine) deadline(s *session) time.Duration {
 	t := e.timeout(s.kind())
 	half := t / 2
@@ -115,7 +117,7 @@ type dynamic struct {
 	flows    map[key]*session // both directions of a session
 	sessions map[*session]bool
 	seq      uint64
-	// dying sessions are ended but still count; the next packet finds them gone.
+	// dying sessions have ended but still count; the next packet removes them.
 	dying uint32
 	// sweepAt is no later than the first deadline.
 	sweepAt time.Duration
@@ -130,7 +132,7 @@ func (d *dynamic) init() {
 	d.flows, d.sessions, d.sweepAt = map[key]*session{}, map[*session]bool{}, never
 }
 
-// Mark is a point to return to. Marks nest: restoring one makes later ones invalid.
+// Mark identifies a state for Restore. Marks nest: restoring one makes later ones invalid.
 type Mark struct {
 	at      int
 	seq     uint64
@@ -138,7 +140,7 @@ type Mark struct {
 	sweepAt time.Duration
 }
 
-// Snapshot remembers the sessions (and counters) in a journal of undo steps from now on.
+// Snapshot marks the sessions (and counters); from now on a journal records undo steps.
 func (e *Engine) Snapshot() Mark {
 	e.recording = true
 	return Mark{len(e.journal), e.seq, e.dying, e.sweepAt}
@@ -183,7 +185,7 @@ func (e *Engine) setFlow(k key, s *session) {
 	})
 }
 
-// touch must come before a change of a session.
+// touch must precede a change of a session.
 func (e *Engine) touch(s *session) {
 	if e.recording {
 		old := *s
@@ -191,7 +193,7 @@ func (e *Engine) touch(s *session) {
 	}
 }
 
-// add makes a session: the reverse direction first, then the one the packet goes, whatever was there before.
+// add makes a session: the reverse direction first, then the packet's direction. It overwrites earlier entries.
 func (e *Engine) add(k key, m Match) *session {
 	now := e.cfg.Now()
 	e.seq++
@@ -205,7 +207,7 @@ func (e *Engine) add(k key, m Match) *session {
 	return s
 }
 
-// end takes a session's entries away, even if they are another one's by now.
+// end removes a session's entries, even if they belong to another session by now.
 func (e *Engine) end(s *session) {
 	delete(e.sessions, s)
 	e.undo(func() { e.sessions[s] = true })
@@ -238,7 +240,7 @@ func (e *Engine) endAll(which func(*session) bool) {
 	}
 }
 
-// expire ends what has been idle for too long.
+// expire ends the sessions that were idle for too long.
 func (e *Engine) expire() {
 	now := e.cfg.Now()
 	if now >= e.sweepAt {
@@ -251,7 +253,7 @@ func (e *Engine) expire() {
 	e.dying = 0
 }
 
-// track is a packet of a session: activity, and for TCP perhaps another timeout.
+// track processes a packet of a session: activity, and for TCP possibly another timeout.
 func (e *Engine) track(s *session, p *packet.Packet, d direction) {
 	e.touch(s)
 	now, before := e.cfg.Now(), s.kind()
@@ -265,8 +267,8 @@ func (e *Engine) track(s *session, p *packet.Packet, d direction) {
 	e.sweepAt = min(e.sweepAt, e.deadline(s))
 }
 
-// stale reports whether the policy of the direction that made the session has changed since. The other direction's packets
-// do not ask.
+// stale reports whether the policy of the direction that made the session has changed since. Packets of the other direction are not
+// checked.
 func (e *Engine) stale(s *session, swIf uint32, d direction) bool {
 	now := e.epoch(swIf, d)
 	return (now^s.epoch)&epochInput == 0 && now != s.epoch
@@ -276,7 +278,7 @@ func (e *Engine) room() bool {
 	return uint32(len(e.sessions))+e.dying+e.cfg.Threads < e.cfg.MaxSessions
 }
 
-// recycle ends the TCP connection that has been transient for longest; its place is free for the next packet.
+// recycle ends the TCP connection that has been transient for longest; the next packet can use its place.
 func (e *Engine) recycle() {
 	var first *session
 	since := func(s *session) time.Duration {
@@ -299,10 +301,10 @@ func (e *Engine) recycle() {
 	}
 }
 
-// Made is how many sessions there have been.
+// Made returns the number of sessions made so far.
 func (e *Engine) Made() uint64 { return e.seq }
 
-// Session is one for show.
+// Session is a session for display.
 type Session struct {
 	SwIf  uint32
 	Input bool // the direction of the packet that made it
@@ -310,7 +312,7 @@ type Session struct {
 	Match Match
 }
 
-// Sessions are all sessions by interface and flow.
+// Sessions returns all sessions by interface and flow.
 func (e *Engine) Sessions() []Session {
 	e.expire()
 	out := make([]Session, 0, len(e.sessions))

@@ -23,7 +23,7 @@ func newBench(t testing.TB, cfg Config) *bench {
 	return b
 }
 
-// acl makes one of rules as text: "permit+reflect tcp 10.0.0.0/8 10.1.0.0/16 80".
+// acl makes an ACL from rules as text: "permit+reflect tcp 10.0.0.0/8 10.1.0.0/16 80".
 func (b *bench) acl(rules ...Rule) uint32 {
 	b.t.Helper()
 	i, rv := b.AddReplace(None, fmt.Sprintf("acl-%d", len(b.acls)), rules)
@@ -110,7 +110,7 @@ func TestSCTPHasNoPorts(t *testing.T) {
 	b.want("ports from 0", in, "sctp 10.1.1.2:1 -> 10.1.1.3:9999", "acl 0 (acl-1) rule 0 permit")
 }
 
-// TestTimeouts: a session lives until VPP, which looks twice per timeout, finds that it has been idle for one.
+// TestTimeouts: a session lives until VPP, which checks twice per timeout, finds that it was idle for one.
 func TestTimeouts(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -140,7 +140,7 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestLateLook: activity between two looks is seen at the next one only, so that a session may live for one and a half timeouts.
+// TestLateLook: VPP sees activity between two checks only at the next one, so a session may live for one and a half timeouts.
 func TestLateLook(t *testing.T) {
 	b := newBench(t, Config{})
 	b.list([]uint32{b.acl(anyRule(Reflect, 0))}, nil)
@@ -264,7 +264,7 @@ func TestInterfaceGone(t *testing.T) {
 	b.want("a reply of the old pod's flow", out, synAck, known)
 }
 
-// TestWhoIsRecycled: the first in VPP's queue, which it turns over by its looks at idle sessions.
+// TestWhoIsRecycled: the first in VPP's queue, which its checks for idle sessions reorder.
 func TestWhoIsRecycled(t *testing.T) {
 	b := newBench(t, Config{MaxSessions: 4})
 	b.list([]uint32{b.acl(anyRule(Reflect, 0))}, nil)
@@ -273,7 +273,7 @@ func TestWhoIsRecycled(t *testing.T) {
 		b.now = at * time.Second
 		b.want("room", in, flow(n), made)
 	}
-	b.now = 70 * time.Second // the first was looked at after 60 seconds, and is behind the second now
+	b.now = 70 * time.Second // the first was checked after 60 seconds, and is now behind the second
 	b.want("full", in, flow(9), "acl 0 (acl-0) rule 0 permit+reflect, but too many sessions")
 	b.want("the first stayed", in, flow(0), known)
 	b.want("the second went", in, flow(1), made)

@@ -20,24 +20,25 @@ const (
 	rvExists        int32 = -116
 	rvInUseInbound  int32 = -142
 	rvInUseOutbound int32 = -143
-	// rvPartly is no error number: acl_interface_set_acl_list says 1 when a direction fails, whether or not the other was applied.
+	// rvPartly is no error number: acl_interface_set_acl_list returns 1 when a direction fails, whether or not the other was
+	// applied.
 	rvPartly int32 = 1
 )
 
 // None is ~0: no ACL, all ACLs, a new ACL.
 const None = ^uint32(0)
 
-// Action is what a rule does (acl_types.api: acl_action).
+// Action is the action of a rule (acl_types.api: acl_action).
 type Action uint8
 
-// The actions. VPP takes any other value for Permit.
+// The actions. VPP treats any other value as Permit.
 const (
 	Deny    Action = 0
 	Permit  Action = 1
 	Reflect Action = 2 // permit, and let the flow pass in both directions from now on
 )
 
-// String is as `show acl-plugin acl` has it.
+// String returns the form of `show acl-plugin acl`.
 func (a Action) String() string {
 	switch a {
 	case Deny:
@@ -53,7 +54,7 @@ func (a Action) String() string {
 // Range is an inclusive range of ports, or of ICMP types or codes.
 type Range struct{ First, Last uint16 }
 
-// allPorts is what a rule without ports has.
+// allPorts is the range of a rule without ports.
 var allPorts = Range{0, 65535}
 
 func (r Range) holds(v uint16) bool { return r.First <= v && v <= r.Last }
@@ -67,7 +68,7 @@ type Rule struct {
 	TCPMask, TCPValue  uint8 // for TCP only: the flags under the mask must be the value
 }
 
-// String is one line without handles: permit+reflect TCP 10.1.0.0/16 -> 10.1.1.2/32 dport 80.
+// String returns one line without handles: permit+reflect TCP 10.1.0.0/16 -> 10.1.1.2/32 dport 80.
 func (r Rule) String() string { return string(r.AppendTo(nil)) }
 
 // AppendTo appends String to b: dumps have many rules.
@@ -91,7 +92,7 @@ func (r Rule) AppendTo(b []byte) []byte {
 	return b
 }
 
-// appendTo appends the range under its name, unless it is all there is.
+// appendTo appends the range under its name, unless it is the full range.
 func (r Range) appendTo(b []byte, name string) []byte {
 	if r == allPorts {
 		return b
@@ -110,14 +111,14 @@ type ACL struct {
 	Rules []Rule // must not be changed
 }
 
-// Config is what the plugin is started with. The zero value is VPP's default on 25.06 and later.
+// Config configures the plugin at its start. The zero value is VPP's default on 25.06 and later.
 type Config struct {
 	// Now is VPP's time since its start; nil: it stands still.
 	Now func() time.Duration
 	// Reclassify is `acl-plugin { reclassify sessions 1 }`.
 	Reclassify bool
-	// PrefixBug compares IPv6 prefixes as VPP before 25.06 does: where the length is no multiple of eight, the bits behind the last
-	// whole byte are sought one byte too far.
+	// PrefixBug compares IPv6 prefixes as VPP before 25.06 does: if the length is no multiple of eight, the bits after the last
+	// whole byte are compared one byte too far.
 	PrefixBug bool
 	// MaxSessions is the size of the session table; 0: 500,000.
 	MaxSessions uint32

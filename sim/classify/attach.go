@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Set attaches tables to an interface, which is there, or detaches them; None leaves a kind alone. It stops at the first kind it has
-// something to say about: VPP answers 0 as soon as one is attached already, whichever table it is.
+// Set attaches tables to an existing interface, or detaches them; None skips a kind. It stops at the first kind with an error. An
+// "add" also stops, with retval 0, at the first kind that has a table already, even another one: so does VPP.
 func (e *Engine) Set(d Direction, swIf uint32, tables [Kinds]uint32, add bool) int32 {
 	for k, i := range tables {
 		have, is := e.attached[d][k][swIf]
@@ -32,7 +32,7 @@ func (e *Engine) Set(d Direction, swIf uint32, tables [Kinds]uint32, add bool) i
 	return 0
 }
 
-// InterfaceDeleted switches the nodes off. What is attached stays noted, and meets the next interface of that index.
+// InterfaceDeleted disables the nodes. The attachments remain recorded, and apply to the next interface of that index.
 func (e *Engine) InterfaceDeleted(swIf uint32) {
 	for d := range directions {
 		for k := range Kinds {
@@ -41,7 +41,7 @@ func (e *Engine) InterfaceDeleted(swIf uint32) {
 	}
 }
 
-// Attached is the table that is noted for an interface; None: none.
+// Attached returns the table that is recorded for an interface; None: none.
 func (e *Engine) Attached(d Direction, k Kind, swIf uint32) uint32 {
 	if i, is := e.attached[d][k][swIf]; is {
 		return i
@@ -49,18 +49,18 @@ func (e *Engine) Attached(d Direction, k Kind, swIf uint32) uint32 {
 	return None
 }
 
-// On reports whether the interface has the node: it has not if it is younger than what is attached to its index.
+// On reports whether the interface has the node. An interface that is younger than the attachment to its index does not have it.
 func (e *Engine) On(d Direction, k Kind, swIf uint32) bool { return e.on[d][k][swIf] }
 
-// Noted are the indices of interfaces that tables are noted for, the deleted ones among them.
+// Noted returns the indices of interfaces with recorded tables, deleted ones included.
 func (e *Engine) Noted(d Direction, k Kind) []uint32 {
 	return slices.Sorted(maps.Keys(e.attached[d][k]))
 }
 
-// Ever reports whether a table has ever been asked to be attached so: VPP's list exists from then on.
+// Ever reports whether any request has attached a table of this kind: VPP's list exists from then on.
 func (e *Engine) Ever(d Direction, k Kind) bool { return e.ever[d][k] }
 
-// Check judges a packet at an interface that has the node. frame begins with the link header, the IP header is at byte ip.
+// Check evaluates a packet at an interface that has the node. frame begins with the link header, the IP header is at byte ip.
 func (e *Engine) Check(d Direction, k Kind, swIf uint32, frame []byte, ip int) Verdict {
 	v := Verdict{Table: e.attached[d][k][swIf]}
 	for ; ; v.Place++ {

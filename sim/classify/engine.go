@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// maxMatch is how many vectors a table can look at.
+// maxMatch is how many vectors a table can match.
 const maxMatch = 5
 
 // Engine is the classifier. The zero value is not ready; New makes one. It is not safe for concurrent use.
 type Engine struct {
 	tables   []*table // by index; nil: free
-	free     []uint32 // the last freed one is taken first
+	free     []uint32 // the one freed last is used first
 	attached [directions][Kinds]map[uint32]uint32
 	on       [directions][Kinds]map[uint32]bool
 	ever     [directions][Kinds]bool
@@ -26,7 +26,7 @@ type table struct {
 	sessions map[key]*Session
 }
 
-// New is a classifier without tables.
+// New returns a classifier without tables.
 func New() *Engine {
 	e := &Engine{}
 	for d := range directions {
@@ -64,12 +64,12 @@ func (e *Engine) Add(t Table) (uint32, int32) {
 	return uint32(len(e.tables) - 1), 0
 }
 
-// SetNext gives a table another one to go on with, and changes nothing else.
+// SetNext sets the next table of a table, and changes nothing else.
 func (e *Engine) SetNext(i, next uint32) {
 	e.table(i).Next = next
 }
 
-// Del deletes a table, and with chain all that follow it. Nobody is asked whether it is attached, or in another chain.
+// Del deletes a table, and with chain all that follow it. It does not check whether the table is attached, or in another chain.
 func (e *Engine) Del(i uint32, chain bool) int32 {
 	if e.table(i) == nil {
 		return rvNoSuchTable
@@ -88,10 +88,10 @@ func (e *Engine) Del(i uint32, chain bool) int32 {
 	return 0
 }
 
-// Has reports whether there is such a table.
+// Has reports whether a table exists.
 func (e *Engine) Has(i uint32) bool { return e.table(i) != nil }
 
-// Tables are the indices of the tables.
+// Tables returns the indices of the tables.
 func (e *Engine) Tables() []uint32 {
 	var out []uint32
 	for i, t := range e.tables {
@@ -102,13 +102,13 @@ func (e *Engine) Tables() []uint32 {
 	return out
 }
 
-// Table is a table that Has, and the number of its sessions.
+// Table returns an existing table, and the number of its sessions.
 func (e *Engine) Table(i uint32) (Table, int) {
 	t := e.table(i)
 	return t.Table, len(t.sessions)
 }
 
-// Sessions are those of a table, in an order that nobody can guess.
+// Sessions returns the sessions of a table, in an unspecified order.
 func (e *Engine) Sessions(i uint32) []Session {
 	t := e.table(i)
 	if t == nil {
@@ -124,8 +124,8 @@ func (e *Engine) Sessions(i uint32) []Session {
 	return out
 }
 
-// SetSession adds a session to a table, takes the place of one with the same bytes under the mask, or deletes it. s.Match has the skipped
-// vectors as well.
+// SetSession adds a session to a table, replaces one with the same bytes under the mask, or deletes it. s.Match includes the skipped
+// vectors.
 func (e *Engine) SetSession(i uint32, s Session, add bool) int32 {
 	t := e.table(i)
 	switch {
@@ -150,13 +150,13 @@ func (e *Engine) SetSession(i uint32, s Session, add bool) int32 {
 	return 0
 }
 
-// room is how many sessions the memory holds for certain.
+// room returns how many sessions the memory certainly holds.
 func (t *table) room() uint32 { return t.Memory / 1024 }
 
-// key is the bytes under a table's mask, then zeros.
+// key returns the bytes under a table's mask, then zeros.
 type key [maxMatch * vector]byte
 
-// under is what data has there; what it lacks is zero.
+// under returns the bytes of data at that place; missing bytes are zero.
 func (t *table) under(data []byte) (k key) {
 	for i := range min(len(data), len(t.Mask)) {
 		k[i] = data[i] & t.Mask[i]

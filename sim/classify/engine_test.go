@@ -97,13 +97,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Where the mask begins: at the IP header or so many bytes from there, at the frame, and on output at the IP header.
+// The start of the mask: at the IP header or an offset from there, at the frame, and on output at the IP header.
 func TestBase(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		d    Direction
 		t    Table
-		want byte // the byte of the frame that the mask's first one is on
+		want byte // the byte of the frame under the mask's first byte
 	}{
 		{"packet", Input, Table{CurrentData: true}, 0},
 		{"packet+4", Input, Table{CurrentData: true, Offset: 4}, 4},
@@ -171,7 +171,7 @@ func TestRetvals(t *testing.T) {
 	set(9, a, true, rvNoSuchTable)
 	set(a, None, false, rvNoSuchTable)
 	set(a, None, true, 0)
-	set(b, a, true, 0) // the trap: IPv4 has one, so nothing is done, for IPv6 neither
+	set(b, a, true, 0) // the trap: IPv4 already has one, so the request changes nothing for either family
 	if e.Attached(Output, IP4, 1) != a || e.Attached(Output, IP6, 1) != None {
 		t.Errorf("%d %d", e.Attached(Output, IP4, 1), e.Attached(Output, IP6, 1))
 	}
@@ -182,7 +182,7 @@ func TestRetvals(t *testing.T) {
 	}
 }
 
-// An attachment outlives its interface, and keeps the next one of that index open.
+// An attachment outlives its interface, and leaves the next one of that index without a filter.
 func TestStaleAttachment(t *testing.T) {
 	e := New()
 	i := add(t, e, Table{Buckets: 1, Match: 1, Next: None, Mask: mask(16)})
@@ -248,7 +248,7 @@ func TestDelChain(t *testing.T) {
 	if rv := e.Del(b, true); rv != 0 || e.Has(a) || e.Has(b) || !e.Has(c) {
 		t.Errorf("%d: %v", rv, e.Tables())
 	}
-	// The end of the chain goes first, so its head's index is taken first.
+	// The end of the chain is freed first, so its head's index is used first.
 	if got := add(t, e, one); got != b {
 		t.Errorf("the next table is %d, want %d", got, b)
 	}

@@ -6,7 +6,7 @@ const None = ^uint32(0)
 // vector is the unit tables are made of, in bytes.
 const vector = 16
 
-// Direction is which of an interface's packets a table looks at.
+// Direction selects which packets of an interface a table matches.
 type Direction uint8
 
 // The two directions.
@@ -16,10 +16,10 @@ const (
 	directions
 )
 
-// Kind is what a table is attached for.
+// Kind is the purpose of an attachment.
 type Kind uint8
 
-// The kinds in VPP's order. A table for L2 is noted and never asked.
+// The kinds in VPP's order. A table for L2 is recorded and never used.
 const (
 	IP4 Kind = iota
 	IP6
@@ -27,15 +27,15 @@ const (
 	Kinds
 )
 
-// Table is a table as it is asked for.
+// Table is the configuration of a table.
 type Table struct {
 	// Buckets is rounded up to a power of two.
 	Buckets uint32
-	// Memory is that of the sessions, in bytes.
+	// Memory is the size of the sessions' memory, in bytes.
 	Memory uint32
-	// Skip and Match count vectors of 16 bytes: the mask is laid on Match of them after Skip.
+	// Skip and Match count vectors of 16 bytes: the mask applies to Match of them after Skip.
 	Skip, Match uint32
-	// Next is the table that is asked if no session of this one matches; None: there is none, and Miss is the next index.
+	// Next is the table to try if no session of this one matches; None: the last table, and Miss is the next index.
 	Next, Miss uint32
 	// CurrentData counts from the IP header, Offset further; else from the beginning of the frame, on output from the IP header.
 	CurrentData bool
@@ -46,19 +46,19 @@ type Table struct {
 
 // Session is an entry of a table.
 type Session struct {
-	// Hit is the next index of packets that match, Opaque whatever its owner wants to remember.
+	// Hit is the next index of packets that match, Opaque a value for its owner.
 	Hit      uint16
 	Opaque   uint32
 	Advance  int32
 	Action   uint8
 	Metadata uint32
-	// Match is what the bytes under the mask must be, without those that are skipped.
+	// Match holds the required bytes under the mask, without the skipped vectors.
 	Match []byte
 	// Hits counts packets.
 	Hits uint64
 }
 
-// Crash is what VPP dies of; it is panicked with.
+// Crash is a crash of VPP; the engine panics with it.
 type Crash struct{ Trap string }
 
 // Error names the trap.
@@ -80,10 +80,10 @@ const (
 	rvInvalidMemorySize int32 = -70
 )
 
-// Verdict is what becomes of a packet.
+// Verdict is the result for a packet.
 type Verdict struct {
 	Pass bool
-	// Table is the one that decided: where a session matched, or the last of the chain.
+	// Table is the one that decided: the table of the matching session, or the last of the chain.
 	Table uint32
 	// Place counts the tables of the chain from 0.
 	Place int

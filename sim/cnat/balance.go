@@ -11,7 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// The fields a hash of a flow is made of (ip_flow_hash_config_v2).
+// The fields in a hash of a flow (ip_flow_hash_config_v2).
 const (
 	HashSrc uint32 = 1 << iota
 	HashDst
@@ -39,12 +39,12 @@ func (e *Engine) balance(t *translation, p *packet.Packet) Path {
 	}
 	hash := flowHash(p, config)
 	if t.lb == Maglev {
-		return t.active[min(t.maglev[hash%maglevLen], len(t.active)-1)] // a table that stayed may name more paths than there are: VPP reads whatever is there
+		return t.active[min(t.maglev[hash%maglevLen], len(t.active)-1)] // a table that was kept may name more paths than exist: VPP reads beyond them
 	}
 	return t.active[hash%uint32(len(t.active))]
 }
 
-// flowHash is ip4_compute_flow_hash and ip6_compute_flow_hash, of packets as they are on the wire.
+// flowHash is ip4_compute_flow_hash and ip6_compute_flow_hash, of packets in wire format.
 func flowHash(p *packet.Packet, config uint32) uint32 {
 	var sport, dport uint32
 	if p.Proto == model.TCP || p.Proto == model.UDP {
@@ -78,7 +78,7 @@ func only[T uint32 | uint64](config, field uint32, v T) T {
 	return v
 }
 
-// word is an address as a number: of an IPv6 one both halves.
+// word returns an address as a number: of an IPv6 one both halves.
 func word(a netip.Addr) uint64 {
 	if a.Is4() {
 		b := a.As4()
@@ -109,7 +109,7 @@ func mix32(a, b, c uint32) (x, y, z uint32) {
 	return a, b, c
 }
 
-// mix64 is his older one, for 64 bits.
+// mix64 is his older function, for 64 bits.
 func mix64(a, b, c uint64) (x, y, z uint64) {
 	for _, s := range [4][3]int{{43, 9, 8}, {38, 23, 5}, {35, 49, 11}, {12, 18, 22}} {
 		a = a - (b + c) ^ c>>s[0]
@@ -119,7 +119,7 @@ func mix64(a, b, c uint64) (x, y, z uint64) {
 	return a, b, c
 }
 
-// MaglevTable is which of some backends has each of the places that flows are hashed to.
+// MaglevTable returns, for each place of the hash table, which of some backends has it.
 func MaglevTable(backends []netip.AddrPort) []int {
 	var paths []Path
 	for _, b := range backends {
@@ -128,8 +128,8 @@ func MaglevTable(backends []netip.AddrPort) []int {
 	return maglevTable(paths, nil)
 }
 
-// maglevTable is cnat_translation_init_maglev: backends take places in turns, each in an order of its own. A table stays as it was if
-// nobody may be in it.
+// maglevTable is cnat_translation_init_maglev: backends take places in turns, each in a separate order. A table without eligible
+// backends is not changed.
 func maglevTable(paths []Path, old []int) []int {
 	type permutation struct {
 		offset, skip, next uint32

@@ -2,15 +2,15 @@ package cnat
 
 import "net/netip"
 
-// client is an address of the plugin's: a VIP, or the source of a flow that ip4-cnat-tx has translated, for its way back.
+// client is an address of the plugin: a VIP, or the source of a flow that ip4-cnat-tx has translated, for the reverse direction.
 type client struct {
 	addr         netip.Addr
 	exclusive    bool
 	translations int
-	sessions     int // counted as VPP counts, which does not always come out even
+	sessions     int // in VPP's counting, which is not always balanced
 }
 
-// addClient is cnat_client_add: an address that is there already stays as it is.
+// addClient is cnat_client_add: an existing address is not changed.
 func (e *Engine) addClient(a netip.Addr, exclusive bool) *client {
 	if c := e.clients[a]; c != nil {
 		return c
@@ -39,13 +39,13 @@ func (e *Engine) destroyIdle(c *client) {
 	e.undo(func() { e.putClient(c) })
 }
 
-// count adds to a client's sessions.
+// count changes the number of a client's sessions.
 func (e *Engine) count(c *client, n int) {
 	c.sessions += n
 	e.undo(func() { c.sessions -= n })
 }
 
-// learn is cnat_client_learn: the address of a flow's source becomes one of ours.
+// learn is cnat_client_learn: the address of a flow's source becomes one of the plugin.
 func (e *Engine) learn(a netip.Addr) {
 	c := e.clients[a]
 	if c == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// lab is an engine whose surroundings write down what it does to them.
+// lab is an engine whose surroundings record its side effects.
 type lab struct {
 	*Engine
 	t     *testing.T
@@ -73,7 +73,7 @@ func (l *lab) update(t Translation) uint32 {
 	return id
 }
 
-// pass sends a packet through a node and says what comes out.
+// pass sends a packet through a node and returns the result.
 func (l *lab) pass(node func(*packet.Packet) Result, text string) string {
 	l.t.Helper()
 	p, err := packet.Parse(text)
@@ -143,7 +143,7 @@ func TestSessionsOfEachNode(t *testing.T) {
 	}
 }
 
-// TestRepliesLookAlike: two VIPs with one backend, one client port: the reply is the first flow's, whichever it belongs to.
+// TestRepliesLookAlike: two VIPs with one backend, one client port: any reply counts for the first flow.
 func TestRepliesLookAlike(t *testing.T) {
 	l := newLab(t)
 	l.update(of("10.96.0.10:80", "10.1.1.3:8080"))
@@ -156,7 +156,7 @@ func TestRepliesLookAlike(t *testing.T) {
 	}
 }
 
-// TestIdle: half a minute; an hour once both have agreed to talk; five seconds once one of them has had enough.
+// TestIdle: half a minute; an hour after the handshake; five seconds after FIN or RST.
 func TestIdle(t *testing.T) {
 	for _, c := range []struct {
 		flags string // of a second packet, from the backend
@@ -206,7 +206,7 @@ func TestSNATPolicy(t *testing.T) {
 		{SNATKubernetes, pod, host, "10.1.1.2", "9.9.9.9", false},
 		{SNATKubernetes, pod, pod, "10.1.1.2", "10.1.1.2", true}, // itself
 		{SNATKubernetes, uplink, pod, "9.9.9.9", "10.1.1.2", false},
-		{SNATKubernetes, uplink, other, "9.9.9.9", "10.1.2.2", true}, // it must come back this way
+		{SNATKubernetes, uplink, other, "9.9.9.9", "10.1.2.2", true}, // the reply must come through this node
 		{SNATKubernetes, uplink, other, "10.9.9.9", "10.1.2.2", false},
 		{SNATKubernetes, uplink, other, "fd00::9", "fd00:1::2", false},
 		{SNATKubernetes, uplink, other, "2001:db8::9", "fd00:1::2", true},
@@ -222,8 +222,8 @@ func TestSNATPolicy(t *testing.T) {
 	}
 }
 
-// TestPortsRunOut: what the end of a flow gives back is the port with the bytes exchanged. Of all ports in use at once, three in
-// four are gone when that is over; of the others one may be given out while another flow has it.
+// TestPortsRunOut: the end of a flow frees the port with the bytes swapped. After all ports were in use at once, three in four are
+// lost; of the others one may be allocated while another flow has it.
 func TestPortsRunOut(t *testing.T) {
 	l := newLab(t)
 	l.SetSNATAddresses(netip.MustParseAddr("10.9.9.9"), netip.IPv6Unspecified(), None)
@@ -256,7 +256,7 @@ func TestPortsRunOut(t *testing.T) {
 	}
 }
 
-// TestInterfaceAddresses: a VIP that is an interface's follows its first address, and leaves the old one behind.
+// TestInterfaceAddresses: a VIP given by an interface follows its first address, and the old address remains.
 func TestInterfaceAddresses(t *testing.T) {
 	l := newLab(t)
 	tr := of("10.96.0.10:80", "10.1.1.3:8080")
@@ -292,7 +292,7 @@ func TestInterfaceAddresses(t *testing.T) {
 	}
 }
 
-// TestPathsThatWait: a path with an interface for source, or none said, is not used before that has an address.
+// TestPathsThatWait: a path with an interface as source, or without one, is not used before the interface has an address.
 func TestPathsThatWait(t *testing.T) {
 	l := newLab(t)
 	tr := of("10.96.0.10:80", "10.1.1.3:8080", "10.1.1.4:8080")
@@ -307,7 +307,8 @@ func TestPathsThatWait(t *testing.T) {
 	}
 }
 
-// TestBalance: shares are fair, and what VPP does not hash does not matter. (Which endpoint it is is held against the real VPP.)
+// TestBalance: shares are fair, and fields outside of VPP's hash have no effect. (Tests on the real VPP compare the chosen
+// endpoints.)
 func TestBalance(t *testing.T) {
 	backends := []string{"10.1.1.3:8080", "10.1.1.4:8080", "10.1.2.2:8080", "10.1.2.3:8080", "10.1.3.2:8080"}
 	for name, change := range map[string]func(*Translation){
@@ -342,7 +343,7 @@ func TestBalance(t *testing.T) {
 	}
 }
 
-// TestMaglevIsSteady: when one of ten endpoints goes, few flows of the others change theirs.
+// TestMaglevIsSteady: after the removal of one of ten endpoints, few flows of the others change theirs.
 func TestMaglevIsSteady(t *testing.T) {
 	var paths []Path
 	for i := range 10 {

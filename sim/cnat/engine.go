@@ -11,14 +11,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Network is what the plugin asks of, and does to, the rest of VPP. All is about table 0.
+// Network is the plugin's view of the rest of VPP. All methods concern table 0.
 type Network interface {
 	// Address is the first address of a family on an interface.
 	Address(swIf uint32, v6 bool) (netip.Addr, bool)
-	// Own makes an address one of the plugin's: packets to it meet FIB. Exclusively, other routes to it are hidden.
+	// Own makes an address one of the plugin: packets to it meet FIB. Exclusively, other routes to it are hidden.
 	Own(a netip.Addr, exclusive bool)
 	Disown(a netip.Addr)
-	// Track makes sure there is a route to an address alone, and counts who needs it.
+	// Track ensures a host route to an address, and counts its users.
 	Track(a netip.Addr)
 	Untrack(a netip.Addr)
 }
@@ -51,7 +51,7 @@ type Engine struct {
 	dynamic
 }
 
-// translation is one as the plugin keeps it.
+// translation is a translation in the plugin's form.
 type translation struct {
 	id     uint32
 	vip    Endpoint
@@ -65,7 +65,7 @@ type translation struct {
 	maglev []int // into active
 }
 
-// trKey is how a translation is found: by client, or while it has none by interface.
+// trKey identifies a translation: by client, or by interface while it has no client.
 type trKey struct {
 	client *client
 	swIf   uint32
@@ -81,7 +81,7 @@ type watch struct {
 	src  bool
 }
 
-// New is the plugin after VPP's start.
+// New returns the plugin after VPP's start.
 func New(c Config) *Engine {
 	e := &Engine{net: c.Net, now: c.Now, echo: c.EchoInErrors, byKey: map[trKey]uint32{}, excluded: map[netip.Prefix]struct{}{}}
 	if e.now == nil {
@@ -95,8 +95,8 @@ func New(c Config) *Engine {
 	return e
 }
 
-// SetChoice replaces the choice of a backend: f gets the number of active paths, in the order they were given, and answers with one
-// of 0..n-1. Nil restores VPP's own.
+// SetChoice replaces the choice of a backend: f receives the number of active paths, in their given order, and returns one of
+// 0..n-1. Nil restores VPP's choice.
 func (e *Engine) SetChoice(f func(n int) int) { e.pick = f }
 
 // resolve is cnat_resolve_ep; it reports whether the address is known.
@@ -112,7 +112,7 @@ func (e *Engine) resolve(p *Endpoint) bool {
 	return ok
 }
 
-// unresolved is an endpoint as the API hands it over: nobody knows an interface's address yet.
+// unresolved returns an endpoint from the API: the interface's address is not known yet.
 func unresolved(p Endpoint) Endpoint {
 	p.resolved = false
 	if p.SwIf != None {
@@ -137,8 +137,9 @@ func knownProto(p uint8) bool {
 	return p <= 143 || p >= 253
 }
 
-// TranslationUpdate is cnat_translation_update: one more, or new paths and flags for that of the same address, port and protocol.
-// How a backend is chosen, and whether the address is exclusive, is settled when the translation and the address are new.
+// TranslationUpdate is cnat_translation_update: it adds a translation, or sets new paths and flags for that of the same address,
+// port and protocol. The choice of backends, and whether the address is exclusive, are fixed when the translation and the address
+// are new.
 func (e *Engine) TranslationUpdate(t Translation) (id uint32, retval int32) {
 	if !knownProto(t.Proto) {
 		return None, InvalidProtocol
@@ -222,7 +223,7 @@ func (p *Path) end(src bool) *Endpoint {
 	return &p.Dst
 }
 
-// track is cnat_tracker_track: only what is known at both ends takes part.
+// track is cnat_tracker_track: only paths with both ends resolved count.
 func (e *Engine) track(p *Path) {
 	if !p.Src.resolved || !p.Dst.resolved {
 		p.Flags &^= PathActive
@@ -238,7 +239,7 @@ func (e *Engine) release(p *Path) {
 	}
 }
 
-// stack gathers the paths that count.
+// stack collects the paths that count.
 func (t *translation) stack() {
 	t.active = slices.DeleteFunc(slices.Clone(t.paths), func(p Path) bool { return p.Flags&PathActive == 0 })
 	if t.lb == Maglev && len(t.active) > 0 {
@@ -246,7 +247,7 @@ func (t *translation) stack() {
 	}
 }
 
-// TranslationDel is cnat_translation_del. Sessions live on.
+// TranslationDel is cnat_translation_del. Sessions remain.
 func (e *Engine) TranslationDel(id uint32) int32 {
 	if id >= uint32(len(e.pool)) || e.pool[id] == nil {
 		return NoSuchEntry
@@ -285,7 +286,7 @@ func (e *Engine) Purge() int32 {
 	return OK
 }
 
-// Translations are the dump, in its order.
+// Translations returns the dump, in its order.
 func (e *Engine) Translations() []Translation {
 	var out []Translation
 	for _, t := range e.pool {
@@ -296,7 +297,7 @@ func (e *Engine) Translations() []Translation {
 	return out
 }
 
-// AddressChanged tells the plugin that an interface has got, or lost, an address.
+// AddressChanged must be called after an interface got, or lost, an address.
 func (e *Engine) AddressChanged(swIf uint32, a netip.Addr, add bool) {
 	for _, w := range slices.Clone(e.watched) {
 		if w.path < 0 {
@@ -312,7 +313,7 @@ func (e *Engine) AddressChanged(swIf uint32, a netip.Addr, add bool) {
 	e.snatChanged(swIf, a, add)
 }
 
-// follow is what all endpoints do when their interface changes; it reports whether there was something to do.
+// follow updates all endpoints of a changed interface; it reports whether there were any.
 func (e *Engine) follow(end *Endpoint, a netip.Addr, add bool) bool {
 	if add && end.resolved {
 		return false
@@ -326,7 +327,8 @@ func (e *Engine) follow(end *Endpoint, a netip.Addr, add bool) bool {
 	return true
 }
 
-// vipChanged gives a translation to the client of its new address; that of the old one is left behind, and counted for ever.
+// vipChanged assigns a translation to the client of its new address. The client of the old address remains, and stays counted for
+// ever.
 func (e *Engine) vipChanged(t *translation, a netip.Addr, add bool) {
 	if add && t.vip.resolved {
 		return
@@ -334,7 +336,7 @@ func (e *Engine) vipChanged(t *translation, a netip.Addr, add bool) {
 	delete(e.byKey, t.key())
 	t.client = nil
 	if e.follow(&t.vip, a, add); t.vip.resolved {
-		t.client = e.addClient(t.vip.Addr, true) // the flag for "stacked" is that for "exclusive"
+		t.client = e.addClient(t.vip.Addr, true) // VPP uses the flag for "exclusive" in place of "stacked"
 		t.client.translations++
 	}
 	e.byKey[t.key()] = t.id
@@ -347,7 +349,7 @@ func (e *Engine) endChanged(t *translation, path int, end *Endpoint, a netip.Add
 	}
 }
 
-// Lines are the configuration as text, in an order of their own.
+// Lines returns the configuration as text, in a fixed order.
 func (e *Engine) Lines(ifName func(uint32) string) []string {
 	var out []string
 	for _, t := range e.pool {
@@ -390,5 +392,5 @@ func (t *translation) text(ifName func(uint32) string) string {
 
 func protoName(p uint8) string { return model.Protocol(p).String() }
 
-// sortedSwIfs are the interfaces of a table.
+// sortedSwIfs returns the interfaces of a table.
 func sortedSwIfs(m map[uint32]bool) []uint32 { return slices.Sorted(maps.Keys(m)) }

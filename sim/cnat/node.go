@@ -8,8 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// key is cnat_session_make_key: an ICMP error is looked for as the answer to the packet it quotes. False: the plugin leaves such
-// packets alone.
+// key is cnat_session_make_key: an ICMP error is looked up as the reply to the packet it quotes. False: the plugin does not process
+// such packets.
 func (e *Engine) key(p *packet.Packet, loc Location) (sessionKey, bool) {
 	k := sessionKey{Tuple: Tuple{p.Src, p.Dst, p.SrcPort, p.DstPort}, proto: uint8(p.Proto), loc: loc}
 	switch {
@@ -28,7 +28,7 @@ func (e *Engine) errorKey(in *packet.Packet, loc Location) (sessionKey, bool) {
 	k := sessionKey{Tuple: Tuple{in.Dst, in.Src, in.DstPort, in.SrcPort}, proto: uint8(in.Proto), loc: loc}
 	switch {
 	case !in.IsICMP():
-	case !e.echo: // type and code, and the checksum, are taken for ports
+	case !e.echo: // VPP uses type and code, and the checksum, as ports
 		k.DstPort, k.SrcPort = uint16(in.ICMPType)<<8|uint16(in.ICMPCode), checksum(in)
 	case in.IsEcho():
 		k.SrcPort, k.DstPort = in.ICMPID, in.ICMPID
@@ -38,7 +38,7 @@ func (e *Engine) errorKey(in *packet.Packet, loc Location) (sessionKey, bool) {
 	return k, true
 }
 
-// checksum is that of ICMP, and of ICMPv6, for a packet of eight bytes of which the last two are zero.
+// checksum returns that of ICMP, and of ICMPv6, for a packet of eight bytes of which the last two are zero.
 func checksum(p *packet.Packet) uint16 {
 	sum := uint32(p.ICMPType)<<8 + uint32(p.ICMPCode) + uint32(p.ICMPID)
 	if p.Src.Is6() {
@@ -47,7 +47,7 @@ func checksum(p *packet.Packet) uint16 {
 	return ^fold(sum)
 }
 
-// addrSum is what a packet's addresses add to a checksum.
+// addrSum returns the part of a packet's addresses in a checksum.
 func addrSum(p *packet.Packet) uint16 {
 	var sum uint32
 	for _, a := range [2][16]byte{p.Src.As16(), p.Dst.As16()} {
@@ -79,7 +79,7 @@ func fibNode(a netip.Addr) string {
 	return "ip4-cnat-tx"
 }
 
-// serving is the translation for a packet to one of our addresses. (VPP takes two bytes of an ICMP header for the port.)
+// serving returns the translation for a packet to one of the plugin's addresses. (VPP uses two bytes of an ICMP header as the port.)
 func (e *Engine) serving(c *client, p *packet.Packet) *translation {
 	if c == nil || !p.HasPorts() {
 		return nil
@@ -121,7 +121,7 @@ func (e *Engine) Input(p *packet.Packet) Result {
 	return r
 }
 
-// balanced is a session for a new flow through cnat-input, which does not look at a path's source.
+// balanced makes a session for a new flow through cnat-input, which ignores a path's source.
 func (e *Engine) balanced(t *translation, p *packet.Packet) *session {
 	path := e.balance(t, p)
 	s := &session{to: Tuple{Src: p.Src, SrcPort: p.SrcPort, Dst: path.Dst.Addr, DstPort: path.Dst.Port}}
@@ -131,7 +131,7 @@ func (e *Engine) balanced(t *translation, p *packet.Packet) *session {
 	return s
 }
 
-// FIB is ip4-cnat-tx and ip6-cnat-tx: where the routes lead packets to the addresses of ours.
+// FIB is ip4-cnat-tx and ip6-cnat-tx, which receive the packets to the plugin's addresses by the routes.
 func (e *Engine) FIB(p *packet.Packet) Result {
 	r := Result{Node: fibNode(p.Dst)}
 	c := e.clients[p.Dst]
@@ -171,7 +171,8 @@ func (e *Engine) FIB(p *packet.Packet) Result {
 
 const exhausted = "no port left for another source (exhausted ports)"
 
-// balancedFIB is a session for a new flow through ip4-cnat-tx, and the flags of its way back; false: there is no port left.
+// balancedFIB makes a session for a new flow through ip4-cnat-tx, and returns the flags of its reverse session; false: no port is
+// free.
 func (e *Engine) balancedFIB(t *translation, p *packet.Packet) (s *session, back uint32, ok bool) {
 	path := e.balance(t, p)
 	s = &session{to: Tuple{Src: p.Src, SrcPort: path.Src.Port, Dst: path.Dst.Addr, DstPort: path.Dst.Port}, backend: path.Dst.Addr}

@@ -10,10 +10,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Policy says what leaves with another source.
+// Policy selects the packets that leave with another source.
 type Policy uint8
 
-// The policies. SNATAll, the one VPP starts with, is called "none" in the API.
+// The policies. The API calls SNATAll, VPP's initial one, "none".
 const (
 	SNATAll        Policy = 0
 	SNATByPrefix   Policy = 1 // from interfaces of the include tables, unless to an excluded prefix
@@ -67,7 +67,7 @@ func (e *Engine) SNATExcludePrefix(p netip.Prefix, add bool) int32 {
 	return OK
 }
 
-// SetSNATAddresses is cnat_set_snat_addresses; of an interface other than None the first addresses, while it has some.
+// SetSNATAddresses is cnat_set_snat_addresses; for an interface other than None, its first addresses, while it has some.
 func (e *Engine) SetSNATAddresses(v4, v6 netip.Addr, swIf uint32) int32 {
 	for i, a := range []netip.Addr{v4, v6} {
 		e.snat[i] = Endpoint{Addr: a, SwIf: swIf, resolved: e.snat[i].resolved}
@@ -81,12 +81,12 @@ func (e *Engine) SNATAddresses() (v4, v6 netip.Addr, swIf uint32) {
 	return e.snat[0].Addr, e.snat[1].Addr, e.snat[1].SwIf
 }
 
-// Excluded are the prefixes to which sources are kept, sorted.
+// Excluded returns the prefixes for which sources are kept, sorted.
 func (e *Engine) Excluded() []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(e.excluded), netip.Prefix.Compare)
 }
 
-// InTable are the interfaces of a table, sorted, those that are gone among them.
+// InTable returns the interfaces of a table, sorted, deleted ones included.
 func (e *Engine) InTable(t Table) []uint32 { return slices.Sorted(maps.Keys(e.tables[t])) }
 
 func (e *Engine) snatChanged(swIf uint32, a netip.Addr, add bool) {
@@ -103,7 +103,7 @@ func af(a netip.Addr) int {
 	return 0
 }
 
-// wanted asks the policy about a packet with this key.
+// wanted evaluates the policy for a packet with this key.
 func (e *Engine) wanted(k *sessionKey, rx, tx uint32) bool {
 	v6 := af(k.Src)
 	switch e.policy {
@@ -132,7 +132,7 @@ func (e *Engine) isExcluded(a netip.Addr) bool {
 	return false
 }
 
-// portKinds are the protocols that have ports to give out: TCP, UDP, ICMP and ICMPv6.
+// portKinds are the protocols with allocated ports: TCP, UDP, ICMP and ICMPv6.
 const portKinds = 4
 
 type portMap [1 << 16 / 64]uint64
@@ -151,7 +151,7 @@ func portKind(proto model.Protocol) (int, bool) {
 	return i, i >= 0
 }
 
-// allocate is cnat_allocate_port: the lowest one that is free, whatever the destination; false: there is none.
+// allocate is cnat_allocate_port: the lowest free port, whatever the destination; false: none is free.
 func (e *Engine) allocate(proto model.Protocol) (uint16, bool) {
 	kind, ok := portKind(proto)
 	if !ok {
@@ -172,7 +172,7 @@ func (e *Engine) allocate(proto model.Protocol) (uint16, bool) {
 	return 0, false
 }
 
-// freePort is cnat_free_port, which takes the bytes of the port in the wrong order: what is free again is another one, if any.
+// freePort is cnat_free_port, which swaps the bytes of the port: it frees another port, if any.
 func (e *Engine) freePort(p uint16, proto uint8) {
 	kind, ok := portKind(model.Protocol(proto))
 	if !ok {
@@ -185,7 +185,7 @@ func (e *Engine) freePort(p uint16, proto uint8) {
 	}
 }
 
-// snatLines are the policy as text, as far as it is not what VPP starts with.
+// snatLines returns the policy as text, as far as it differs from VPP's initial one.
 func (e *Engine) snatLines(ifName func(uint32) string) []string {
 	var out []string
 	if e.policy != SNATAll {

@@ -23,20 +23,20 @@ type sessionKey struct {
 	loc   Location
 }
 
-// stamp is shared by a session and its way back.
+// stamp is shared by a session and its reverse session.
 type stamp struct {
 	seen, idle time.Duration
-	users      int // it is destroyed with the last, and what still has it then has run out
+	users      int // destroyed with the last; a user that remains then has expired
 }
 
 type session struct {
 	to      Tuple
-	backend netip.Addr // forward there; invalid: not
+	backend netip.Addr // destination of forwarding; invalid: none
 	flags   uint32
 	stamp   *stamp
 }
 
-// dynamic is the state packets change: what Snapshot and Restore are about.
+// dynamic is the state that packets change, for Snapshot and Restore.
 type dynamic struct {
 	sessions map[sessionKey]*session
 	clients  map[netip.Addr]*client
@@ -46,11 +46,11 @@ type dynamic struct {
 	journal   []func()
 }
 
-// Mark names a state to return to. Marks nest: restoring one makes later ones invalid.
+// Mark identifies a state for Restore. Marks nest: restoring one makes later ones invalid.
 type Mark struct{ at int }
 
-// Snapshot remembers sessions, the clients they need and the ports they have. Configuration is not part of it, and must not
-// change between Snapshot and Restore.
+// Snapshot marks sessions, their clients and their ports. Configuration is not part of it, and must not change between Snapshot and
+// Restore.
 func (e *Engine) Snapshot() Mark {
 	e.recording = true
 	return Mark{at: len(e.journal)}
@@ -59,7 +59,7 @@ func (e *Engine) Snapshot() Mark {
 // Restore returns to the state of the mark, which stays usable.
 func (e *Engine) Restore(m Mark) {
 	recording := e.recording
-	e.recording = false // undoing is nothing to undo
+	e.recording = false // the undo itself is not recorded
 	for i := len(e.journal) - 1; i >= m.at; i-- {
 		e.journal[i]()
 		e.journal[i] = nil
@@ -95,7 +95,7 @@ func (e *Engine) delSession(k sessionKey) {
 	}
 }
 
-// touch keeps a session from running out.
+// touch restarts the idle time of a session.
 func (e *Engine) touch(s *stamp) {
 	old := s.seen
 	s.seen = e.now()
@@ -119,8 +119,8 @@ func (e *Engine) create(k sessionKey, s *session) {
 	e.putSession(k, s)
 }
 
-// createReturn is cnat_rsession_create: the way back, unless another flow has it already. (With RETRY_SNAT VPP looks for another
-// port then, but changes the wrong field and gives up.)
+// createReturn is cnat_rsession_create: it makes the reverse session, unless another flow has its key. (With RETRY_SNAT VPP then
+// tries another port, but changes the wrong field and gives up.)
 func (e *Engine) createReturn(k sessionKey, s *session, loc Location, flags uint32) {
 	e.use(s.stamp, 1)
 	back := sessionKey{Tuple: s.to.reverse(), proto: k.proto, loc: loc}
@@ -142,7 +142,7 @@ func (e *Engine) Expire() {
 	for _, k := range e.sessionKeys(e.expired) {
 		s := e.sessions[k]
 		if s == nil {
-			continue // it went as another one's way back
+			continue // it was deleted as another session's reverse session
 		}
 		e.freeReturn(k, s)
 		e.freeSession(k, s)
@@ -153,7 +153,7 @@ func (e *Engine) expired(s *session) bool {
 	return s.stamp.users <= 0 || e.now() > s.stamp.seen+s.stamp.idle
 }
 
-// freeReturn is cnat_reverse_session_free. The way back of a session of ip4-cnat-tx is not found by it, and runs out by itself.
+// freeReturn is cnat_reverse_session_free. It does not find the reverse session of ip4-cnat-tx, which expires by itself.
 func (e *Engine) freeReturn(k sessionKey, s *session) {
 	back := sessionKey{Tuple: s.to.reverse(), proto: k.proto, loc: AtOutput}
 	if k.loc == AtOutput {
@@ -194,7 +194,7 @@ func (k sessionKey) compare(o sessionKey) int {
 		cmp.Compare(k.SrcPort, o.SrcPort), cmp.Compare(k.DstPort, o.DstPort))
 }
 
-// Sessions are all there are, sorted.
+// Sessions returns all sessions, sorted.
 func (e *Engine) Sessions() []Session {
 	var out []Session
 	for _, k := range e.sessionKeys(func(*session) bool { return true }) {

@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// translate is cnat_translation_ip4 and _ip6; the result says what it did.
+// translate is cnat_translation_ip4 and _ip6; the result describes the changes.
 func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *session, how string) {
 	to := &s.to
 	switch {
@@ -26,7 +26,7 @@ func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *sessio
 	r.Text = fmt.Sprintf("%s, %s", change(&k.Tuple, to), how)
 }
 
-// change names what became of which end.
+// change describes the translation of one end.
 func change(from, to *Tuple) string {
 	src, dst := [2]netip.AddrPort{}, [2]netip.AddrPort{}
 	for i, t := range []*Tuple{from, to} {
@@ -41,7 +41,7 @@ func change(from, to *Tuple) string {
 	return fmt.Sprintf("%s is %s, %s is %s", src[0], src[1], dst[0], dst[1])
 }
 
-// tcp is cnat_tcp_update_session_lifetime: who ends has five seconds of silence left, in both directions.
+// tcp is cnat_tcp_update_session_lifetime: after FIN or RST both directions expire after five idle seconds.
 func (e *Engine) tcp(flags uint8, s *stamp) {
 	if flags&(packet.FIN|packet.RST) != 0 {
 		e.setIdle(s, idleEnding)
@@ -51,7 +51,7 @@ func (e *Engine) tcp(flags uint8, s *stamp) {
 	}
 }
 
-// translateError changes an ICMP error and the packet in it. Its own source stays, unless it is the quoted packet's addressee.
+// translateError changes an ICMP error and the packet in it. The error's source stays, unless it is the quoted packet's destination.
 // False: VPP stopped half way.
 func (e *Engine) translateError(p *packet.Packet, k *sessionKey, to *Tuple) bool {
 	if p.Src == k.Src {

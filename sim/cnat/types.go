@@ -9,7 +9,7 @@ import (
 // None is ~0, VPP's index of nothing.
 const None = ^uint32(0)
 
-// Return codes (vnet/api_errno.h). Refused is what some handlers return without a name.
+// Return codes (vnet/api_errno.h). Refused is an unnamed code of some handlers.
 const (
 	OK              int32 = 0
 	Refused         int32 = 1
@@ -28,33 +28,33 @@ const (
 // FirstPort is where ports for source translation begin.
 const FirstPort uint16 = 0xC000
 
-// Flags of a translation. On the wire there are the first and the last; Exclusive is is_real_ip = 0.
+// Flags of a translation. The first and the last are on the wire; Exclusive is is_real_ip = 0.
 const (
-	AllocPort       uint8 = 1 << 0 // a port of the plugin's own where a path has a source
+	AllocPort       uint8 = 1 << 0 // allocates a port where a path has a source
 	Exclusive       uint8 = 1 << 1 // packets to other ports of the address are dropped
 	NoReturnSession uint8 = 1 << 2
 )
 
-// Flags of a path, as the plugin keeps and dumps them. On the wire CNAT_EPT_NO_NAT is 1, which does nothing.
+// Flags of a path, as the plugin stores and dumps them. On the wire CNAT_EPT_NO_NAT is 1, which has no effect.
 const (
 	PathActive   uint8 = 1 << 0
 	PathNoNAT    uint8 = 1 << 1
 	PathDisabled uint8 = 1 << 7 // left out of Maglev
 )
 
-// LBType is how a backend is chosen.
+// LBType selects the choice of a backend.
 type LBType uint8
 
-// The types. What VPP does with others is what it does with Default.
+// The types. VPP treats others as Default.
 const (
 	Default LBType = 0
 	Maglev  LBType = 1
 )
 
-// Endpoint is an address and port, or an interface whose first address is meant.
+// Endpoint is an address and port, or an interface that stands for its first address.
 type Endpoint struct {
 	Addr     netip.Addr // of an interface: its address, once it has one; otherwise the unspecified one of the family
-	SwIf     uint32     // None: Addr is meant
+	SwIf     uint32     // None: Addr counts
 	Port     uint16
 	resolved bool
 }
@@ -77,22 +77,22 @@ func (e Endpoint) text(ifName func(uint32) string) string {
 // Path is one backend of a translation.
 type Path struct {
 	Dst   Endpoint
-	Src   Endpoint // what the backend sees as its client, at ip4-cnat-tx only; the unspecified address: the client
+	Src   Endpoint // the client as the backend sees it, at ip4-cnat-tx only; the unspecified address: the original client
 	Flags uint8
 }
 
-// Translation is what cnat_translation_update asks for, and what the dump knows of it (Flags and Hash are not in a dump).
+// Translation is the content of cnat_translation_update, and of the dump (Flags and Hash are not in a dump).
 type Translation struct {
 	ID    uint32
 	VIP   Endpoint
 	Proto uint8
 	Flags uint8
 	LB    LBType
-	Hash  uint32 // which fields the choice of a backend is made of (ip_flow_hash_config_v2); 0: the five-tuple
+	Hash  uint32 // fields for the choice of a backend (ip_flow_hash_config_v2); 0: the five-tuple
 	Paths []Path
 }
 
-// Location is the node a session is looked for by.
+// Location is the node that looks up a session.
 type Location uint8
 
 // The locations, as the API has them.
@@ -102,7 +102,7 @@ const (
 	AtFIB    Location = 0xff
 )
 
-// String is the node's place.
+// String returns the node's place.
 func (l Location) String() string {
 	switch l {
 	case AtInput:
@@ -115,7 +115,7 @@ func (l Location) String() string {
 	return fmt.Sprintf("location-%d", uint8(l))
 }
 
-// Tuple is the two ends of a packet. Ports of an echo are both its identifier.
+// Tuple holds the two ends of a packet. Both ports of an echo are its identifier.
 type Tuple struct {
 	Src, Dst         netip.Addr
 	SrcPort, DstPort uint16
@@ -126,42 +126,42 @@ type Session struct {
 	Match, New Tuple
 	Proto      uint8
 	Location   Location
-	Idle       time.Duration // it is forgotten after being idle for longer
+	Idle       time.Duration // the session expires after it was idle for longer
 	Seen       time.Duration // since VPP's boot
 }
 
-// String is the session on one line.
+// String returns the session on one line.
 func (s Session) String() string {
 	at := func(a netip.Addr, p uint16) string { return netip.AddrPortFrom(a, p).String() }
 	return fmt.Sprintf("%s %s %s -> %s => %s -> %s", s.Location, protoName(s.Proto), at(s.Match.Src, s.Match.SrcPort), at(s.Match.Dst, s.Match.DstPort),
 		at(s.New.Src, s.New.SrcPort), at(s.New.Dst, s.New.DstPort))
 }
 
-// Action is what becomes of a packet after a node.
+// Action is what VPP does with a packet after a node.
 type Action uint8
 
 // The actions.
 const (
-	// Continue is the next node of the arc, or at ip4-cnat-tx where the route would have led without the plugin.
+	// Continue passes the packet to the next node of the arc, or at ip4-cnat-tx to the destination of the route below the plugin's.
 	Continue Action = iota
 	Drop
-	// Lookup is another look at the routes.
+	// Lookup looks up the route again.
 	Lookup
-	// Forward is the way of Result.Backend, whatever the destination.
+	// Forward sends the packet to Result.Backend, whatever the destination.
 	Forward
 )
 
-// Result is what a node did.
+// Result is the result of a node.
 type Result struct {
 	Action  Action
 	Backend netip.Addr // Forward only
 	Node    string
-	Text    string // "": it had nothing to say
+	Text    string // "": the node did nothing
 	// BadChecksum: that of an ICMPv6 error is wrong now.
 	BadChecksum bool
 }
 
-// Crash is what VPP dies of.
+// Crash is a crash of VPP.
 type Crash struct{ Why string }
 
 func (c *Crash) Error() string { return "cnat: " + c.Why }

@@ -1,10 +1,10 @@
-// Package cni turns Nodes and Pods into what a CNI would have made in a VPP: interfaces, addresses and routes.
+// Package cni turns Nodes and Pods into the interfaces, addresses and routes that a CNI would make in a VPP.
 //
 //	pod ── pod-<ns>/<name> ─┐                 ┌─ overlay ── pods and addresses of the other nodes
 //	pod ── pod-<ns>/<name> ─┤   VPP of a node ├─ uplink ─── the world outside
-//	                        └─────────────────┴─ host ───── the node's own network stack, and its addresses
+//	                        └─────────────────┴─ host ───── the node's network stack, and its addresses
 //
-// Invariant: what exists in the VPP depends on the objects only, not on the order in which they came.
+// Invariant: the objects in the VPP depend on the Kubernetes objects only, not on the order in which they came.
 package cni
 
 import (
@@ -23,16 +23,16 @@ const (
 	Uplink  = "uplink"
 	Overlay = "overlay"
 	Host    = "host"
-	Gateway = "loop0" // holds the addresses pods see as their router
+	Gateway = "loop0" // has the addresses that pods use as their router
 )
 
-// gateways are the pods' routers on every node, and the addresses VPP complains from: of ranges no pod is in.
+// gateways are the pods' routers on every node, and the source addresses of VPP's ICMP errors. No pod is in their ranges.
 func gateways() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("169.254.1.1/32"), netip.MustParsePrefix("fd69:254:1::1/128")}
 }
 
-// HostLink is the address from which a node's own processes reach its pods: nothing else has it, so that NAT gives it to nobody. Every
-// node has the same. In IPv6, which nat44 does not translate, they send from the node's address.
+// HostLink is the address from which a node's processes reach its pods. Nothing else has it, so NAT never uses it. It is the same on
+// every node. In IPv6, which nat44 does not translate, the processes send from the node's address.
 var HostLink = netip.MustParseAddr("169.254.1.2") // read only
 
 // maxName is the longest interface name of VPP (interface.api: string name[64], with its final zero).
@@ -49,12 +49,12 @@ func PodInterface(id model.PodID) string {
 	return fmt.Sprintf("%s-%08x", name[:maxName-9], h.Sum32())
 }
 
-// Located names the interfaces of every node, for agents that need not search.
+// Located names the interfaces of every node, for agents that need no lookup.
 func Located() event.Located {
 	return event.Located{Uplink: Uplink, Overlay: Overlay, Host: Host, HostIPs: []netip.Addr{HostLink}}
 }
 
-// VPP is what is plumbed: a simulated one, or a real one under test.
+// VPP is the VPP that a CNI configures: a simulated one, or a real one under test.
 type VPP interface {
 	AddInterface(sim.Interface) (swIfIndex uint32)
 	RemoveInterface(name string)
@@ -62,7 +62,7 @@ type VPP interface {
 	RemoveRoute(vrf uint32, p netip.Prefix)
 }
 
-// CNI is the plumbing of one node. It is not safe for concurrent use.
+// CNI is the CNI of one node. It is not safe for concurrent use.
 type CNI struct {
 	vpp   VPP
 	name  string
@@ -89,8 +89,8 @@ func New(v VPP, nodeName string) *CNI {
 	return c
 }
 
-// SourceOf is the address from which a node's own processes dial dst: the kernel has a route to the node's pods by VPP, with HostLink as
-// its source, and none of that kind to services and other nodes' pods.
+// SourceOf returns the address from which a node's processes dial dst. The kernel has a route to the node's pods through VPP, with
+// HostLink as its source, but none to services and other nodes' pods.
 func (c *CNI) SourceOf(own, dst netip.Addr) netip.Addr {
 	for _, p := range c.pods {
 		if dst.Is4() && slices.Contains(p.IPs, dst) {
@@ -100,7 +100,7 @@ func (c *CNI) SourceOf(own, dst netip.Addr) netip.Addr {
 	return own
 }
 
-// Apply follows changes of Nodes and Pods; other objects are none of its business.
+// Apply handles changes of Nodes and Pods, and ignores other objects.
 func (c *CNI) Apply(changes []event.Change) error {
 	for _, ch := range changes {
 		var err error
@@ -129,10 +129,10 @@ func (c *CNI) setNode(name string, node *model.Node) error {
 	return c.route(append(affected, c.behind(name, node)...)...)
 }
 
-// behind is what a node brings into the routes. This node: its addresses, which lie behind its own network stack: VPP forwards
-// to it, it does not own them. (What VPP owns it checks on arrival: a source it has no way to, such as a cluster IP, is dropped
-// before the stack sees it.) Another node: its pods, and its addresses. (A node's own processes reach pods of other nodes
-// from its address, so the way back must not leave by the uplink, which would masquerade it.)
+// behind returns the prefixes that a node adds to the routes. For this node these are its addresses, which are in its network stack:
+// VPP forwards to them and does not own them. (VPP checks packets to its addresses at arrival: it drops those from a source without
+// a route, such as a cluster IP, before the stack receives them.) For another node these are its pods and its addresses. (A node's
+// processes reach pods of other nodes from its address, so the reply must not leave by the uplink, which would masquerade it.)
 func (c *CNI) behind(name string, n *model.Node) []netip.Prefix {
 	switch {
 	case n == nil:
@@ -143,7 +143,7 @@ func (c *CNI) behind(name string, n *model.Node) []netip.Prefix {
 	return slices.Concat(n.PodCIDRs, hosts(n))
 }
 
-// hosts are the addresses of a node as prefixes.
+// hosts returns the addresses of a node as prefixes.
 func hosts(n *model.Node) []netip.Prefix { return prefixes(n.Addrs()) }
 
 func prefixes(addrs []netip.Addr) []netip.Prefix {
@@ -154,7 +154,7 @@ func prefixes(addrs []netip.Addr) []netip.Prefix {
 	return out
 }
 
-// plumbed reports whether the pod has an interface of its own on this node.
+// plumbed reports whether the pod has a separate interface on this node.
 func (c *CNI) plumbed(p *model.Pod) bool {
 	return p != nil && p.NodeName == c.name && !p.HostNetwork && !p.Finished && len(p.IPs) > 0
 }
@@ -180,7 +180,7 @@ func (c *CNI) setPod(id model.PodID, pod *model.Pod) error {
 func (c *CNI) plumb(p *model.Pod) error {
 	i := sim.Interface{Name: PodInterface(p.ID), Tag: p.ID.String(), DevType: "af-packet", Unnumbered: Gateway}
 	if len(i.Tag) > maxName {
-		i.Tag = "" // VPP would cut it, and half a name names nobody
+		i.Tag = "" // VPP would truncate it, and a truncated name identifies no pod
 	}
 	c.vpp.AddInterface(i)
 	return c.route(prefixes(p.IPs)...)
@@ -195,7 +195,7 @@ func (c *CNI) unplumb(p *model.Pod) error {
 	return nil
 }
 
-// route makes the routes of some prefixes what the objects of now ask for.
+// route updates the routes of some prefixes to match the present objects.
 func (c *CNI) route(affected ...netip.Prefix) error {
 	for _, p := range affected {
 		path, wanted := c.path(p)
@@ -210,8 +210,8 @@ func (c *CNI) route(affected ...netip.Prefix) error {
 	return nil
 }
 
-// path is where a prefix leads: to its pod (of two that claim it, to the one that sorts first), else to this node's own
-// network stack, else over the overlay.
+// path returns the path of a prefix: to its pod (of two with the prefix, to the one that sorts first), else to this node's network
+// stack, else over the overlay.
 func (c *CNI) path(p netip.Prefix) (path sim.Path, wanted bool) {
 	var owner *model.Pod
 	for _, pod := range c.pods {
@@ -234,7 +234,8 @@ func (c *CNI) path(p netip.Prefix) (path sim.Path, wanted bool) {
 	return path, wanted
 }
 
-// Before returns an emit that plumbs what an update brings before passing it on; failed is told what could not be plumbed.
+// Before returns an emit that configures the VPP for an update before it passes the update on. It calls failed for each object that
+// the VPP refused.
 func (c *CNI) Before(emit func(event.Event), failed func(error)) func(event.Event) {
 	return func(ev event.Event) {
 		if up, ok := ev.(*event.Update); ok {

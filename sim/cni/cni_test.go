@@ -91,7 +91,7 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-// leadsTo is the interface by which a packet from outside leaves.
+// leadsTo returns the interface by which a packet from outside leaves.
 func leadsTo(v *sim.VPP, dst string) string {
 	src := netip.MustParseAddr("198.51.100.7")
 	if strings.Contains(dst, ":") {
@@ -133,7 +133,7 @@ func TestPodInterfacesDiffer(t *testing.T) {
 	}
 }
 
-// TestPathIndependence: whatever came and went in between, the same objects make the same VPP.
+// TestPathIndependence: the same objects make the same VPP, whatever objects existed in between.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		final := map[model.Ref]model.Object{}

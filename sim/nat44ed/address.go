@@ -5,7 +5,7 @@ import "net/netip"
 type poolAddr struct {
 	addr  uint32
 	table uint32 // None: any
-	// Where the address was found on an outside interface of the same table; bits -1: nowhere.
+	// The interface of the same table, with an outside role, that has the address; bits -1: none.
 	swIf uint32
 	net  uint32
 	bits int
@@ -24,7 +24,7 @@ func (e *Engine) pools(twice bool) *[]poolAddr {
 	return &e.addrs
 }
 
-// AddDelAddressRange is nat44_add_del_address_range; it stops at the first error and keeps what it has done by then.
+// AddDelAddressRange is nat44_add_del_address_range; it stops at the first error and keeps the changes up to then.
 func (e *Engine) AddDelAddressRange(add bool, r AddressRange) int32 {
 	first, last := addrNum(r.First), addrNum(r.Last)
 	twice := r.Flags&TwiceNAT != 0
@@ -223,7 +223,7 @@ func (e *Engine) AddressChanged(swIf uint32, p netip.Prefix, add bool) {
 	e.mappingsFollow(swIf, p.Addr(), add)
 }
 
-// poolFollows looks at the record for the pool first; that for twice-nat counts only if there is none.
+// poolFollows uses the record for the pool first; that for twice-nat counts only without one.
 func (e *Engine) poolFollows(swIf uint32, p netip.Prefix, add bool) {
 	i := e.findAddrResolve(swIf, false)
 	if i < 0 {
@@ -256,7 +256,7 @@ func (e *Engine) rebind(swIf uint32, p netip.Prefix, add bool) {
 	}
 }
 
-// receive is a route of type receive for addr at swIf, with the number of its owners.
+// receive adds or removes a route of type receive for addr at swIf, with the number of its owners.
 type receive struct {
 	addr, swIf, count uint32
 }
@@ -284,7 +284,7 @@ func (e *Engine) receiveRef(addr, swIf uint32, add bool) {
 	}
 }
 
-// receiveEverywhere is for one address at every outside interface.
+// receiveEverywhere does so for one address at every outside interface.
 func (e *Engine) receiveEverywhere(addr uint32, add bool) {
 	for _, p := range []*pool[iface]{&e.ifaces, &e.outIfaces} {
 		for i := range p.all() {
@@ -295,8 +295,8 @@ func (e *Engine) receiveEverywhere(addr uint32, add bool) {
 	}
 }
 
-// receiveAll is for every pool address and every mapping's external address at one interface, load-balancing mappings
-// included: those get no route when they are made, and lose none when they are deleted (vpp.md 3.2 B15).
+// receiveAll does so for every pool address and every mapping's external address at one interface, load-balancing mappings included:
+// creating these adds no route, and deleting them removes none (vpp.md 3.2 B15).
 func (e *Engine) receiveAll(swIf uint32, add bool) {
 	for _, a := range e.addrs {
 		e.receiveRef(a.addr, swIf, add)

@@ -8,7 +8,7 @@ type affinityKey struct {
 	proto           uint8
 }
 
-// affinityRecord pins a client to a slot of the mapping's backends, whoever is or was in it. VPP keeps 8 bits of the slot.
+// affinityRecord binds a client to a slot of the mapping's backends, whatever backend is in the slot. VPP keeps 8 bits of the slot.
 type affinityRecord struct {
 	slot    uint8
 	holders uint32 // sessions; the time to live begins when the last one ends
@@ -35,8 +35,8 @@ func (e *Engine) setAffinity(k affinityKey, r *affinityRecord) {
 	}
 }
 
-// affinityLock finds the client's slot and takes a hold on it. Packets that come to nothing afterwards (no SYN, no port,
-// too many sessions) never give it back, so that such a record never expires.
+// affinityLock finds the client's slot and increments its holders. Packets that fail afterwards (no SYN, no port, too many sessions)
+// never decrement them, so such a record never expires.
 func (e *Engine) affinityLock(k affinityKey) (slot uint8, ok bool) {
 	r := e.affinity[k]
 	if r == nil {
@@ -72,7 +72,7 @@ func (e *Engine) affinityUnlock(k affinityKey) {
 	e.setAffinity(k, &left)
 }
 
-// affinityFlush forgets all clients of a mapping: what deleting it does, and nothing else.
+// affinityFlush removes all clients of a mapping, when the mapping is deleted and at no other time.
 func (e *Engine) affinityFlush(owner uint32) {
 	for k, r := range e.affinity {
 		if r.owner == owner {

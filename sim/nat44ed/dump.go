@@ -45,7 +45,7 @@ func (e *Engine) Users() []User {
 	return out
 }
 
-// UserSessions is nat44_user_session_v3_dump: sessions of an inside address, whatever the VRF.
+// UserSessions is nat44_user_session_v3_dump: sessions of an inside address in all VRFs.
 func (e *Engine) UserSessions(addr netip.Addr) []UserSession {
 	var out []UserSession
 	for i := range e.sessions.all() {
@@ -70,7 +70,7 @@ func (e *Engine) userSession(s *session) UserSession {
 		TimedOut:       e.now().Truncate(time.Second) >= (s.lastHeard + e.timeout(s)).Truncate(time.Second),
 		InsideTable:    s.in2out.table,
 	}
-	if s.proto == 0 { // VPP keeps the protocol's number there, and takes it for a port in the order of the network
+	if s.proto == 0 { // VPP stores the protocol's number there, and reads it as a port in network byte order
 		d.Inside = swapped(d.Inside)
 		d.Outside = swapped(d.Outside)
 	}
@@ -88,11 +88,10 @@ func swapped(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr(), a.Port()<<8|a.Port()>>8)
 }
 
-// Session is one entry of the session table, for people and golden files.
+// Session is one entry of the session table, for display and golden files.
 type Session struct {
 	Proto model.Protocol
-	// In2Out is what the inside host sends and what becomes of it, Out2In the other direction. Bypass sessions have
-	// In2Out only.
+	// In2Out is the inside host's flow with its translation, Out2In the other direction. Bypass sessions have In2Out only.
 	In2Out, Out2In Flow
 	Flags          []string // static, load-balanced, twice-nat, bypass, affinity, exact-address, hairpin
 	State          string   // TCP: transitory, established or closing; "" otherwise
@@ -107,7 +106,7 @@ func (f Flow) String() string {
 	return fmt.Sprintf("%s -> %s => %s -> %s", f.MatchSrc, f.MatchDst, f.RewriteSrc, f.RewriteDst)
 }
 
-// String is one line: the protocol, the direction packets of which made the session, flags and TCP state.
+// String returns one line: the protocol, the direction of the packet that made the session, flags and TCP state.
 func (s Session) String() string {
 	words := []string{strings.ToLower(s.Proto.String())}
 	switch {
@@ -132,7 +131,7 @@ func (s Session) String() string {
 	return strings.Join(words, " ")
 }
 
-// Sessions are all sessions in the order of their text.
+// Sessions returns all sessions in the order of their text.
 func (e *Engine) Sessions() []Session {
 	var out []Session
 	for i := range e.sessions.all() {
@@ -144,7 +143,7 @@ func (e *Engine) Sessions() []Session {
 
 func (e *Engine) view(s *session) Session {
 	proto := s.proto
-	if proto == 0 { // protocols without ports: only the flow knows
+	if proto == 0 { // protocols without ports: only the flow has the number
 		proto = s.o2i.match.proto()
 	}
 	v := Session{Proto: model.Protocol(proto), In2Out: s.i2o.view(), Out2In: s.o2i.view(), TimedOut: e.timedOut(s)}

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// Network is what NAT44-ED asks of the rest of VPP.
+// Network is NAT44-ED's view of the rest of VPP.
 type Network interface {
 	// Table is the ID of the FIB table the interface is bound to; 0 for interfaces that do not exist.
 	Table(swIf uint32) uint32
 	// HasTable reports whether a FIB table exists.
 	HasTable(table uint32) bool
-	// Addrs are the interface's addresses in the order they were added.
+	// Addrs returns the interface's addresses in the order they were added.
 	Addrs(swIf uint32) []netip.Prefix
-	// Resolve looks an address up and tells the interface the route resolves to; false for no route, drop and reject routes.
+	// Resolve looks up an address and returns the interface that the route resolves to; false for no route, drop and reject routes.
 	Resolve(table uint32, dst netip.Addr) (swIf uint32, ok bool)
 }
 
-// FIB takes the side effects NAT44-ED has on the routing tables.
+// FIB receives the side effects of NAT44-ED on the routing tables.
 type FIB interface {
 	// LockTable makes sure the table exists and takes a reference; UnlockTable gives it back.
 	LockTable(table uint32)
@@ -30,15 +30,15 @@ type FIB interface {
 // Config of an Engine. Net is required.
 type Config struct {
 	Net Network
-	FIB FIB                  // nil: side effects are not wanted
+	FIB FIB                  // nil: side effects are ignored
 	Now func() time.Duration // time since VPP's boot; nil: the clock stands at 0
 	// Rand gives 32 random bits for backends and ports. Nil: VPP's own generator from VPP's own seed, 0, whose state is part
 	// of a snapshot.
 	Rand func() uint32
 }
 
-// Crash is what VPP dies of: the engine panics with a *Crash where VPP would raise a signal, and is not to be used after it.
-// Rule names the trap: the section of the project's VPP notes.
+// Crash is a crash of VPP: the engine panics with a *Crash where VPP would raise a signal, and must not be used after it. Rule names
+// the trap: the section of the project's VPP notes.
 type Crash struct{ Rule, Why string }
 
 func (c *Crash) Error() string { return fmt.Sprintf("nat44-ed %s: %s", c.Rule, c.Why) }
@@ -83,7 +83,7 @@ type Engine struct {
 	dynamic
 }
 
-// New is a disabled plugin.
+// New returns a disabled plugin.
 func New(c Config) *Engine {
 	e := &Engine{net: c.Net, fib: c.FIB, now: c.Now, rand: c.Rand, arcs: map[uint32]*arc{}, reass: map[uint32]int{}}
 	if e.fib == nil {
@@ -116,11 +116,11 @@ func (e *Engine) vppRand() uint32 {
 	return e.seed
 }
 
-// SetChoice replaces the random pick among a mapping's backends: f gets the number of backends a random pick could yield,
-// in mapping order, and answers with one of 0..n-1. Nil restores the random pick.
+// SetChoice replaces the random pick among a mapping's backends: f receives the number of backends a random pick could yield, in
+// mapping order, and returns one of 0..n-1. Nil restores the random pick.
 func (e *Engine) SetChoice(f func(n int) int) { e.pick = f }
 
-// Crashed is not nil once VPP would be dead.
+// Crashed is not nil after a crash of VPP.
 func (e *Engine) Crashed() error {
 	if e.crash == nil {
 		return nil
@@ -133,7 +133,7 @@ func (e *Engine) die(rule, format string, args ...any) {
 	panic(e.crash)
 }
 
-// PluginEnableDisable is nat44_ed_plugin_enable_disable. Enabling forgets the forwarding flag and resets the timeouts.
+// PluginEnableDisable is nat44_ed_plugin_enable_disable. Enabling clears the forwarding flag and resets the timeouts.
 func (e *Engine) PluginEnableDisable(enable bool, c PluginConfig) int32 {
 	if !enable {
 		return e.disable()
@@ -161,8 +161,7 @@ func (e *Engine) PluginEnableDisable(enable bool, c PluginConfig) int32 {
 	return OK
 }
 
-// disable takes everything down in VPP's order: the receive routes of load-balancing mappings and the locks of the two
-// VRFs are left behind.
+// disable removes everything in VPP's order. The receive routes of load-balancing mappings and the locks of the two VRFs remain.
 func (e *Engine) disable() int32 {
 	if !e.enabled {
 		return FeatureAlreadyDisabled
@@ -172,7 +171,7 @@ func (e *Engine) disable() int32 {
 		if last := e.delStaticInternal(m.local, m.ext, m.lport, m.eport, m.proto, m.vrf, m.flags); last != OK {
 			rv = Bug
 		} else {
-			rv = OK // VPP keeps the result of the last one only
+			rv = OK // VPP returns the result of the last one only
 		}
 	}
 	e.mappings = pool[mapping]{}
@@ -244,8 +243,8 @@ func (e *Engine) SetSessionLimit(limit, vrf uint32) int32 {
 	return OK
 }
 
-// CLISetSessionLimit is the command "set nat44 session limit": it makes a new flow table, so that all sessions go and no
-// mapping is found any more, although the dumps still show them.
+// CLISetSessionLimit is the command "set nat44 session limit": it makes a new flow table, so that all sessions end and no mapping is
+// found any more, although the dumps still show them.
 func (e *Engine) CLISetSessionLimit(limit, vrf uint32) int32 {
 	if rv := e.SetSessionLimit(limit, vrf); rv != OK {
 		return rv

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// fabric is the arrangement of a measurement on a real VPP: services of every kind of backend.
+// fabric is the setup of a measurement on a real VPP: services of every kind of backend.
 func fabric(t *testing.T, withOverlay, twiceNodePorts bool) *lab {
 	l := service(t)
 	l.overlay = withOverlay
@@ -35,15 +35,15 @@ func fabric(t *testing.T, withOverlay, twiceNodePorts bool) *lab {
 	return l
 }
 
-// Each row: who sends, what, what leaves, and (if there is a second line) what the answer becomes that the receiver sends.
+// Each row: the incoming interface, the packet, the output, and (in a second line, if any) the translation of the receiver's reply.
 // The verdicts are those of a real VPP 24.06 with the same interfaces and mappings.
 func TestFlowsAsMeasured(t *testing.T) {
 	type row struct {
 		name       string
 		from       uint32
 		send, want string
-		by         uint32 // the answer comes by this interface
-		answer     string // what the first sender gets; "": not looked at
+		by         uint32 // the interface of the reply
+		answer     string // the reply as the first sender gets it; "": not checked
 	}
 	common := []row{
 		{"a0 pod to ClusterIP, local pod", podA, "10.1.1.2:4000 -> 10.96.0.1:80", "10.1.1.2:4000 -> 10.1.1.3:8080", podB, "10.96.0.1:80 -> 10.1.1.2:4000"},
@@ -122,8 +122,8 @@ func TestICMPErrorsAsMeasured(t *testing.T) {
 		name          string
 		from          uint32
 		send          string
-		backend       uint32 // where the complaint comes in
-		own, onTheWay string // the error of the receiver itself; of a router at 7.7.7.7 on the way
+		backend       uint32 // interface of the ICMP error
+		own, onTheWay string // error of the receiver itself; of a router at 7.7.7.7 on the path
 	}{
 		{
 			"pod to VIP, local pod", podA, "udp 10.1.1.2:4000 -> 10.96.0.1:80", podB,
@@ -173,7 +173,7 @@ func TestICMPErrorsAsMeasured(t *testing.T) {
 		{
 			"outside to pod", uplink, "udp 8.8.8.8:4000 -> 10.1.1.2:80", podA,
 			"icmp 10.1.1.2 -> 8.8.8.8 type 3 code 3 about (udp 8.8.8.8:4000 -> 10.1.1.2:80)",
-			// The bypass session the datagram left puts its own address in.
+			// The bypass session of the datagram inserts its address.
 			"icmp 10.1.1.2 -> 8.8.8.8 type 3 code 3 about (udp 8.8.8.8:4000 -> 10.1.1.2:80) (bad checksum)",
 		},
 	} {
@@ -195,10 +195,10 @@ func TestICMPErrorsAsMeasured(t *testing.T) {
 	}
 }
 
-// A connection tried before its VIP exists leaves by the uplink with a session of its own. When the VIP comes that session
-// still has the flow: what the client repeats goes the wrong way. Even when the session has timed out, classify follows it
-// to in2out, where the VIP has no local end: address 0, in a new session that sticks again; with affinity VPP dies. A
-// reject route for the VIP, put there first, keeps the packet from the uplink and all of this from happening.
+// A connection attempt before its VIP exists leaves by the uplink with a session. After the VIP is added that session still has the
+// flow, so the client's retransmissions leave by the uplink. Even after the session has timed out, classify follows it to in2out,
+// where the VIP has no local end: address 0, in a new session that again persists; with affinity VPP crashes. A reject route for the
+// VIP, added before, keeps the packet from the uplink and prevents all of this.
 func TestUnservedAttemptsStick(t *testing.T) {
 	syn, astray := "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]", "tcp 192.168.16.1:4000 -> 10.96.0.10:80 [S]"
 	for _, affinity := range []uint32{0, 10} {
@@ -220,8 +220,8 @@ func TestUnservedAttemptsStick(t *testing.T) {
 	}
 }
 
-// On the way back a session is found by the client's port and the endpoint. A client that takes one port for two VIPs with the same endpoint
-// gets answers from the VIP whose session was made last, whichever it dials.
+// In the reverse direction a session is found by the client's port and the endpoint. If a client uses one port for two VIPs with the
+// same endpoint, replies come from the VIP of the latest session, whichever it dials.
 func TestOnePortForTwoVIPs(t *testing.T) {
 	l := service(t)
 	l.lb(pad(1), backB)
@@ -271,7 +271,7 @@ nat44-ed-in2out-slowpath: not translated: forwarding`)
 nat44-ed-out2in-slowpath: not translated: forwarding, bypass session`)
 }
 
-// Two pool addresses: the one on the network of the destination is best, on the interface the packet leaves by.
+// Two pool addresses: the one on the network of the destination, on the outgoing interface, is preferred.
 func TestPoolAddressChoice(t *testing.T) {
 	l := enabled(t)
 	l.ok(l.ForwardingEnableDisable(true))
@@ -299,7 +299,7 @@ func TestHairpinBetweenInsideHosts(t *testing.T) {
 	l.pool("192.168.16.1", 0)
 	l.want(l.in(podA, "tcp 10.1.1.2:4000 -> 192.168.16.1:80 [S]"), "tcp 192.168.16.1:4000 -> 10.1.1.3:8080 [S]")
 	l.want(l.in(podB, "tcp 10.1.1.3:8080 -> 192.168.16.1:4000 [SA]"), "tcp 192.168.16.1:8080 -> 10.1.1.2:4000 [SA]")
-	// What comes by the wrong kind of interface ends the session.
+	// A packet from the wrong kind of interface ends the session.
 	l.want(l.out(podA, uplink, "udp 10.1.1.2:5000 -> 8.8.8.8:53"), "udp 10.1.1.2:5000 -> 8.8.8.8:53")
 	l.want(l.in(podA, "udp 10.1.1.2:5000 -> 8.8.8.8:53"), "udp 192.168.16.1:5000 -> 8.8.8.8:53")
 	l.want(l.in(podB, "udp 8.8.8.8:53 -> 192.168.16.1:5000"), "drop: nat44-ed-in2out: couldn't translate packet")
@@ -327,7 +327,7 @@ func TestWithoutForwarding(t *testing.T) {
 	} {
 		l.want(l.in(c.swIf, c.line), c.want)
 	}
-	// An error about a protocol NAT knows by address only cannot be translated and ends the session.
+	// An error about a protocol that NAT knows by address only cannot be translated and ends the session.
 	l.want(l.in(podA, "proto-47 10.1.1.2 -> 8.8.8.8"), "proto-47 192.168.16.7 -> 8.8.8.8")
 	if got := l.UserSessions(addr("10.1.1.2")); len(got) != 2 || got[1].Proto != 0 || got[1].Inside.Port() != 47<<8 || got[1].Outside.Port() != 47<<8 {
 		l.t.Errorf("the dump says %+v, want protocol 0, and 47 as a port whose bytes VPP does not swap", got)

@@ -11,8 +11,8 @@ const (
 	nodeCount
 )
 
-// arc counts how often each node is on the interface's arcs. VPP's feature arcs take the same node twice and run it twice;
-// taking off a node that is not there does nothing.
+// arc counts how often each node is on the interface's arcs. VPP's feature arcs accept the same node twice and run it twice;
+// removing a missing node has no effect.
 type arc [nodeCount]uint8
 
 func (e *Engine) feature(swIf uint32, n node, on bool) {
@@ -41,7 +41,7 @@ func (e *Engine) OnOutput(swIf uint32) bool {
 	return a != nil && a[nodePreIn2OutOutput] > 0
 }
 
-// reassembly counts who wants shallow reassembly on the interface's input arc; below zero it does not go.
+// reassembly counts the users of shallow reassembly on the interface's input arc; below zero it does not decrease.
 func (e *Engine) reassembly(swIf uint32, want bool) {
 	switch {
 	case want:
@@ -89,11 +89,11 @@ func findIface(p *pool[iface], swIf uint32) (uint32, bool) {
 	return 0, false
 }
 
-// InterfaceAddDelFeature is nat44_interface_add_del_feature: Flags Inside means the inside role, anything else the outside
-// role. The caller has checked that the interface exists (-2 otherwise).
+// InterfaceAddDelFeature is nat44_interface_add_del_feature: Flags Inside means the inside role, anything else the outside role. The
+// caller has checked that the interface exists (-2 otherwise).
 //
-// Deleting a role the interface does not have takes the whole record away and leaves the node of the role it does have on
-// the arc, for ever, but without reassembly: it sees all ports as 0 (vpp.md 3.2 B11).
+// Deleting a role that the interface does not have removes the whole record. The node of the interface's actual role then stays on
+// the arc for ever, but without reassembly: it sees all ports as 0 (vpp.md 3.2 B11).
 func (e *Engine) InterfaceAddDelFeature(add bool, swIf uint32, flags Flags) int32 {
 	if !e.enabled {
 		return Unsupported
@@ -135,7 +135,7 @@ func (e *Engine) addInterface(swIf uint32, inside bool) int32 {
 	return OK
 }
 
-// becomeOutside and leaveOutside do what is common to the outside role and the output feature.
+// becomeOutside and leaveOutside do the common part of the outside role and the output feature.
 func (e *Engine) becomeOutside(table, swIf uint32) {
 	e.refOutsideFIB(table, true)
 	e.receiveAll(swIf, true)
@@ -173,7 +173,7 @@ func (e *Engine) delInterface(swIf uint32, inside bool) int32 {
 	return OK
 }
 
-// AddDelOutputInterface is nat44_ed_add_del_output_interface: source NAT of what leaves by the interface. It excludes the
+// AddDelOutputInterface is nat44_ed_add_del_output_interface: source NAT of packets that leave by the interface. It excludes the
 // interface roles, and puts nat-pre-out2in on the input arc too.
 func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 	if !e.enabled {
@@ -273,7 +273,7 @@ type fibRef struct {
 	count uint32
 }
 
-func dropRef(refs []fibRef, i int) []fibRef { // VPP's vec_del1: the last one takes the place
+func dropRef(refs []fibRef, i int) []fibRef { // VPP's vec_del1: the last one fills the gap
 	refs[i] = refs[len(refs)-1]
 	return refs[:len(refs)-1]
 }
@@ -294,7 +294,7 @@ func (e *Engine) refOutsideFIB(table uint32, add bool) {
 	}
 }
 
-// refFIB has VPP's slip: it appends an entry even when it has counted one up, so that a table has several entries.
+// refFIB has a bug of VPP: it appends an entry even when it has incremented one, so that a table has several entries.
 func (e *Engine) refFIB(table uint32) {
 	for i := range e.fibs {
 		if e.fibs[i].table == table {
@@ -304,7 +304,7 @@ func (e *Engine) refFIB(table uint32) {
 	e.fibs = append(e.fibs, fibRef{table, 1})
 }
 
-// unrefFIB ends the sessions of a table whose first entry is used up: they count as expired when they are next used.
+// unrefFIB ends the sessions of a table whose first entry has no users: they count as expired when they are next used.
 func (e *Engine) unrefFIB(table uint32) {
 	for i := range e.fibs {
 		if e.fibs[i].table != table {

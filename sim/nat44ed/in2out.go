@@ -56,12 +56,12 @@ func (w *work) in2out() {
 			w.drop(node, errNotTranslated)
 			return
 		}
-		f = &s.o2i // between two inside hosts both flows come this way
+		f = &s.o2i // between two inside hosts both flows arrive here
 	}
 	w.translate(node, i, f, in2out, true)
 }
 
-// translate rewrites the packet by a flow of session i, which ends if that fails and the direction of the node is in2out.
+// translate rewrites the packet by a flow of session i. If that fails and the direction of the node is in2out, it ends the session.
 func (w *work) translate(node string, i uint32, f *flow, d direction, account bool) {
 	if !w.rewrite(f, d) {
 		if d == in2out {
@@ -76,7 +76,7 @@ func (w *work) translate(node string, i uint32, f *flow, d direction, account bo
 	w.hop(node, w.changed())
 }
 
-// in2outSlow makes a session, or finds that the packet is not to be translated.
+// in2outSlow makes a session, or decides that the packet is not translated.
 func (w *work) in2outSlow() {
 	node := w.in2outNode(true)
 	if w.proto != protoTCP && w.proto != protoUDP && w.proto != protoICMP && w.proto != protoICM6 {
@@ -103,9 +103,9 @@ func (w *work) in2outSlow() {
 	w.translate(node, i, &w.e.sessions.at(i).i2o, in2out, true)
 }
 
-// untouched says why a packet without a session is to pass as it is; "" if it is not.
+// untouched returns why a packet without a session passes unchanged; "" if it does not.
 func (w *work) untouched(sport, dport uint16) string {
-	// For ICMP it is the output interface being set, not the node, that makes the difference.
+	// For ICMP VPP checks whether the output interface is set, and not the node.
 	if w.output || w.proto == protoICMP && w.tx != None {
 		return w.untouchedOutput(sport, dport)
 	}
@@ -127,8 +127,8 @@ func (w *work) untouched(sport, dport uint16) string {
 	return "destination not outside"
 }
 
-// untouchedOutput leaves alone what has been translated on its way in: by source, or by destination unless it came by an
-// interface with the output feature itself.
+// untouchedOutput excludes packets that the input arc has translated: by source, or by destination unless they came by an interface
+// that has the output feature.
 func (w *work) untouchedOutput(sport, dport uint16) string {
 	e := w.e
 	if _, ok := e.flows[flowKey(w.src, sport, w.dst, dport, e.net.Table(w.tx), w.proto)]; ok {
@@ -146,7 +146,7 @@ func (w *work) untouchedOutput(sport, dport uint16) string {
 	return ""
 }
 
-// bypassed reports whether the packet belongs to a forwarding-bypass session, which VPP looks for in table 0 only.
+// bypassed reports whether the packet belongs to a forwarding-bypass session, which VPP looks up in table 0 only.
 func (w *work) bypassed() bool {
 	e := w.e
 	if !e.forwarding {
@@ -165,8 +165,8 @@ func (w *work) bypassed() bool {
 	return true
 }
 
-// newIn2Out makes the session of an inside host's first packet: by a static mapping of its end, or with a port of the pool.
-// ok is false when there is none; the hop says why.
+// newIn2Out makes the session of an inside host's first packet: by a static mapping of its end, or with a port of the pool. ok is
+// false when neither exists; the hop has the reason.
 func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
 	e := w.e
 	if e.sessionsExceeded(w.table) && !e.lruFreeOne() {
@@ -220,7 +220,7 @@ func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
 	return i, true
 }
 
-// o2iBack fills what the answer's flow rewrites: back to the inside host, from whom it talked to.
+// o2iBack fills the rewrite of the reply's flow: back to the inside host, from the address that it dialled.
 func (w *work) o2iBack(s *session, sport uint16) {
 	s.o2i.rewriteDst(w.src)
 	s.o2i.rewriteDstPort(w.proto, sport)
@@ -228,7 +228,7 @@ func (w *work) o2iBack(s *session, sport uint16) {
 	s.o2i.rewriteSrc(w.dst)
 }
 
-// staticOutside gives the session the external end of the mapping. It fails if another session has the answer's flow.
+// staticOutside gives the session the external end of the mapping. It fails if another session has the reply's flow.
 func (w *work) staticOutside(i uint32, m *mapping, daddr uint32, dport uint16) bool {
 	s := w.e.sessions.at(i)
 	s.flags |= sessStatic
@@ -244,8 +244,8 @@ func (w *work) staticOutside(i uint32, m *mapping, daddr uint32, dport uint16) b
 	return w.e.addO2I(i, true)
 }
 
-// dynamicOutside gives the session an address and port of the pool: the inside port if it is free and no system port,
-// else ten random ones are tried.
+// dynamicOutside gives the session an address and port of the pool: the inside port if it is free and no system port, else one of
+// ten random ones.
 func (w *work) dynamicOutside(i uint32, daddr uint32, dport uint16) bool {
 	e, s := w.e, w.e.sessions.at(i)
 	s.o2i = flow{match: flowKey(daddr, dport, daddr, 0, s.out2in.table, w.proto)}
@@ -275,7 +275,7 @@ func (w *work) dynamicOutside(i uint32, daddr uint32, dport uint16) bool {
 	return false
 }
 
-// randomPort is a user port; VPP takes the low half of a random number if that is in range.
+// randomPort returns a user port; VPP uses the low half of a random number if that is in range.
 func (e *Engine) randomPort() uint16 {
 	r := e.rand()
 	if low := r & 0xffff; low < userPorts {
@@ -284,14 +284,14 @@ func (e *Engine) randomPort() uint16 {
 	return uint16(firstUserPort + r%userPorts)
 }
 
-// littleEndian is the number an x86 machine sees in an address.
+// littleEndian returns an address as the number that an x86 machine reads.
 func littleEndian(a uint32) uint32 {
 	return a>>24 | a>>8&0xff00 | a<<8&0xff0000 | a<<24
 }
 
-// choosePoolAddr begins at an offset made from the source. An address of the packet's VRF on the network of the
-// destination is best (on the output interface, if there is one), then one on the output interface, then the last one of
-// the VRF, then the last one of no VRF.
+// choosePoolAddr starts at an offset computed from the source. The order of preference is: an address of the packet's VRF on the
+// network of the destination (on the output interface, if any), then one on the output interface, then the last one of the VRF, then
+// the last one of no VRF.
 func (e *Engine) choosePoolAddr(src, dst, table, tx uint32) *poolAddr {
 	n := uint32(len(e.addrs))
 	if n == 0 {
@@ -325,8 +325,8 @@ func (e *Engine) choosePoolAddr(src, dst, table, tx uint32) *poolAddr {
 	return anyVRF
 }
 
-// in2outOther translates the source address of protocols without ports NAT44-ED knows (SCTP among them), for one inside
-// host per pool address, protocol and destination.
+// in2outOther translates the source address of protocols without ports known to NAT44-ED (SCTP among them), for one inside host per
+// pool address, protocol and destination.
 func (w *work) in2outOther(node string) {
 	e := w.e
 	if e.sessionsExceeded(w.table) {
@@ -363,7 +363,7 @@ func (w *work) in2outOther(node string) {
 	s.o2i.rewriteDst(w.src)
 	s.o2i.rewriteTable(w.table)
 	s.extAddr = w.dst
-	// VPP leaves the session's protocol 0 and puts the number where ports are.
+	// VPP stores 0 as the session's protocol and the number in the ports.
 	s.out2in = end{addr: outside, table: tx, port: uint16(w.proto)}
 	s.in2out = end{addr: w.src, table: w.table, port: uint16(w.proto)}
 	e.addI2O(i)
@@ -377,8 +377,8 @@ func (w *work) in2outOther(node string) {
 	w.translate(node, i, &e.sessions.at(i).i2o, in2out, false)
 }
 
-// outsideForOther is an address whose flow to the destination is free: that of the first session with the destination, or
-// the last such one of the pool.
+// outsideForOther returns an address whose flow to the destination is free: that of the first session with the destination, or the
+// last such one of the pool.
 func (w *work) outsideForOther(tx uint32) uint32 {
 	e := w.e
 	free := func(addr uint32) bool {

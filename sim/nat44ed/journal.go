@@ -1,6 +1,6 @@
 package nat44ed
 
-// dynamic is the state packets change: what Snapshot and Restore are about.
+// dynamic is the state that packets change, for Snapshot and Restore.
 type dynamic struct {
 	sessions pool[session]
 	flows    map[tuple]uint32 // both flows of a session → its index
@@ -13,12 +13,12 @@ type dynamic struct {
 	epoch     uint32 // changes with each snapshot and restore: a session is copied once per epoch
 }
 
-// Mark names a state to return to. Marks nest: restoring one makes later ones invalid.
+// Mark identifies a state for Restore. Marks nest: restoring one makes later ones invalid.
 type Mark struct{ at int }
 
-// Snapshot remembers sessions, affinity and the state of VPP's random generator, from now on in a journal of undo steps:
-// its cost is that of the changes made afterwards. Configuration is not part of it; configuration changes that end
-// sessions are undone as far as the sessions go.
+// Snapshot marks sessions, affinity and the state of VPP's random generator; from now on a journal records undo steps, so its cost
+// is that of the changes made afterwards. Configuration is not part of it; of configuration changes that end sessions, Restore
+// undoes the end of the sessions only.
 func (e *Engine) Snapshot() Mark {
 	e.recording = true
 	e.epoch++
@@ -48,7 +48,7 @@ func (e *Engine) Release() {
 
 func (e *Engine) undo(f func()) { e.journal = append(e.journal, f) }
 
-// touch must come before a change of a session.
+// touch must precede a change of a session.
 func (e *Engine) touch(i uint32) {
 	s := e.sessions.at(i)
 	if !e.recording || s.epoch == e.epoch {
@@ -108,7 +108,7 @@ func (e *Engine) delFlow(k tuple) {
 	}
 }
 
-// clearDynamic drops all of it at once, as plugin enable and disable do.
+// clearDynamic drops the whole state, as plugin enable and disable do.
 func (e *Engine) clearDynamic() {
 	e.clearSessions()
 	if e.recording {

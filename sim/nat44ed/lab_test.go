@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// lab is an engine with the rest of a VPP around it: interfaces in table 0 with a /24 each, a default route by the uplink.
+// lab is an engine in the surroundings of a VPP: interfaces in table 0 with a /24 each, a default route by the uplink.
 type lab struct {
 	t testing.TB
 	*Engine
@@ -19,7 +19,7 @@ type lab struct {
 	locks  map[uint32]int
 	routes map[route]bool
 
-	overlay bool // other nodes' pods are behind an interface of their own
+	overlay bool // other nodes' pods are behind a separate interface
 }
 
 type route struct {
@@ -49,7 +49,7 @@ func newLab(t testing.TB) *lab {
 	return l
 }
 
-// service is the arrangement the agent makes: pods in+out, the uplink with the output feature, forwarding, both pools.
+// service returns the agent's usual setup: pods in+out, the uplink with the output feature, forwarding, both pools.
 func service(t testing.TB) *lab {
 	l := newLab(t)
 	l.ok(l.PluginEnableDisable(true, PluginConfig{}))
@@ -136,7 +136,7 @@ func pad(n byte) Local {
 	return Local{Addr: netip.AddrFrom4([4]byte{192, 0, 2, n}), Port: 1}
 }
 
-// in sends a packet in by an interface and tells what becomes of it: the packet after translation, or "drop: " and why.
+// in sends a packet in by an interface and returns the result: the packet after translation, or "drop: " and the reason.
 func (l *lab) in(swIf uint32, line string) string {
 	l.t.Helper()
 	p, err := packet.Parse(line)
@@ -155,7 +155,7 @@ func (l *lab) out(rx, tx uint32, line string) string {
 	return fate(l.Output(&p, rx, tx), &p)
 }
 
-// send lets a packet in by an interface, routes it, and tells what leaves by which interface.
+// send lets a packet in by an interface, routes it, and returns the output and its interface.
 func (l *lab) send(swIf uint32, line string) string {
 	l.t.Helper()
 	p, err := packet.Parse(line)
@@ -192,7 +192,7 @@ func (l *lab) want(got, want string) {
 	}
 }
 
-// dies runs f, which must kill VPP.
+// dies runs f, which must crash VPP.
 func (l *lab) dies(f func(), rule string) {
 	l.t.Helper()
 	defer func() {

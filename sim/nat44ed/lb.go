@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// lbLocal is a backend; prefix is the sum of the probabilities up to it, in 8 bits as VPP has it.
+// lbLocal is a backend; prefix is the sum of the probabilities up to it, in VPP's 8 bits.
 type lbLocal struct {
 	addr                uint32
 	port                uint16
@@ -18,7 +18,7 @@ func (e *Engine) newOwner() uint32 {
 	return e.owners
 }
 
-// AddDelLBStaticMapping is nat44_add_del_lb_static_mapping. 256 backends and more kill VPP, in a delete request too.
+// AddDelLBStaticMapping is nat44_add_del_lb_static_mapping. 256 backends and more crash VPP, in a delete request too.
 func (e *Engine) AddDelLBStaticMapping(add bool, m LBMapping) int32 {
 	if len(m.Locals) > 255 {
 		e.die("3.2 A6", "%d locals in nat44_add_del_lb_static_mapping: the 8-bit counter never gets there, memory runs out", len(m.Locals))
@@ -58,7 +58,7 @@ func (e *Engine) addLB(in LBMapping, f uint16) int32 {
 	e.smO2I[smKey{ext, in.Port, 0, in.Proto}] = i
 	for _, l := range in.Locals {
 		e.fib.LockTable(l.VRF)
-		if f&smOut2InOnly == 0 { // table 0 whatever the local's VRF; an older owner of the end is overwritten
+		if f&smOut2InOnly == 0 { // always table 0, whatever the local's VRF; it overwrites an older owner of the end
 			e.smI2O[smKey{addrNum(l.Addr), l.Port, 0, in.Proto}] = i
 		}
 		*m.locals.at(m.locals.get()) = lbLocal{addr: addrNum(l.Addr), port: l.Port, probability: l.Probability, vrf: l.VRF}
@@ -87,7 +87,7 @@ func (m *mapping) sum() {
 	m.picks = nil
 }
 
-// delLB goes by the flags of the request, not those of the mapping.
+// delLB uses the flags of the request, not those of the mapping.
 func (e *Engine) delLB(ext uint32, eport uint16, proto uint8, f uint16) int32 {
 	i, ok := e.smO2I[smKey{ext, eport, 0, proto}]
 	if !ok {
@@ -122,8 +122,8 @@ func (e *Engine) purgeLB(addr uint32, port uint16) {
 	}
 }
 
-// LBStaticMappingAddDelLocal is nat44_lb_static_mapping_add_del_local: one backend more or less, the slot of the one
-// removed last is taken first.
+// LBStaticMappingAddDelLocal is nat44_lb_static_mapping_add_del_local: it adds or removes one backend; the slot removed last is used
+// first.
 func (e *Engine) LBStaticMappingAddDelLocal(add bool, ext netip.Addr, eport uint16, proto uint8, local Local) int32 {
 	if !e.enabled {
 		return Unsupported
@@ -175,7 +175,7 @@ func (m *mapping) findLocal(addr uint32, port uint16, vrf uint32) (uint32, bool)
 	return 0, false
 }
 
-// LBStaticMappings is nat44_lb_static_mapping_dump; affinity is never filled.
+// LBStaticMappings is nat44_lb_static_mapping_dump, which never fills affinity.
 func (e *Engine) LBStaticMappings() []LBMapping {
 	var out []LBMapping
 	for i := range e.mappings.all() {
@@ -196,8 +196,8 @@ func (e *Engine) LBStaticMappings() []LBMapping {
 	return out
 }
 
-// search is VPP's binary search for the first backend whose prefix reaches r; with prefixes that wrapped it finds what it
-// finds, or nothing.
+// search is VPP's binary search for the first backend whose prefix reaches r; with prefixes that wrapped the result is arbitrary, or
+// nothing.
 func (m *mapping) search(slots []uint32, r uint32) (uint32, bool) {
 	lo, hi := 0, len(slots)-1
 	for lo < hi {
@@ -219,7 +219,7 @@ func (m *mapping) slots() []uint32 {
 	return out
 }
 
-// reachable are the slots some random number leads to, in mapping order.
+// reachable returns the slots that some random number selects, in mapping order.
 func (m *mapping) reachable() []uint32 {
 	if m.picks != nil {
 		return m.picks
@@ -239,8 +239,8 @@ func (m *mapping) reachable() []uint32 {
 	return m.picks
 }
 
-// pickLocal chooses a backend at random by weight. ok is false when VPP finds none. probing: the answer is not used for a
-// session, so a choice set from outside is not asked.
+// pickLocal chooses a backend at random by weight. ok is false when VPP finds none. probing: the result is not used for a session,
+// so an external choice function is not called.
 func (e *Engine) pickLocal(m *mapping, probing bool) (slot uint32, ok bool) {
 	slots := m.slots()
 	total := uint32(m.locals.at(slots[len(slots)-1]).prefix)

@@ -82,7 +82,7 @@ func (e *Engine) byLocal(addr uint32, port uint16, table uint32, proto uint8) *m
 	return nil
 }
 
-// cutTag is what fits the 64 bytes of the message, the last of which VPP makes zero.
+// cutTag truncates a tag to the 64 bytes of the message, the last of which VPP sets to zero.
 func cutTag(s string) string {
 	if len(s) > 63 {
 		return s[:63]
@@ -90,7 +90,7 @@ func cutTag(s string) string {
 	return s
 }
 
-// validMapping refuses what NAT44-ED cannot do.
+// validMapping refuses mappings that NAT44-ED does not support.
 func validMapping(f uint16) int32 {
 	if f&smIdentity != 0 && f&smOut2InOnly != 0 {
 		return Unsupported
@@ -101,8 +101,8 @@ func validMapping(f uint16) int32 {
 	return OK
 }
 
-// AddDelStaticMapping is nat44_add_del_static_mapping_v2; without Pool it is the first version of the message as well.
-// Deleting a load-balancing mapping with it answers 0 and deletes nothing (vpp.md 3.2 A4).
+// AddDelStaticMapping is nat44_add_del_static_mapping_v2; without Pool it is the first version of the message as well. Deleting a
+// load-balancing mapping with it returns 0 and deletes nothing (vpp.md 3.2 A4).
 func (e *Engine) AddDelStaticMapping(add bool, m StaticMapping) int32 {
 	f := smFlags(m.Flags)
 	if addrNum(m.Pool) != 0 {
@@ -120,7 +120,7 @@ func (e *Engine) AddDelStaticMapping(add bool, m StaticMapping) int32 {
 	}, addrNum(m.External))
 }
 
-// AddDelIdentityMapping is nat44_add_del_identity_mapping: traffic of this address and port is left alone.
+// AddDelIdentityMapping is nat44_add_del_identity_mapping: packets of this address and port are not translated.
 func (e *Engine) AddDelIdentityMapping(add bool, m IdentityMapping) int32 {
 	f := smIdentity | smFlags(m.Flags&AddrOnly)
 	if m.Flags&AddrOnly != 0 {
@@ -251,7 +251,7 @@ func (e *Engine) addStaticInternal(r smResolve, ext uint32) int32 {
 	return OK
 }
 
-// addIdentityVRF makes an identity mapping that exists valid in one more VRF, whatever kind the request is of.
+// addIdentityVRF makes an existing mapping valid in one more VRF, whatever the kind of the request.
 func (e *Engine) addIdentityVRF(i, vrf uint32) int32 {
 	m := e.mappings.at(i)
 	if m.flags&smIdentity == 0 {
@@ -343,8 +343,8 @@ func apiFlags(f uint16) Flags {
 	return out
 }
 
-// StaticMappings is nat44_static_mapping_dump: no identity and no load-balancing mappings; one that follows an interface
-// comes twice while its address is known, the second time with some of its flags only and without external address.
+// StaticMappings is nat44_static_mapping_dump: no identity and no load-balancing mappings. A mapping that follows an interface is
+// listed twice while its address is known, the second time with some of its flags only and without external address.
 func (e *Engine) StaticMappings() []StaticMapping {
 	var out []StaticMapping
 	for i := range e.mappings.all() {

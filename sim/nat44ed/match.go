@@ -1,6 +1,6 @@
 package nat44ed
 
-// target is where a mapping sends a packet.
+// target is the destination of a packet by a mapping.
 type target struct {
 	addr, table  uint32
 	port         uint16
@@ -8,9 +8,9 @@ type target struct {
 	lb, affinity bool
 }
 
-// matchExternal finds the mapping of an external end, address-only ones second, and for load balancing the backend. client
-// is nil where VPP passes no client address: with affinity it dereferences that. probing: only whether there is a mapping
-// is of interest; VPP picks a backend all the same.
+// matchExternal finds the mapping of an external end, address-only ones second, and for load balancing the backend. client is nil
+// where VPP passes no client address: with affinity it dereferences that. probing: the caller only needs to know whether a mapping
+// exists; VPP picks a backend nevertheless.
 func (e *Engine) matchExternal(addr uint32, port uint16, proto uint8, client *uint32, probing bool) (target, bool) {
 	m := e.byExternal(addr, port, proto)
 	if m == nil {
@@ -50,7 +50,7 @@ func (e *Engine) matchLB(m *mapping, k affinityKey, client *uint32, probing bool
 	return m.target(slot), true
 }
 
-// target reads the slot whether it is in use or not.
+// target reads the slot even if it is free.
 func (m *mapping) target(slot uint32) target {
 	l := m.locals.at(slot)
 	return target{addr: l.addr, table: l.vrf, port: l.port, m: m, lb: true, affinity: m.affinity != 0}
@@ -69,8 +69,8 @@ func (e *Engine) matchLocal(addr uint32, port uint16, table uint32, proto uint8)
 	return nil
 }
 
-// hairpin finds what an in2out packet to a mapping's external end is sent to. Load-balancing mappings have no local end
-// of their own: 0.0.0.0:0 (vpp.md 3.2 B12).
+// hairpin finds the destination of an in2out packet to a mapping's external end. Load-balancing mappings have no local end:
+// 0.0.0.0:0 (vpp.md 3.2 B12).
 func (e *Engine) hairpin(addr uint32, port uint16, proto uint8) (uint32, uint16, bool) {
 	m := e.byExternal(addr, port, proto)
 	if m == nil {
@@ -85,8 +85,8 @@ func (e *Engine) hairpin(addr uint32, port uint16, proto uint8) (uint32, uint16,
 	return m.local, m.lport, true
 }
 
-// classify decides the direction on an interface with both roles: by the session, else by whether the destination is a
-// pool address or an external end of a mapping that is no identity mapping.
+// classify decides the direction on an interface with both roles: by the session, else by whether the destination is a pool address
+// or an external end of a mapping other than an identity mapping.
 func (w *work) classify() direction {
 	d := w.classified()
 	name := "nat44-ed-in2out"
@@ -121,7 +121,7 @@ func (w *work) classified() direction {
 	return in2out
 }
 
-// txTable is the table a packet of an inside table leaves by.
+// txTable returns the table by which a packet of an inside table leaves.
 func (e *Engine) txTable(table, dst uint32) uint32 {
 	if i, ok := e.findVRFTable(table); ok {
 		routes := &e.vrfTables.at(i).routes

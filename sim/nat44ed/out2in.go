@@ -64,7 +64,7 @@ func (w *work) out2inSlow() {
 	}
 }
 
-// noMapping is the fate of a packet for nobody: dropped, or with forwarding let through along a bypass session.
+// noMapping handles a packet without a mapping: it is dropped, or with forwarding passes along a bypass session.
 func (w *work) noMapping(sport, dport uint16) {
 	if w.proto != protoICMP && w.dhcpClient() {
 		w.hop(nodeOut2InSlow, "not translated: DHCP")
@@ -86,13 +86,13 @@ func (w *work) noMapping(sport, dport uint16) {
 	w.hop(nodeOut2InSlow, "not translated: forwarding"+w.bypass())
 }
 
-// bypass keeps a session for a flow that is let through untranslated, found by the packets that go back. It never fails:
-// without room the packet passes all the same.
+// bypass records a session for a flow that passes untranslated, for the packets in reverse direction. It never fails: without room
+// the packet passes nevertheless.
 func (w *work) bypass() string {
 	e := w.e
 	k := w.reverse(w.table)
 	if w.proto == protoICMP {
-		// VPP turns the addresses round, not the ports.
+		// VPP swaps the addresses, not the ports.
 		q := w.icmpKey()
 		k = flowKey(q.daddr, q.sport, q.saddr, q.dport, w.table, q.proto())
 	}
@@ -191,7 +191,7 @@ func (w *work) newStatic(t target, port uint16, twice uint16) (uint32, bool) {
 	return i, true
 }
 
-// twiceNAT hides the client behind a twice-nat address and a random port. VPP takes the port whether it is in use or not.
+// twiceNAT hides the client behind a twice-nat address and a random port. VPP does not check whether the port is in use.
 func (w *work) twiceNAT(i uint32, t target) bool {
 	e, s := w.e, w.e.sessions.at(i)
 	a := e.twiceAddr(t, &s.flags)
@@ -212,8 +212,8 @@ func (w *work) twiceNAT(i uint32, t target) bool {
 	return true
 }
 
-// twiceAddr is the mapping's own address if the pool has it, else one of the backend's VRF, else the last of no VRF; the
-// search begins at an offset made from the backend's address.
+// twiceAddr returns the mapping's address if the pool has it, else one of the backend's VRF, else the last of no VRF; the search
+// starts at an offset computed from the backend's address.
 func (e *Engine) twiceAddr(t target, flags *uint16) *poolAddr {
 	if t.m.flags&smExact != 0 {
 		for k := range e.twiceAddrs {
@@ -241,8 +241,8 @@ func (e *Engine) twiceAddr(t target, flags *uint16) *poolAddr {
 	return anyVRF
 }
 
-// out2inOther is for protocols without ports NAT44-ED knows, SCTP among them: they match a mapping of (address, port 0,
-// that protocol) only, which address-only mappings are not (vpp.md 3.2 A9). Without one they pass if forwarding is on.
+// out2inOther is for protocols without ports known to NAT44-ED, SCTP among them. They match only a mapping of (address, port 0, that
+// protocol), which an address-only mapping is not (vpp.md 3.2 A9). Without one they pass if forwarding is on.
 func (w *work) out2inOther() {
 	e := w.e
 	why := errNoTranslation
@@ -265,7 +265,7 @@ func (w *work) out2inOther() {
 	s.extAddr, s.flags = w.src, sessStatic
 	s.out2in = end{addr: w.dst, table: w.table, port: uint16(w.proto)}
 	s.in2out = end{addr: m.local, table: m.vrf, port: uint16(w.proto)}
-	// VPP fills the wrong flow here, so that the flow back has an empty key and answers do not find the session.
+	// VPP fills the wrong flow here. The reverse flow has an empty key, and replies do not find the session.
 	s.i2o = flow{}
 	s.i2o.rewriteSrc(w.dst)
 	e.addI2O(i)

@@ -6,14 +6,14 @@ import (
 	"net/netip"
 )
 
-// pool is vppinfra's pool: indices stay, freed slots keep their content and are given out again, last freed first.
+// pool is vppinfra's pool: indices are stable, freed slots keep their content and are used again, last freed first.
 type pool[T any] struct {
 	elts []T
 	used []bool
 	free []uint32
 }
 
-// get takes a slot; its old content is left for the caller to overwrite.
+// get returns a slot; the caller overwrites its old content.
 func (p *pool[T]) get() uint32 {
 	if n := len(p.free); n > 0 {
 		i := p.free[n-1]
@@ -36,7 +36,7 @@ func (p *pool[T]) at(i uint32) *T { return &p.elts[i] }
 
 func (p *pool[T]) len() int { return len(p.elts) - len(p.free) }
 
-// all yields the used indices in order; slots freed while walking are left out.
+// all yields the used indices in order, without slots that are freed during the walk.
 func (p *pool[T]) all() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for i := range p.elts {
@@ -55,7 +55,7 @@ func (p *pool[T]) copyUsed() []T {
 	return out
 }
 
-// addrNum is the address as number, first byte highest; 0 for what is no IPv4 address.
+// addrNum returns the address as a number, first byte highest; 0 for other families.
 func addrNum(a netip.Addr) uint32 {
 	if !a.Is4() && !a.Is4In6() {
 		return 0

@@ -18,7 +18,7 @@ var (
 	vips = []string{"10.96.0.1", "10.96.0.2", "192.168.16.1"}
 )
 
-// random is what a test knows of the configuration it has made: the weight of each backend by VIP.
+// random is a test's record of its configuration: the weight of each backend by VIP.
 type random struct {
 	l     *lab
 	vips  map[netip.AddrPort]map[Local]bool
@@ -33,7 +33,7 @@ func drawVIP(t *rapid.T) netip.AddrPort {
 	return netip.AddrPortFrom(addr(rapid.SampledFrom(vips).Draw(t, "vip")), rapid.SampledFrom([]uint16{80, 443}).Draw(t, "vport"))
 }
 
-// change does one valid configuration step of those a guarded agent makes.
+// change does one valid step of configuration, of those that a guarded agent makes.
 func (r *random) change(t *rapid.T) {
 	v, b := drawVIP(t), drawBackend(t)
 	locals := r.vips[v]
@@ -78,8 +78,8 @@ func podOf(a netip.Addr) uint32 {
 	return uplink
 }
 
-// connect opens a connection to the VIP and answers it. The client must see the VIP and its own port, and the packet must
-// have gone to a backend the mapping has, or once had if clients stick to it.
+// connect opens a connection to the VIP and answers it. The client must see the VIP and its port, and the packet must have reached a
+// present backend of the mapping, or an earlier one if clients have affinity.
 func (r *random) connect(t *rapid.T, v netip.AddrPort, ever map[Local]bool) {
 	client := rapid.SampledFrom([]string{"10.1.1.2", "10.1.1.3", "10.1.1.4", "8.8.8.8"}).Draw(t, "client")
 	port := rapid.Uint16Range(1, 65535).Draw(t, "cport")
@@ -87,7 +87,7 @@ func (r *random) connect(t *rapid.T, v netip.AddrPort, ever map[Local]bool) {
 	p := packet.NewTCP(from, v)
 	sent := p.String()
 	if r.vips[v] == nil {
-		return // TestUnservedAttemptsStick says why not to try
+		return // TestUnservedAttemptsStick explains why to skip this
 	}
 	if before, used := r.spoke[from]; used && before != v {
 		return // TestOnePortForTwoVIPs
@@ -137,8 +137,8 @@ func TestAnswersRestoreTheClientsView(t *testing.T) {
 	})
 }
 
-// Whatever happens to sessions after a snapshot, restoring it gives back the same table, affinity and random numbers; so
-// the same packets have the same fate again.
+// After any changes of sessions since a snapshot, restoring it returns the same table, affinity and random numbers; so the same
+// packets have the same fate again.
 func TestRestoreForgetsWhatPacketsDid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := random{l: service(&testing.T{}), vips: map[netip.AddrPort]map[Local]bool{}, spoke: map[netip.AddrPort]netip.AddrPort{}}
@@ -205,7 +205,7 @@ func TestReleaseKeepsNoJournal(t *testing.T) {
 	if len(l.journal) != 0 {
 		t.Error("a journal after release")
 	}
-	l.Restore(m) // the beginning is where the journal begins
+	l.Restore(m) // the journal begins at the first mark
 	defer func() {
 		if recover() == nil {
 			t.Error("restoring a mark that is gone does not panic")
@@ -214,7 +214,7 @@ func TestReleaseKeepsNoJournal(t *testing.T) {
 	l.Restore(Mark{at: 1})
 }
 
-// Plugin disable is undone as far as sessions go.
+// Restore undoes the plugin's disable for sessions.
 func TestRestoreAcrossDisable(t *testing.T) {
 	l := service(t)
 	l.lb(pad(1), backB)
@@ -255,7 +255,7 @@ func BenchmarkFastPath(b *testing.B) {
 	}
 }
 
-// What exploring every choice costs: a snapshot, a new flow, its answer, and back.
+// The cost of exploring every choice: a snapshot, a new flow, its reply, and a restore.
 func BenchmarkSnapshotConnectRestore(b *testing.B) {
 	l := service(b)
 	l.lb(pad(1), backA, backB, backC)

@@ -2,7 +2,7 @@ package nat44ed
 
 import "testing"
 
-// What a real VPP 24.06 did with the same configuration: two weight-0 pads and one backend, first packets after start.
+// The results of a real VPP 24.06 with the same configuration: two weight-0 pads and one backend, first packets after start.
 func TestPadsAndHairpinAsMeasured(t *testing.T) {
 	l := service(t)
 	l.lb(pad(1), pad(2), local("10.1.1.3", 1))

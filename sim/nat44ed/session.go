@@ -13,7 +13,7 @@ const (
 	protoICM6 = uint8(58)
 )
 
-// tuple is what a flow matches: VPP's 6-tuple with FIB. For ICMP the identifier stands in both ports.
+// tuple is the key of a flow: VPP's 6-tuple with FIB. For ICMP both ports are the identifier.
 type tuple struct {
 	saddr, daddr uint32
 	sport, dport uint16
@@ -27,7 +27,7 @@ func flowKey(saddr uint32, sport uint16, daddr uint32, dport uint16, table uint3
 func (t tuple) proto() uint8  { return uint8(t.fibProto) }
 func (t tuple) table() uint32 { return t.fibProto >> 8 }
 
-// What a flow rewrites.
+// The fields that a flow rewrites.
 const (
 	opSaddr uint8 = 1 << iota
 	opSport
@@ -68,7 +68,7 @@ func (f *flow) rewriteDstPort(proto uint8, p uint16) {
 	f.dport, f.ops = p, f.ops|opDport
 }
 
-// settle fills what is not rewritten from the match. VPP does it with the checksum deltas, when the flow is hashed.
+// settle fills the fields that are not rewritten from the match. VPP does it with the checksum deltas, when the flow is hashed.
 func (f *flow) settle() {
 	if f.ops&opSaddr == 0 {
 		f.saddr = f.match.saddr
@@ -143,13 +143,13 @@ type session struct {
 	epoch      uint32
 }
 
-// vrfPair is a pair of tables with sessions; expired once a table is of no interest to NAT any more.
+// vrfPair is a pair of tables with sessions; it is expired when NAT no longer uses a table.
 type vrfPair struct {
 	rx, tx  uint32
 	expired bool
 }
 
-// register binds the session to its pair of tables. Left-over pairs are harmless, so it is not in the journal.
+// register binds the session to its pair of tables. Unused pairs are harmless, so it is not in the journal.
 func (e *Engine) register(i uint32) {
 	s := e.sessions.at(i)
 	rx, tx := s.in2out.table, s.out2in.table
@@ -175,7 +175,7 @@ func (e *Engine) expireTable(table uint32) {
 	e.vrfPairs = keep
 }
 
-// timeout of a session by protocol and TCP state; other protocols have UDP's.
+// timeout returns the timeout of a session by protocol and TCP state; other protocols have UDP's.
 func (e *Engine) timeout(s *session) time.Duration {
 	t := e.timeouts.UDP
 	switch s.proto {
@@ -190,7 +190,7 @@ func (e *Engine) timeout(s *session) time.Duration {
 	return time.Duration(t) * time.Second
 }
 
-// timedOut as a packet sees it: VPP cuts the moment of expiry to whole seconds there.
+// timedOut is the check for a packet: VPP truncates the moment of expiry to whole seconds there.
 func (e *Engine) timedOut(s *session) bool {
 	return e.now() >= (s.lastHeard + e.timeout(s)).Truncate(time.Second)
 }
@@ -275,7 +275,7 @@ func (e *Engine) lruFreeOne() bool {
 	return false
 }
 
-// allocSession is a new session of the protocol; one that has timed out makes way, whether there is need or not.
+// allocSession returns a new session of the protocol. It also frees a session that has timed out, even when room is left.
 func (e *Engine) allocSession(proto uint8) uint32 {
 	e.lruFreeOne()
 	i := e.getSession()
@@ -285,8 +285,7 @@ func (e *Engine) allocSession(proto uint8) uint32 {
 	return i
 }
 
-// deleteSession takes a session out of the tables. It removes whatever session the flow keys point to, its own or not:
-// VPP does the same.
+// deleteSession removes a session from the tables. As in VPP, it removes any session that the flow keys point to, even another one.
 func (e *Engine) deleteSession(i uint32) {
 	e.lruRemove(i)
 	e.dropFlows(e.sessions.at(i))
@@ -298,7 +297,7 @@ func (e *Engine) dropFlows(s *session) {
 	e.delFlow(s.o2i.match)
 }
 
-// freeSession ends a session that was complete, its hold on an affinity record too.
+// freeSession ends a complete session, and decrements the holders of its affinity record.
 func (e *Engine) freeSession(i uint32) {
 	s := e.sessions.at(i)
 	if s.flags&(sessAffinity|sessBypass) == sessAffinity {
@@ -331,7 +330,7 @@ func (e *Engine) addO2I(i uint32, fresh bool) bool {
 	return true
 }
 
-// heard does the accounting of a packet.
+// heard counts a packet.
 func (e *Engine) heard(i uint32, bytes int) {
 	e.touch(i)
 	s := e.sessions.at(i)
@@ -351,7 +350,7 @@ const (
 	tcpACK uint8 = 16
 )
 
-// tcpSeen moves the TCP state: established after SYN and ACK from both sides, closing after a FIN or RST of either.
+// tcpSeen updates the TCP state: established after SYN and ACK from both sides, closing after a FIN or RST of either.
 func (e *Engine) tcpSeen(i uint32, flags uint8, d direction) {
 	s := e.sessions.at(i)
 	seen := s.tcpFlags[d] | flags&(tcpFIN|tcpSYN|tcpRST|tcpACK)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// step is one request and the retval VPP answers with.
+// step is one request and VPP's retval.
 type step struct {
 	name string
 	do   func(l *lab) int32
@@ -85,7 +85,7 @@ func TestA1AddLBMapping(t *testing.T) {
 	})
 }
 
-// Without out2in-only what a backend sends from its service port leaves with the VIP as source.
+// Without out2in-only, packets that a backend sends from its service port leave with the VIP as source.
 func TestA1WithoutOut2InOnlyBackendsAreTranslated(t *testing.T) {
 	l := service(t)
 	l.ok(l.AddDelLBStaticMapping(true, with(lbMapping(backA, backB), func(m *LBMapping) { m.Flags, m.External = 0, addr("192.168.16.1") })))
@@ -169,7 +169,7 @@ func TestA4Deletes(t *testing.T) {
 		{"another local in the request", delStatic(single(vip, "10.9.9.9", Out2InOnly)), OK},
 		{"is gone", delStatic(asSingle), NoSuchEntry},
 	})
-	// The plugin's two locks less the one the single message gave back without having one.
+	// The plugin's two locks less the one that the single message released without holding it.
 	if l.locks[0] != 1 {
 		t.Errorf("table 0 has %d locks, want 1", l.locks[0])
 	}
@@ -179,7 +179,7 @@ func TestA5Weights(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		weights []uint8
-		want    []int // how many of the 255 numbers of a round go to each local; nil: VPP dies
+		want    []int // how many of the 255 numbers of a round select each local; nil: VPP crashes
 	}{
 		{"even", []uint8{1, 1}, []int{1, 1}},
 		{"exact", []uint8{50, 200}, []int{50, 200}},
@@ -294,7 +294,7 @@ func TestA8WithoutTwiceNATPool(t *testing.T) {
 	if got := len(l.Sessions()); got != 1 {
 		t.Errorf("%d sessions, want 1: %v", got, l.Sessions())
 	}
-	// No flag: the pod gets a packet from itself.
+	// Without the flag the pod gets a packet from itself.
 	l = service(t)
 	l.ok(l.AddDelLBStaticMapping(true, with(lbMapping(pad(1), backA), func(m *LBMapping) { m.Flags = Out2InOnly })))
 	l.want(l.in(podA, "tcp 10.1.1.2:7 -> 10.96.0.10:80 [S]"), "tcp 10.1.1.2:7 -> 10.1.1.2:8080 [S]")
@@ -326,8 +326,8 @@ func TestA9Echo(t *testing.T) {
 	l.want(l.in(podC, "icmp 10.1.1.4 -> 10.96.0.12 type 13 code 0"), "drop: nat44-ed-out2in: unsupported ICMP type")
 }
 
-// A protocol without ports is not asked whether it is to be translated: whatever a pod sends by an inside interface gets
-// the pool's address, load-balancing mappings are not seen, and answers go to the pod that talked to the host last.
+// VPP translates protocols without ports unconditionally. Packets of a pod by an inside interface get the pool's address,
+// load-balancing mappings do not apply, and replies reach the pod that last sent to the host.
 func TestA9OtherProtocolsFromInside(t *testing.T) {
 	l := service(t)
 	l.ok(l.AddDelLBStaticMapping(true, with(lbMapping(backA, backB), func(m *LBMapping) { m.Proto = 132 })))
@@ -340,7 +340,7 @@ func TestA9OtherProtocolsFromInside(t *testing.T) {
 	l.want(l.in(podA, "proto-50 10.1.1.2 -> 10.1.1.3"), "drop: nat44-ed-in2out-slowpath: no address for this protocol")
 }
 
-// From outside such a protocol meets a mapping only if that has port 0 and the protocol; the answer finds no flow.
+// From outside such a protocol matches a mapping only if that has port 0 and the protocol; the reply finds no flow.
 func TestA9OtherProtocolsFromOutside(t *testing.T) {
 	l := service(t)
 	m := StaticMapping{External: addr("10.96.0.12"), Local: addr("10.1.1.2"), Proto: 132, ExternalIf: None, Flags: Out2InOnly}

@@ -83,7 +83,7 @@ func TestB11DeletingARoleNotSet(t *testing.T) {
 	l.nodes(podA, "nat-pre-out2in")
 }
 
-// What the orphaned node does: without reassembly it sees no ports and no SYN.
+// The effect of the orphaned node: without reassembly it sees no ports and no SYN.
 func TestB11OrphansSeeNoPorts(t *testing.T) {
 	l := service(t)
 	l.lb(pad(1), backB)
@@ -91,13 +91,13 @@ func TestB11OrphansSeeNoPorts(t *testing.T) {
 	l.nodes(podA, "nat-pre-in2out")
 	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 10.1.1.3:53"), "udp 10.1.1.2:4000 -> 10.1.1.3:53")
 	l.ok(l.ForwardingEnableDisable(false))
-	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 1.2.3.4:53"), "udp 10.1.1.2:4000 -> 1.2.3.4:53") // nothing is outside
+	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 1.2.3.4:53"), "udp 10.1.1.2:4000 -> 1.2.3.4:53") // no interface is outside
 	run(t, l, []step{{"", role(true, podC, Outside), OK}, {"", output(false, uplink), OK}, {"", role(true, uplink, Outside), OK}})
 	l.want(l.in(podA, "udp 10.1.1.2:4000 -> 1.2.3.4:53"), "udp 192.168.16.1:63327 -> 1.2.3.4:0 (bad checksum)")
 	l.want(l.in(podA, "tcp 10.1.1.2:4000 -> 1.2.3.4:53 [S]"), "drop: nat44-ed-in2out-slowpath: non-SYN packet try to create session")
 }
 
-// The role set again puts the node on the arc twice; the second one sees the ports the packet came with.
+// Setting the role again puts the node on the arc twice; the second one sees the ports of the original packet.
 func TestB11NodesRunTwice(t *testing.T) {
 	l := enabled(t)
 	run(t, l, []step{
@@ -112,7 +112,7 @@ func TestB11NodesRunTwice(t *testing.T) {
 	l.want(l.in(podA, "icmp 10.1.1.2 -> 1.2.3.4 echo-request id 4000"), "icmp 192.168.16.1 -> 1.2.3.4 echo-request id 4000")
 }
 
-// A packet to a load-balanced VIP by an inside-only interface goes to address zero.
+// A packet to a load-balanced VIP by an inside-only interface is sent to address zero.
 func TestB12InsideOnly(t *testing.T) {
 	l := service(t)
 	l.ok(l.InterfaceAddDelFeature(false, podA, Outside))
@@ -148,7 +148,7 @@ func TestB13Forwarding(t *testing.T) {
 		sessions      int // with forwarding
 	}{
 		{podB, back, "drop: nat44-ed-out2in-slowpath: no translation", back, 1},
-		{podA, udp, "drop: nat44-ed-in2out-slowpath: out of ports", udp, 1}, // answers to the bypass session
+		{podA, udp, "drop: nat44-ed-in2out-slowpath: out of ports", udp, 1}, // replies to the bypass session
 		{podC, "udp 10.1.1.4:7 -> 10.1.1.3:9", "drop: nat44-ed-in2out-slowpath: out of ports", "udp 10.1.1.4:7 -> 10.1.1.3:9", 1},
 	} {
 		l.ok(l.ForwardingEnableDisable(false))
@@ -440,7 +440,7 @@ func TestInterfaceDeleted(t *testing.T) {
 	}
 }
 
-// The far end of an identity mapping is no external end to classify: what a pod sends there is translated by source.
+// The far end of an identity mapping is no external end for classify: packets of a pod to it are translated by source.
 func TestIdentityMappingIsClassifiedInside(t *testing.T) {
 	l := service(t)
 	l.ok(l.AddDelIdentityMapping(true, IdentityMapping{Addr: addr("172.30.0.9"), Port: 53, Proto: protoUDP, SwIf: None}))

@@ -12,7 +12,7 @@ import (
 
 func (l *lab) advance(d time.Duration) { l.clock += d }
 
-// backend is where a new flow of the client's port goes, without the port; "" for nowhere.
+// backend returns the destination of a new flow from the client's port, without the port; "" for none.
 func (l *lab) backend(client string, port int) string {
 	l.t.Helper()
 	to := l.in(podA, fmt.Sprintf("udp %s:%d -> 10.96.0.10:80", client, port))
@@ -40,7 +40,7 @@ func addSticky(x Local) func(*lab) int32 {
 	return func(l *lab) int32 { return l.LBStaticMappingAddDelLocal(true, addr(vip), 80, protoUDP, x) }
 }
 
-// pinned makes client 10.1.1.9 stick to the n-th of n+1 or more locals.
+// pinned gives client 10.1.1.9 affinity to the n-th of n+1 or more locals.
 func pinned(l *lab, n int) {
 	l.SetChoice(func(int) int { return n })
 	l.backend("10.1.1.9", 1000)
@@ -61,8 +61,8 @@ func TestA7StickyWhileAnySessionLives(t *testing.T) {
 	}
 }
 
-// The clock of affinity begins when the client's last session is freed; nothing frees idle sessions by itself, and each
-// new session frees one.
+// The clock of affinity begins when the client's last session is freed. VPP frees no idle sessions by itself, and each new session
+// frees one.
 func TestA7TimerBeginsWithTheLastSession(t *testing.T) {
 	l := service(t)
 	sticky(l, backA, backB)
@@ -84,7 +84,7 @@ func TestA7TimerBeginsWithTheLastSession(t *testing.T) {
 	}
 }
 
-// The removed backend's clients stay with it; who takes its slot takes them.
+// The removed backend's clients stay with it; the next backend in its slot gets them.
 func TestA7RemovalKeepsClientsPinned(t *testing.T) {
 	l := service(t)
 	sticky(l, backA, backB, backC)
@@ -109,7 +109,7 @@ func TestA7AddThenDelLeavesClientsDead(t *testing.T) {
 	}
 }
 
-// Del Z, del X, add Z: Z takes X's slot and clients, and keeps its own by the freed slot's old content.
+// Del Z, del X, add Z: Z takes X's slot and clients, and keeps its earlier clients by the freed slot's old content.
 func TestA7SlotSwap(t *testing.T) {
 	l := service(t)
 	sticky(l, backA, backB, backC)
@@ -142,7 +142,7 @@ func TestA7DeletingTheMappingForgets(t *testing.T) {
 	}
 }
 
-// A packet that makes no session takes a hold on the record and never gives it back.
+// A packet that makes no session increments the record's holders and never decrements them.
 func TestA7RefusedPacketsPinForEver(t *testing.T) {
 	l := service(t)
 	l.ok(l.AddDelLBStaticMapping(true, with(lbMapping(backA, backB), func(m *LBMapping) { m.Affinity = 5 })))
@@ -241,7 +241,7 @@ func TestC19Timeouts(t *testing.T) {
 					t.Fatal(line, got)
 				}
 			}
-			// The answer of an old session is dropped or passes untranslated: only its age decides.
+			// Replies in an old session are dropped or pass untranslated: only its age decides.
 			alive := func() bool { return !l.Sessions()[0].TimedOut }
 			l.advance(time.Duration(c.seconds)*time.Second - time.Nanosecond)
 			if !alive() {
@@ -307,7 +307,7 @@ func TestC20PurgeScope(t *testing.T) {
 			t.Errorf("%d sessions left, want 0", got)
 		}
 	})
-	// The backend's sessions of all mappings and protocols, nobody else's.
+	// The backend's sessions of all mappings and protocols, and no others.
 	for name, remove := range map[string]func(*lab) int32{
 		"del_local": delLocal(backB), "delete": del(lbMapping()),
 	} {
@@ -400,7 +400,7 @@ func TestUsersAndSessions(t *testing.T) {
 	})
 }
 
-// Taking a table's last role away ends its sessions when they are next used; VPP's counting makes that one role early.
+// Removing a table's last role ends its sessions when they are next used; VPP's counting bug does so one role early.
 func TestSessionsExpireWithTheirTable(t *testing.T) {
 	l := service(t)
 	l.lb(pad(1), backB)

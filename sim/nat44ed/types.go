@@ -38,7 +38,7 @@ const (
 	ExtHostValid Flags = 0x80
 )
 
-// PluginConfig is what nat44_ed_plugin_enable_disable carries for enable; Sessions 0 means 63·1024.
+// PluginConfig is the content of nat44_ed_plugin_enable_disable for enable; Sessions 0 means 63·1024.
 type PluginConfig struct {
 	InsideVRF, OutsideVRF uint32
 	Sessions              uint32
@@ -46,10 +46,10 @@ type PluginConfig struct {
 	ConnectionTracking    bool // refused by nat44-ed
 }
 
-// Timeouts in seconds, as nat_set_timeouts has them.
+// Timeouts in seconds, as in nat_set_timeouts.
 type Timeouts struct{ UDP, TCPEstablished, TCPTransitory, ICMP uint32 }
 
-// RunningConfig is nat44_show_running_config_reply without the fields VPP leaves at zero.
+// RunningConfig is nat44_show_running_config_reply without the fields that are zero in VPP.
 type RunningConfig struct {
 	InsideVRF, OutsideVRF uint32
 	Sessions              uint32
@@ -127,7 +127,7 @@ type LBMapping struct {
 	Locals   []Local
 }
 
-// SessionKey names a session for nat44_del_session by either of its flows: (Addr:Port, Ext:ExtPort).
+// SessionKey identifies a session for nat44_del_session by either of its flows: (Addr:Port, Ext:ExtPort).
 type SessionKey struct {
 	Addr    netip.Addr
 	Port    uint16

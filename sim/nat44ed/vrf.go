@@ -14,7 +14,7 @@ func (e *Engine) findVRFTable(table uint32) (uint32, bool) {
 	return 0, false
 }
 
-// AddDelVRFTable is nat44_ed_add_del_vrf_table. It does not ask whether the plugin is enabled.
+// AddDelVRFTable is nat44_ed_add_del_vrf_table. It does not check whether the plugin is enabled.
 func (e *Engine) AddDelVRFTable(add bool, table uint32) int32 {
 	i, ok := e.findVRFTable(table)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Any requests and packets, sensible or not: the engine answers or dies as VPP does, and its lists stay whole.
+// For any requests and packets, sensible or not, the engine answers or crashes as VPP does, and its lists remain consistent.
 func TestAnyRequestsAndPackets(t *testing.T) {
 	sessions := 0
 	rapid.Check(t, func(t *rapid.T) {

@@ -8,28 +8,28 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// Action is what NAT44-ED wants done with a packet.
+// Action is what VPP does with a packet after NAT44-ED.
 type Action uint8
 
-// The actions. Next: go on along the arc. TimeExceeded: VPP answers with ICMP 11/0, for its TTL is 1.
+// The actions. Next: the packet continues along the arc. TimeExceeded: VPP answers with ICMP 11/0, because its TTL is 1.
 const (
 	Next Action = iota
 	Drop
 	TimeExceeded
 )
 
-// Hop is a node the packet has seen and what it did there. The text of a drop is VPP's error counter, word for word.
+// Hop is a node that processed the packet, and its result. The text of a drop is VPP's error counter, word for word.
 type Hop struct{ Node, Text string }
 
 // Result of a pass through the nodes of an arc.
 type Result struct {
 	Action Action
 	Hops   []Hop
-	// Table is the FIB table to look the packet up in; None: that of the interface it came by.
+	// Table is the FIB table for the packet's lookup; None: that of the incoming interface.
 	Table uint32
-	// BadChecksum is true when VPP spoils a checksum, so that who gets the packet throws it away: that of IP when it is
-	// corrected for a source address other than the packet's (an ICMP error of a router on the way), that of ICMP when the
-	// identifier of a quoted echo changes, that of TCP and UDP when ports were not seen (vpp.md 3.2 B11).
+	// BadChecksum is true when VPP computes a wrong checksum, so that the receiver discards the packet. It is the checksum of IP
+	// when VPP corrects it for a source address other than the packet's (an ICMP error of a router on the path), that of ICMP when
+	// the identifier of a quoted echo changes, and that of TCP and UDP when ports were not seen (vpp.md 3.2 B11).
 	BadChecksum bool
 }
 
@@ -55,16 +55,15 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
 			if w.res.Action != Next {
 				return w.res
 			}
-			// The buffer's field for the output interface is where VPP puts the table; a node that runs once more takes it
-			// for an interface.
+			// VPP stores the table in the buffer's field for the output interface; a node that runs once more reads it as an
+			// interface.
 			w.tx = w.res.Table
 		}
 	}
 	return w.res
 }
 
-// Output runs the NAT nodes of the ip4-output arc of txIf on a packet that came by rxIf; a packet VPP itself made came by
-// interface 0.
+// Output runs the NAT nodes of the ip4-output arc of txIf on a packet that came by rxIf; a packet made by VPP came by interface 0.
 func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32) Result {
 	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, res: Result{Table: None}}
 	a := e.arcs[txIf]
@@ -94,8 +93,8 @@ func (w *work) direction(n node) direction {
 	}
 }
 
-// work is one packet in the NAT nodes. Addresses are those at the node's beginning. Ports, TCP flags and ICMP words are
-// what shallow reassembly found at the beginning of the arc: a second node of the arc sees the old ones.
+// work is one packet in the NAT nodes. Addresses are those at the node's beginning. Ports, TCP flags and ICMP words are those that
+// shallow reassembly read at the beginning of the arc: a second node of the arc sees the old ones.
 type work struct {
 	e      *Engine
 	p      *packet.Packet
@@ -113,15 +112,14 @@ type work struct {
 	res          Result
 }
 
-// read takes the addresses and the protocol from the packet.
+// read reads the addresses and the protocol of the packet.
 func (w *work) read() {
 	w.was = *w.p
 	w.src, w.dst, w.proto = addrNum(w.p.Src), addrNum(w.p.Dst), uint8(w.p.Proto)
 }
 
-// reassemble takes the rest the way VPP does: an echo's identifier is both ports, an ICMP error has the ports of the packet
-// it quotes, the other way round; other protocols have none. Interfaces that lost their reassembly node (vpp.md 3.2 B11)
-// have zeros everywhere.
+// reassemble reads the other fields as VPP does. Both ports of an echo are its identifier. An ICMP error has the ports of the packet
+// it quotes, swapped. Other protocols have none. Interfaces that lost their reassembly node (vpp.md 3.2 B11) have zeros everywhere.
 func (w *work) reassemble() {
 	p := w.p
 	w.flags, w.icmpType, w.icmpID = p.TCPFlags, p.ICMPType, p.ICMPID
@@ -152,12 +150,12 @@ func (w *work) opensTCP() bool {
 
 func (w *work) key() tuple { return flowKey(w.src, w.sport, w.dst, w.dport, w.table, w.proto) }
 
-// reverse is the key of the answer, in a table.
+// reverse returns the key of the reply, in a table.
 func (w *work) reverse(table uint32) tuple {
 	return flowKey(w.dst, w.dport, w.src, w.sport, table, w.proto)
 }
 
-// icmpKey is what an ICMP packet is looked up by: itself for an echo; for an error the flow it is an answer to.
+// icmpKey returns the key of an ICMP packet: its fields for an echo; for an error the flow to which the error is a reply.
 func (w *work) icmpKey() tuple {
 	in := w.p.Inner
 	if in == nil || !w.isICMPError() {
@@ -181,7 +179,7 @@ func (w *work) lookupKey() (t tuple, ok bool) {
 	return w.icmpKey(), w.isEcho() || w.isICMPError()
 }
 
-// length stands in for the bytes of the packet in the session's account: headers only.
+// length stands for the bytes of the packet in the session's account: headers only.
 func (w *work) length() int {
 	n := 20
 	switch w.proto {
@@ -198,7 +196,7 @@ func (w *work) length() int {
 
 func (w *work) hop(node, text string) {
 	if w.res.Hops == nil {
-		w.res.Hops = make([]Hop, 0, 3) // what most packets need
+		w.res.Hops = make([]Hop, 0, 3) // sufficient for most packets
 	}
 	w.res.Hops = append(w.res.Hops, Hop{node, text})
 }
@@ -208,7 +206,7 @@ func (w *work) drop(node, why string) {
 	w.res.Action = Drop
 }
 
-// expiring answers packets that may not go on: VPP's NAT asks before the FIB does.
+// expiring answers packets whose TTL ends: VPP's NAT checks it before the FIB does.
 func (w *work) expiring(node string) bool {
 	if w.p.Life() != 1 {
 		return false
@@ -218,7 +216,7 @@ func (w *work) expiring(node string) bool {
 	return true
 }
 
-// live finds the session of a key. A session that has timed out or whose VRF is gone ends here.
+// live finds the session of a key. It ends a session that has timed out or whose VRF was deleted.
 func (w *work) live(node string, k tuple) (uint32, bool) {
 	e := w.e
 	i, ok := e.flows[k]
@@ -239,7 +237,7 @@ func (w *work) live(node string, k tuple) (uint32, bool) {
 	return 0, false
 }
 
-// account is the end of a packet's way through a session.
+// account counts a packet that used a session.
 func (w *work) account(i uint32, d direction) {
 	if w.proto == protoTCP {
 		w.e.tcpSeen(i, w.flags, d)
@@ -261,8 +259,8 @@ func (w *work) rewrite(f *flow, d direction) bool {
 		}
 		return true
 	}
-	// An error of a router on the way keeps its source from outside to inside, and gets a new checksum. Elsewhere VPP
-	// corrects the checksum by the difference of the flow's addresses, whatever the packet's were.
+	// An error of a router on the path keeps its source from outside to inside, and gets a new checksum. Elsewhere VPP corrects the
+	// checksum by the difference of the flow's addresses, whatever the packet's were.
 	if keep := w.src != f.saddr && d == out2in; !keep {
 		w.res.BadChecksum = w.res.BadChecksum || f.match.saddr != w.src || f.match.daddr != w.dst
 		p.Src = numAddr(f.saddr)
@@ -282,7 +280,7 @@ func (w *work) rewrite(f *flow, d direction) bool {
 	return ok
 }
 
-// rewriteQuoted translates the packet an ICMP error quotes: it went the other way.
+// rewriteQuoted translates the packet that an ICMP error quotes, which has the reverse direction.
 func rewriteQuoted(in *packet.Packet, f *flow) bool {
 	switch uint8(in.Proto) {
 	case protoTCP, protoUDP:
@@ -298,7 +296,7 @@ func rewriteQuoted(in *packet.Packet, f *flow) bool {
 	return true
 }
 
-// changed says what a translation did, in words that do not depend on the direction.
+// changed describes a translation in words that do not depend on the direction.
 func (w *work) changed() string {
 	p := w.p
 	ports := w.proto == protoTCP || w.proto == protoUDP

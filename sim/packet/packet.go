@@ -1,8 +1,7 @@
-// Package packet turns the headers of one packet into a plain value, a line of text and IPv4 bytes, and back.
+// Package packet turns the headers of one packet into a plain value, a line of text and IP bytes, and back.
 //
-// Invariant: a packet carries only what decides its fate (addresses, ports, flags, ICMP words and, for an ICMP error, the
-// packet complained about); for every valid packet Parse(p.String()) is p, and Unmarshal(p.Marshal()) is p with the default
-// TTL written out.
+// Invariant: a packet has only the fields that decide its fate (addresses, ports, flags, ICMP words and, for an ICMP error, the
+// quoted packet). For every valid packet Parse(p.String()) is p, and Unmarshal(p.Marshal()) is p with the default TTL written out.
 package packet
 
 import (
@@ -24,7 +23,7 @@ const (
 	CWR
 )
 
-// ICMP types (RFC 792) that mean something to a forwarding node.
+// ICMP types (RFC 792) that a forwarding node handles.
 const (
 	EchoReply        uint8 = 0
 	Unreachable      uint8 = 3
@@ -103,35 +102,35 @@ type Packet struct {
 	SrcPort, DstPort uint16  // TCP, UDP, SCTP
 	TCPFlags         uint8   // TCP: FIN | SYN | …
 	Chunk            uint8   // SCTP: the type of the first chunk; an association begins with Init, which is never but the only one
-	TTL              uint8   // 0 stands for 64, what hosts send
+	TTL              uint8   // 0 stands for 64, the usual TTL of hosts
 	ICMPType         uint8   // ICMP, ICMPv6
 	ICMPCode         uint8   // ICMP, ICMPv6
 	ICMPID           uint16  // echo request and reply: the identifier
-	Inner            *Packet // ICMP errors: the packet complained about; nil otherwise
+	Inner            *Packet // ICMP errors: the quoted packet; nil otherwise
 }
 
-// NewTCP is the first packet of a TCP connection.
+// NewTCP returns the first packet of a TCP connection.
 func NewTCP(src, dst netip.AddrPort) Packet {
 	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.TCP, SrcPort: src.Port(), DstPort: dst.Port(), TCPFlags: SYN}
 }
 
-// NewUDP is a datagram.
+// NewUDP returns a datagram.
 func NewUDP(src, dst netip.AddrPort) Packet {
 	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.UDP, SrcPort: src.Port(), DstPort: dst.Port()}
 }
 
-// NewSCTP is the first packet of an association.
+// NewSCTP returns the first packet of an association.
 func NewSCTP(src, dst netip.AddrPort) Packet {
 	return Packet{Src: src.Addr(), Dst: dst.Addr(), Proto: model.SCTP, SrcPort: src.Port(), DstPort: dst.Port(), Chunk: Init}
 }
 
-// Opening is p as the first packet of a TCP connection or an SCTP association; of other protocols as it is.
+// Opening returns p as the first packet of a TCP connection or an SCTP association; other protocols are unchanged.
 func (p Packet) Opening() Packet { return p.Phase(SYN, Init) }
 
-// GoingOn is p as one that comes later, and carries data; of other protocols as it is.
+// GoingOn returns p as a later packet with data; other protocols are unchanged.
 func (p Packet) GoingOn() Packet { return p.Phase(ACK, Data) }
 
-// Phase is p with these flags if it is TCP, and with this chunk if it is SCTP; of other protocols as it is.
+// Phase returns p with these flags if it is TCP, and with this chunk if it is SCTP; other protocols are unchanged.
 func (p Packet) Phase(flags, chunk uint8) Packet {
 	switch p.Proto {
 	case model.TCP:
@@ -142,14 +141,14 @@ func (p Packet) Phase(flags, chunk uint8) Packet {
 	return p
 }
 
-// NewPing is an echo request.
+// NewPing returns an echo request.
 func NewPing(src, dst netip.Addr, id uint16) Packet {
 	p := Packet{Src: src, Dst: dst, Proto: model.ICMP, ICMPType: EchoRequest, ICMPID: id}
 	return p.ForFamily()
 }
 
-// ForFamily is the packet with ICMP made ICMPv6 if its addresses are IPv6, and echo types likewise: for those who do not care
-// about families.
+// ForFamily returns the packet with ICMP changed to ICMPv6 if its addresses are IPv6, and echo types likewise. Callers then need not
+// distinguish families.
 func (p *Packet) ForFamily() Packet {
 	c := p.Clone()
 	if c.Proto != model.ICMP || !c.Dst.Is6() {
@@ -168,7 +167,7 @@ func (p *Packet) ForFamily() Packet {
 // IsICMP reports whether the packet is ICMP or ICMPv6.
 func (p *Packet) IsICMP() bool { return p.Proto == model.ICMP || p.Proto == model.ICMPv6 }
 
-// Life is the TTL with its default applied.
+// Life returns the TTL with its default applied.
 func (p *Packet) Life() uint8 {
 	if p.TTL == 0 {
 		return defaultHopLimit
@@ -181,7 +180,7 @@ func (p *Packet) HasPorts() bool {
 	return p.Proto == model.TCP || p.Proto == model.UDP || p.Proto == model.SCTP
 }
 
-// IsICMPError reports whether the packet complains about another one.
+// IsICMPError reports whether the packet is an ICMP error about another one.
 func (p *Packet) IsICMPError() bool {
 	switch p.Proto {
 	case model.ICMP:
@@ -211,7 +210,7 @@ func IsICMPErrorType(t uint8) bool {
 	return false
 }
 
-// Clone is a copy that shares nothing with p.
+// Clone returns a copy that shares nothing with p.
 func (p *Packet) Clone() Packet {
 	c := *p
 	if p.Inner != nil {
@@ -231,9 +230,9 @@ func (p *Packet) Equal(o Packet) bool {
 	return p.Inner == nil || p.Inner.Equal(*o.Inner)
 }
 
-// Reply is what the addressee answers in the plainest case: SYN by SYN+ACK, FIN by FIN+ACK, other TCP by ACK, chunks of SCTP by the
-// one that acknowledges them, an echo request by an echo reply, a datagram by a datagram. A reset, an ABORT and an ICMP error have no
-// answer; theirs is a copy with the addresses exchanged.
+// Reply returns the receiver's answer in the plainest case: SYN by SYN+ACK, FIN by FIN+ACK, other TCP by ACK, chunks of SCTP by the
+// one that acknowledges them, an echo request by an echo reply, a datagram by a datagram. A reset, an ABORT and an ICMP error have
+// no answer; for them Reply returns a copy with the addresses exchanged.
 func (p *Packet) Reply() Packet {
 	r := p.Clone()
 	r.Src, r.Dst = p.Dst, p.Src
@@ -256,7 +255,7 @@ func (p *Packet) Reply() Packet {
 	return r
 }
 
-// answerTo is the chunk that answers a chunk; that which has no answer is one itself.
+// answerTo returns the chunk that answers a chunk; a chunk without an answer is its result.
 func answerTo(chunk uint8) uint8 {
 	switch chunk {
 	case Init, Heartbeat, Shutdown, CookieEcho:
@@ -271,7 +270,7 @@ func answerTo(chunk uint8) uint8 {
 	return chunk
 }
 
-// ICMPError is the complaint of a router or host at address from about p, sent to p's source; the type is one of p's family.
+// ICMPError returns the error of a router or host with address from about p, sent to p's source; the type is one of p's family.
 func (p *Packet) ICMPError(from netip.Addr, icmpType, code uint8) Packet {
 	inner := p.Clone()
 	proto := model.ICMP
@@ -281,7 +280,7 @@ func (p *Packet) ICMPError(from netip.Addr, icmpType, code uint8) Packet {
 	return Packet{Src: from, Dst: p.Src, Proto: proto, ICMPType: icmpType, ICMPCode: code, Inner: &inner}
 }
 
-// Validate says why a packet could not exist on a wire; nil if it could.
+// Validate returns why a packet cannot exist on a wire; nil if it can.
 func (p *Packet) Validate() error { return p.validate(maxInner) }
 
 func (p *Packet) validate(depth int) error {

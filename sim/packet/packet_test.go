@@ -93,13 +93,13 @@ func TestICMPErrorQuotesACopy(t *testing.T) {
 	}
 }
 
-// The bytes were made by another implementation (Python's struct, checksums by the book).
+// Another implementation made the bytes (Python's struct, checksums by the specification).
 func TestUnmarshalKnownBytes(t *testing.T) {
 	for bytes, want := range map[string]string{
 		"4500001e00010000400166dc0a0000010a0000020800a09f000700015758":                     "icmp 10.0.0.1 -> 10.0.0.2 echo-request id 7 ttl 64",
 		"4500002000010000401166ca0a0000010a00000200350036000c000061626364":                 "udp 10.0.0.1:53 -> 10.0.0.2:54 ttl 64",
 		"4500002800010000400666cd0a0000010a0000029c4000500000000700000008501203e8fb480000": "tcp 10.0.0.1:40000 -> 10.0.0.2:80 [SA] ttl 64",
-		// A router that quotes no more than RFC 792 asks for.
+		// A router that quotes only the minimum of RFC 792.
 		"4500003800010000400166bb0a0000090a00000103016067000000004500002800010000400666cd0a0000010a0000029c40005000000007": "icmp 10.0.0.9 -> 10.0.0.1 type 3 code 1 ttl 64 about (tcp 10.0.0.1:40000 -> 10.0.0.2:80 [-] ttl 64)",
 	} {
 		p, err := Unmarshal(decode(t, bytes))

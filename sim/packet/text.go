@@ -64,7 +64,7 @@ func (p Packet) Flow() string {
 	return b.String()
 }
 
-// FlagString is the letters of the TCP flags that are set, FIN first: "SA" is SYN+ACK; "-" none.
+// FlagString returns the letters of the set TCP flags, FIN first: "SA" is SYN+ACK; "-" none.
 func FlagString(flags uint8) string {
 	if flags == 0 {
 		return "-"
@@ -87,7 +87,7 @@ func chunkNames() map[uint8]string {
 	}
 }
 
-// ChunkString is the name of a chunk type of SCTP, or its number.
+// ChunkString returns the name of a chunk type of SCTP, or its number.
 func ChunkString(chunk uint8) string {
 	if name, ok := chunkNames()[chunk]; ok {
 		return name
@@ -95,7 +95,7 @@ func ChunkString(chunk uint8) string {
 	return strconv.Itoa(int(chunk))
 }
 
-// Parse is the inverse of String. TCP flags may be left out (none set), and so may the chunk of SCTP (DATA).
+// Parse is the inverse of String. TCP flags may be omitted (none set), and so may the chunk of SCTP (DATA).
 func Parse(s string) (Packet, error) {
 	head, inner, quoted := strings.Cut(s, " about (")
 	p, err := parseOne(head)
@@ -156,7 +156,7 @@ func parseEnd(s string, port bool) (netip.Addr, uint16, error) {
 	return ap.Addr(), ap.Port(), err
 }
 
-// parseRest reads the words after the addresses: [flags], echo-request, echo-reply, and pairs of a name and a number.
+// parseRest parses the words after the addresses: [flags], echo-request, echo-reply, and pairs of a name and a number.
 func (p *Packet) parseRest(words []string) error {
 	for len(words) > 0 {
 		switch w := words[0]; {
@@ -192,7 +192,7 @@ func echoType(proto model.Protocol, reply bool) uint8 {
 	return EchoRequest
 }
 
-// SetEcho makes an ICMP packet the echo that its type's name says: echo-request or echo-reply.
+// SetEcho turns an ICMP packet into the echo with the given name: echo-request or echo-reply.
 func (p *Packet) SetEcho(name string) error {
 	if name != "echo-request" && name != "echo-reply" {
 		return fmt.Errorf("type %q: must be echo-request or echo-reply", name)
@@ -201,7 +201,7 @@ func (p *Packet) SetEcho(name string) error {
 	return nil
 }
 
-// parseBrackets reads TCP flags, or the chunk of SCTP.
+// parseBrackets parses TCP flags, or the chunk of SCTP.
 func (p *Packet) parseBrackets(w string) (err error) {
 	if p.Proto == model.SCTP {
 		p.Chunk, err = parseChunk(w)
@@ -219,7 +219,7 @@ func parseChunk(w string) (uint8, error) {
 	return ParseChunk(name)
 }
 
-// ParseChunk reads what ChunkString writes.
+// ParseChunk parses the output of ChunkString.
 func ParseChunk(name string) (uint8, error) {
 	for chunk, n := range chunkNames() {
 		if n == name {
@@ -241,7 +241,7 @@ func parseFlags(w string) (uint8, error) {
 	return ParseFlags(letters)
 }
 
-// ParseFlags reads what FlagString writes; letters may be in any order.
+// ParseFlags parses the output of FlagString; letters may be in any order.
 func ParseFlags(letters string) (uint8, error) {
 	if letters == "-" {
 		return 0, nil

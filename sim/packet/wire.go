@@ -9,8 +9,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// Marshal is the packet as IP bytes with all checksums right, without options and payload; an ICMP error quotes its packet whole.
-// A protocol this package does not know gets eight bytes of zero, as nobody sends less. It fails for packets that are not valid.
+// Marshal returns the packet as IP bytes with correct checksums, without options and payload; an ICMP error quotes its packet whole.
+// An unknown protocol gets eight zero bytes, because real packets are not shorter. It fails for packets that are not valid.
 func (p *Packet) Marshal() ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
@@ -102,8 +102,8 @@ func (p *Packet) chunk(b []byte) []byte {
 	return append(b, c...)
 }
 
-// discovery adds the target of a solicitation, which is whom it is sent to unless that is a group, or of an advertisement, which is
-// who sends it, and a link-layer address (RFC 4861).
+// discovery adds the target and a link-layer address (RFC 4861). The target of a solicitation is its destination unless that is a
+// group; the target of an advertisement is its sender.
 func (p *Packet) discovery(b []byte) []byte {
 	const sourceAddress, targetAddress, eightBytes = 1, 2, 1
 	target, option := p.Dst.As16(), byte(sourceAddress)
@@ -118,8 +118,8 @@ func putPorts(b []byte, p *Packet) {
 	binary.BigEndian.PutUint16(b[2:], p.DstPort)
 }
 
-// Unmarshal is the inverse of Marshal. Options and payload are skipped; fragments, wrong checksums (headers that are cut
-// off inside an ICMP error excepted) and truncated headers are errors.
+// Unmarshal is the inverse of Marshal. It skips options and payload. Errors are: fragments, wrong checksums (except of truncated
+// headers inside an ICMP error) and truncated headers.
 func Unmarshal(b []byte) (Packet, error) {
 	p, err := unmarshal(b, maxInner)
 	if err != nil {
@@ -187,7 +187,7 @@ func unmarshal6(b []byte, depth int) (Packet, error) {
 	return p, p.validate(depth)
 }
 
-// extension reports whether an IPv6 next header is none of a transport (RFC 8200).
+// extension reports whether an IPv6 next header is not a transport header (RFC 8200).
 func extension(proto model.Protocol) bool {
 	switch proto {
 	case 43, 44, 51, 59, 60, 135:
@@ -196,14 +196,14 @@ func extension(proto model.Protocol) bool {
 	return false
 }
 
-// readBody reads the transport header; whole is false for a quoted packet that was cut off.
+// readBody reads the transport header; whole is false for a truncated quoted packet.
 func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 	need := map[model.Protocol]int{
 		model.TCP: tcpHeaderLen, model.UDP: udpHeaderLen, model.SCTP: sctpHeaderLen, model.ICMP: icmpHeaderLen,
 		model.ICMPv6: icmpHeaderLen,
 	}[p.Proto]
 	if !whole && need > 8 {
-		need = 8 // what RFC 792 promises
+		need = 8 // the minimum by RFC 792
 	}
 	if len(b) < need {
 		return fmt.Errorf("%s header cut off", p.Proto)
@@ -258,7 +258,7 @@ func (p *Packet) verify(b []byte) error {
 	return nil
 }
 
-// icmpPseudo is the pseudo header of ICMPv6; ICMP has none.
+// icmpPseudo returns the sum of ICMPv6's pseudo header; ICMP has none.
 func (p *Packet) icmpPseudo(length int) uint32 {
 	if p.Proto == model.ICMP {
 		return 0
