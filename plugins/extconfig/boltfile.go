@@ -45,7 +45,7 @@ func verify(data []byte) ([]record, error) {
 	f := &boltFile{data: data, seen: map[uint64]bool{0: true, 1: true}}
 	meta := f.meta()
 	if meta == nil {
-		return nil, fmt.Errorf("%w: no page says where to begin", errDamaged)
+		return nil, fmt.Errorf("%w: no valid meta page", errDamaged)
 	}
 	f.high = le.Uint64(meta[40:])
 	f.tree(le.Uint64(meta[16:]), nil, 0)

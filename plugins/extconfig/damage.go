@@ -52,7 +52,7 @@ func OpenStore(path string) (*Store, error) {
 		openErr = fresh.Update(func(tx *bbolt.Tx) error { return restore(tx, kept) })
 	}
 	if openErr != nil {
-		return &Store{db: fresh, broken: fmt.Errorf("store %s: %w; it is set aside as %s, and there can be no other: %w", path, err, aside, openErr)}, nil
+		return &Store{db: fresh, broken: fmt.Errorf("store %s: %w; it is set aside as %s, and a new one cannot be created: %w", path, err, aside, openErr)}, nil
 	}
 	return &Store{db: fresh, remark: fmt.Sprintf(
 		"store %s: %s: it is set aside as %s; %d records of it are whole and kept, programs must send all others again", path, err, aside, len(kept),

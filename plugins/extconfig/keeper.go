@@ -189,7 +189,7 @@ func (k *Keeper) Wants(ctx context.Context, name string) (kv.Values, map[string]
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	case <-k.ended:
-		return nil, nil, fmt.Errorf("%w: the agent ends", ErrUnavailable)
+		return nil, nil, fmt.Errorf("%w: the agent is stopping", ErrUnavailable)
 	case <-k.ready:
 	}
 	k.mu.Lock()
@@ -216,7 +216,7 @@ func (k *Keeper) Apply(ctx context.Context, req Request) (*Outcome, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-k.ended:
-		return nil, fmt.Errorf("%w: the agent ends", ErrUnavailable)
+		return nil, fmt.Errorf("%w: the agent is stopping", ErrUnavailable)
 	case <-k.ready:
 	}
 	values, err := valid(req)
@@ -240,7 +240,7 @@ func (k *Keeper) Apply(ctx context.Context, req Request) (*Outcome, error) {
 		ended <- end{out, err}
 	}) {
 		<-c.turn
-		return nil, fmt.Errorf("%w: the agent ends", ErrUnavailable)
+		return nil, fmt.Errorf("%w: the agent is stopping", ErrUnavailable)
 	}
 	select {
 	case <-ctx.Done():

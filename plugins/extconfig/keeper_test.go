@@ -195,7 +195,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-func TestOutcomeNamesWhatWaits(t *testing.T) {
+func TestOutcomeNamesPendingValues(t *testing.T) {
 	n := newNode(t)
 	k, _ := n.keeper(t, "")
 	out, err := k.Apply(t.Context(), Request{Items: ifs("a=1003", "b=1004", "c=1")})
@@ -309,7 +309,7 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-func TestWhoeverDoesNotWaitChangesNothing(t *testing.T) {
+func TestRequestOutsideOfRunChangesNothing(t *testing.T) {
 	n := newNode(t)
 	k := NewKeeper(Config{Name: "test"})
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)

@@ -371,7 +371,7 @@ func TestStatusesSayWhatBecameOfIt(t *testing.T) {
 	check(loop, kvscheduler.ValueState_CONFIGURED, "")
 	check(vlan, kvscheduler.ValueState_CONFIGURED, "")
 	put(loop, `{"name":"loop2","type":"SOFTWARE_LOOPBACK"}`)
-	check(loop, kvscheduler.ValueState_INVALID, "the value before stays")
+	check(loop, kvscheduler.ValueState_INVALID, "the earlier value stays")
 	check(vlan, kvscheduler.ValueState_CONFIGURED, "")
 	put("config/vpp/nat/v2/nat99/x", `{}`)
 	check("config/vpp/nat/v2/nat99/x", kvscheduler.ValueState_INVALID, "no model")
@@ -394,7 +394,7 @@ func TestEtcdIsNotThereYet(t *testing.T) {
 	s.kill()
 	w.run()
 	w.note("connection refused")
-	w.note("the agent goes on without what is in etcd")
+	w.note("the agent continues without the values in etcd")
 	eventually(t, "the agent is in sync", func() error {
 		if st, err := w.agent.Status(t.Context()); err != nil || !st.InSync {
 			return fmt.Errorf("%+v, %w", st, err)

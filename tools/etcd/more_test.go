@@ -196,5 +196,5 @@ func TestSilentServer(t *testing.T) {
 		c.Endpoints, c.StartWait = []string{l.Addr().String()}, time.Second
 	})
 	w.run()
-	w.note("the agent goes on without what is in etcd")
+	w.note("the agent continues without the values in etcd")
 }

@@ -47,7 +47,7 @@ const minTTL = 5 * time.Second
 func (c *Config) Validate() error {
 	var errs []error
 	if len(c.Endpoints) == 0 {
-		errs = append(errs, errors.New("endpoints: there must be one at least"))
+		errs = append(errs, errors.New("endpoints: at least one is required"))
 	}
 	for _, e := range c.Endpoints {
 		if err := c.checkEndpoint(e); err != nil {
@@ -64,7 +64,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("wait %s for etcd: must not be negative", c.StartWait))
 	}
 	if c.StatusTTL != 0 && c.StatusTTL < minTTL {
-		errs = append(errs, fmt.Errorf("statuses outlive the agent by %s: must be %s at least", c.StatusTTL, minTTL))
+		errs = append(errs, fmt.Errorf("status TTL %s: must be %s at least", c.StatusTTL, minTTL))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("etcd: %w", err)
@@ -82,7 +82,7 @@ func (c *Config) checkEndpoint(e string) error {
 		case u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "":
 			return errors.New("must be host:port, http://host:port or https://host:port")
 		case u.Scheme == "http" && c.TLS != nil:
-			return errors.New("there are certificates, but http is plaintext")
+			return errors.New("http is plaintext, but TLS is configured")
 		}
 		host = u.Host
 	}

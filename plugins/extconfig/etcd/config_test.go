@@ -20,7 +20,7 @@ func TestValidate(t *testing.T) {
 		"no port":          {func(c *Config) { c.Endpoints = []string{"10.0.0.1"} }, "endpoint 10.0.0.1: "},
 		"other scheme":     {func(c *Config) { c.Endpoints = []string{"ftp://10.0.0.1:1"} }, "must be host:port"},
 		"path":             {func(c *Config) { c.Endpoints = []string{"http://10.0.0.1:1/x"} }, "must be host:port"},
-		"plaintext in TLS": {func(c *Config) { c.TLS = &tls.Config{} }, "endpoint http://[::1]:2379: there are certificates"},
+		"plaintext in TLS": {func(c *Config) { c.TLS = &tls.Config{} }, "endpoint http://[::1]:2379: http is plaintext"},
 		"no label":         {func(c *Config) { c.Label = "" }, "label"},
 		"label of parts":   {func(c *Config) { c.Label = "a/b" }, "label"},
 		"no user":          {func(c *Config) { c.Username = "" }, "need each other"},

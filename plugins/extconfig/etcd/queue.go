@@ -79,7 +79,7 @@ func (q *queue) goOn(source string, why error) (note string, first bool) {
 }
 
 func (q *queue) goingOn(source string) *event.SyncStatus {
-	return &event.SyncStatus{Source: source, Status: event.InSync, Note: fmt.Sprintf("the agent goes on without what is in etcd: %v", q.err)}
+	return &event.SyncStatus{Source: source, Status: event.InSync, Note: fmt.Sprintf("the agent continues without the values in etcd: %v", q.err)}
 }
 
 func (q *queue) add(ev event.Event) {

@@ -108,7 +108,7 @@ func TestRefusedChangesNothing(t *testing.T) {
 				if st.GetState() != kvscheduler.ValueState_INVALID || !strings.Contains(st.GetError(), tc.err) || st.GetKey() != tc.key {
 					t.Errorf("status: %v, want an error with %q", st, tc.err)
 				}
-				if stays := strings.HasSuffix(st.GetError(), "the value before stays"); stays != (tc.key == loopKey(1)) {
+				if stays := strings.HasSuffix(st.GetError(), "the earlier value stays"); stays != (tc.key == loopKey(1)) {
 					t.Errorf("status: %v", st)
 				}
 				if got := n.note(); got.Status != event.InSync || !strings.Contains(got.Note, tc.key+": ") || !strings.Contains(got.Note, tc.err) {
@@ -271,7 +271,7 @@ func TestStartWait(t *testing.T) {
 					if txns := n.transactions(); len(txns) != 1 || len(txns[0].Values) != 1 {
 						t.Errorf("after it: %+v", txns)
 					}
-					if got := n.note(); got.Status != event.InSync || got.Err != nil || !strings.Contains(got.Note, "without what is in etcd: connection refused") {
+					if got := n.note(); got.Status != event.InSync || got.Err != nil || !strings.Contains(got.Note, "without the values in etcd: connection refused") {
 						t.Errorf("after it: %+v", got)
 					}
 				}

@@ -188,7 +188,7 @@ func (t *table) row(e *entry) {
 		r.err = errors.Join(r.err, fmt.Errorf("%w: %s", errShadowed, w.raw))
 	}
 	if r.err != nil && r.key != "" {
-		r.err = fmt.Errorf("%w; the value before stays", r.err)
+		r.err = fmt.Errorf("%w; the earlier value stays", r.err)
 	}
 	t.changes.rows[e.raw] = r
 }

@@ -37,7 +37,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("nowhere to listen: neither TCP nor a unix socket"))
 	}
 	if c.TCP == "" && c.TLS != nil {
-		errs = append(errs, errors.New("TLS: there is no TCP"))
+		errs = append(errs, errors.New("TLS: no TCP address is configured"))
 	}
 	if c.TCP != "" {
 		host, _, err := net.SplitHostPort(c.TCP)

@@ -99,7 +99,7 @@ func TestWrongCertificatesGetNothing(t *testing.T) {
 }
 
 // A server that only requests certificates refuses clients without one.
-func TestNoCertificateWhereOneIsAskedFor(t *testing.T) {
+func TestMissingClientCertificateIsRefused(t *testing.T) {
 	ours := newAuthority(t)
 	cert, key := ours.sign("server")
 	config, err := LoadTLS(cert, key, ours.file)

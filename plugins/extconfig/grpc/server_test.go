@@ -461,7 +461,7 @@ func TestMutualTLS(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"nowhere to listen":          {},
-		"there is no TCP":            {Unix: "x", TLS: &tls.Config{MinVersion: tls.VersionTLS12}},
+		"no TCP address":             {Unix: "x", TLS: &tls.Config{MinVersion: tls.VersionTLS12}},
 		"must be host:port":          {TCP: "9111"},
 		"must be a loopback address": {TCP: "0.0.0.0:9111"},
 		":9111: without":             {TCP: ":9111"},
