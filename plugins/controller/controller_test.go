@@ -128,7 +128,7 @@ func TestNothingBeforeEverySourceIsInSync(t *testing.T) {
 	}
 }
 
-func TestNothingBeforeVPPIsThere(t *testing.T) {
+func TestNothingBeforeVPPIsConnected(t *testing.T) {
 	r := newRecorder()
 	c := New(Config{Sources: []string{"test"}}, r.values, r)
 	if txn := c.Step(inSync("test")); txn != nil {
@@ -189,7 +189,7 @@ func TestUnchangedObjectIsNoTransaction(t *testing.T) {
 	}
 }
 
-func TestThereAndBackIsNoTransaction(t *testing.T) {
+func TestRevertedChangeIsNoTransaction(t *testing.T) {
 	r := newRecorder()
 	c := start(t, r, Config{})
 	c.Step(done(c.Step(update("a", 1))))
@@ -245,7 +245,7 @@ func TestExternalIsMergedOverInternal(t *testing.T) {
 	}
 }
 
-func TestSharedKeyStaysUntilItsLastOwnerGoes(t *testing.T) {
+func TestSharedKeyIsRemovedWithItsLastOwner(t *testing.T) {
 	v := NewValues()
 	shared := values(dnat("shared", 1))
 	v.Set("b", shared, nil)
@@ -367,7 +367,7 @@ func TestPathIndependence(t *testing.T) {
 	})
 }
 
-func TestRunHandsOverTransactionsAndAnswersQuestions(t *testing.T) {
+func TestRunSendsTransactionsAndAnswersAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
 		c := connected(Config{Sources: []string{"test"}}, r)

@@ -169,7 +169,7 @@ func TestErrorOfLargeEventIsShort(t *testing.T) {
 	}
 }
 
-func TestExternalSourcesAreWaitedFor(t *testing.T) {
+func TestFirstSyncWaitsForExternalSources(t *testing.T) {
 	r := newRecorder()
 	var told []string
 	c := connected(Config{Sources: []string{"etcd", "test"}, Observer: Observer{Source: func(s *event.SyncStatus) { told = append(told, s.Source) }}}, r)

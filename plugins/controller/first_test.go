@@ -79,8 +79,8 @@ func TestFirstSyncInPortions(t *testing.T) {
 	}
 }
 
-// TestPreparedWhileVPPIsAsked: the lookup is sent first, and its answer finds the preparation finished.
-func TestPreparedWhileVPPIsAsked(t *testing.T) {
+// TestPreparedDuringLookup: the lookup is sent first, and its answer finds the preparation finished.
+func TestPreparedDuringLookup(t *testing.T) {
 	c, d := dealing(&event.Locate{})
 	ask := c.Step(inSync("test"))
 	if ask == nil || ask.Locate == nil || len(d.said) != 0 {

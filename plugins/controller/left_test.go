@@ -88,9 +88,9 @@ func TestNextStateWaitsForRest(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsGetsAll: the agent does not divide a transaction whose result another program waits for, and sends no answer while a
+// TestAwaitedTransactionIsNotDivided: the agent does not divide a transaction whose result another program waits for, and sends no answer while a
 // key of it waits.
-func TestWhoWaitsGetsAll(t *testing.T) {
+func TestAwaitedTransactionIsNotDivided(t *testing.T) {
 	r := newRecorder()
 	c := New(Config{Sources: []string{"test"}}, r.values, r)
 	c.Step(&event.VPPStatus{Connected: true})

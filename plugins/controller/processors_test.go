@@ -108,7 +108,7 @@ func TestStatesOnTheWay(t *testing.T) {
 }
 
 // Any new lookup asks VPP for the needs of all processors, because the answer replaces the one before.
-func TestQuestionsAreJoined(t *testing.T) {
+func TestLookupsAreMerged(t *testing.T) {
 	r := newRecorder()
 	s := &stepper{values: r.values}
 	first, second := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
@@ -134,7 +134,7 @@ func TestQuestionsAreJoined(t *testing.T) {
 }
 
 // The rest of a change waits for an interim state that VPP refused, but not for ever. Other changes do not wait.
-func TestRestWaitsForTheWay(t *testing.T) {
+func TestRestWaitsForInterimState(t *testing.T) {
 	start := func() (*Controller, *event.Txn, string) {
 		r, s := newRecorder(), &stepper{}
 		s.values = r.values

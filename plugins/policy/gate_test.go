@@ -199,7 +199,7 @@ func TestStreamedPoliciesAreClosed(t *testing.T) {
 
 // VPP before 25.06 compares IPv6 prefixes by whole bytes, where a prefix of 57 bits is 128 rules. A policy that fits elsewhere is closed there, and
 // opens when the agent reconnects to a later VPP; the refusal names the version.
-func TestPoliciesCountAsTheVPPAtHandTakesThem(t *testing.T) {
+func TestPolicySizeDependsOnVPPVersion(t *testing.T) {
 	wide := web(func(p *model.Policy) {
 		p.InboundRules[0].Source = model.Peer{Nets: []netip.Prefix{netip.MustParsePrefix("fd00::/57"), netip.MustParsePrefix("fd00:1::/57")}}
 		p.InboundRules[0].Destination.Ports = nil

@@ -393,7 +393,7 @@ func (s *stream) fill(n *dataplane.Node) {
 	}
 }
 
-// frontends adds the cluster IPs of services. Another program translates these, before packets reach VPP.
+// frontends adds the cluster IPs of services. Another program translates these, and packets reach VPP translated.
 func (s *stream) frontends(n *dataplane.Node) {
 	n.Frontends = slices.Clone(n.Frontends)
 	for _, list := range s.services {

@@ -156,7 +156,7 @@ func TestNodesOfEndpoints(t *testing.T) {
 	}
 }
 
-func TestDualStackFamiliesAreJudgedApart(t *testing.T) {
+func TestFamiliesAreEvaluatedSeparately(t *testing.T) {
 	spec := cluster("a", "10.96.0.1", func(s *model.Service) { s.ClusterIPs = addrs("10.96.0.1", "fd00::1") })
 	v6 := slice("a", marked("fd00:1::2 - s t")...)
 	v6.IPv6, v6.ID.Name = true, "a-6"
@@ -205,7 +205,7 @@ func TestPortNameTwice(t *testing.T) {
 	}
 }
 
-func TestDuplicateEndpointsBestWordWins(t *testing.T) {
+func TestMostUsefulDuplicateEndpointCounts(t *testing.T) {
 	for _, order := range [][]string{{"10.1.1.2 - s t", "10.1.1.2"}, {"10.1.1.2", "10.1.1.2 - s t"}, {"10.1.1.2 -", "10.1.1.2"}} {
 		svc, _ := here(cluster("a", "10.96.0.1"), slice("a", marked(order...)...))
 		if diff := cmp.Diff("10.1.1.2:8080 local", text(svc.Backends["http"])); diff != "" {

@@ -270,7 +270,7 @@ func TestAgeOfARecreatedService(t *testing.T) {
 
 // For any objects that tenants write, and in any order, an owner's address is served only for the owner, and an owner loses nothing. The check
 // is a literal implementation of the order, over all objects.
-func TestNobodyTakesAnOwnersAddress(t *testing.T) {
+func TestOwnersAddressIsServedForTheOwnerOnly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := &recorder{services: map[model.ServiceID]*renderer.ContivService{}}
 		p := New(Config{NodeName: "node-1"}, r)

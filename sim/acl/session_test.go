@@ -264,8 +264,8 @@ func TestInterfaceGone(t *testing.T) {
 	b.want("a reply of the old pod's flow", out, synAck, known)
 }
 
-// TestWhoIsRecycled: the first in VPP's queue, which its checks for idle sessions reorder.
-func TestWhoIsRecycled(t *testing.T) {
+// TestFirstOfTheQueueIsRecycled: the first in VPP's queue, which its checks for idle sessions reorder.
+func TestFirstOfTheQueueIsRecycled(t *testing.T) {
 	b := newBench(t, Config{MaxSessions: 4})
 	b.list([]uint32{b.acl(anyRule(Reflect, 0))}, nil)
 	flow := func(n int) string { return fmt.Sprintf("tcp 10.1.1.2:%d -> 10.1.1.3:80 [S]", n) }

@@ -195,7 +195,7 @@ func TestTwoServicesOnePort(t *testing.T) {
 }
 
 // A place that cannot be opened is reported and retried.
-func TestTakenPort(t *testing.T) {
+func TestPortInUse(t *testing.T) {
 	s, h := start(t, Config{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}})
 	h.refuse("192.0.2.1:30201", errors.New("taken"))
 	s.ServiceChanged(nil, service1("web", 30201, 1))
