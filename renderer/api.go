@@ -11,19 +11,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// ServiceRendererAPI is what a renderer of services implements. Several may be active; each is given the same data.
-// All calls come from one goroutine. An error is reported on the service it is about, and the call is made again later.
+// ServiceRendererAPI is the interface of a renderer of Services. Several may be active; each receives the same data. All calls
+// come from one goroutine. The caller reports an error on its Service, and repeats the call later.
 //
-// After Resync the renderer shall be in the state it would have reached by the other calls, whatever it was before.
+// After Resync the renderer shall be in the state that the other calls would have led to, regardless of its state before.
 type ServiceRendererAPI interface {
-	// AddService is called for a service that was not there before.
+	// AddService is called for a new Service.
 	AddService(service *ContivService) error
 
-	// UpdateService is called when anything in a service changed. Other services are given for renderers in which
-	// services share state; the slice must not be changed or kept.
+	// UpdateService is called when anything in a Service changed. Other services are passed for renderers in which Services share
+	// state; do not change or keep the slice.
 	UpdateService(oldService, newService *ContivService, otherExistingServices []*ContivService) error
 
-	// DeleteService is called for a service that is gone, or is not to be rendered any more.
+	// DeleteService is called for a Service that was deleted, or is not to be rendered any more.
 	DeleteService(service *ContivService, otherExistingServices []*ContivService) error
 
 	// UpdateNodePortServices is called when the addresses of the cluster's nodes changed, with all services that have
@@ -36,21 +36,21 @@ type ServiceRendererAPI interface {
 	// UpdateLocalBackendIfs is called when the set of interfaces through which VPP reaches endpoints changed.
 	UpdateLocalBackendIfs(oldIfNames, newIfNames Interfaces) error
 
-	// Resync gives everything there is; whatever else the renderer has rendered must go.
+	// Resync passes the whole state; the renderer must remove everything else that it has rendered.
 	Resync(resyncEv *ResyncEventData) error
 }
 
-// NodeRenderer is implemented by renderers that also need to know about the node itself. UpdateNode is called before
-// Resync, and whenever the state changed.
+// NodeRenderer is an optional interface of renderers that need the state of the node. UpdateNode is called before Resync, and
+// whenever the state changed.
 type NodeRenderer interface {
 	UpdateNode(node NodeState) error
 }
 
-// PortionRenderer is implemented by renderers that can take a resync in portions, so that VPP is at work on the first while
+// PortionRenderer is an optional interface of renderers that can take a resync in portions, so that VPP works on the first while
 // the next are rendered.
 type PortionRenderer interface {
-	// ResyncInPortions is Resync, but leaves services to the calls it returns, which are made one after the other and before
-	// any other call of the renderer. What all services stand on is rendered before it returns.
+	// ResyncInPortions is Resync, but defers Services to the calls that it returns. The caller makes them one after the other and
+	// before any other call of the renderer. Values that all Services stand on are rendered before it returns.
 	ResyncInPortions(resyncEv *ResyncEventData) (portions []func(), err error)
 }
 
@@ -67,7 +67,7 @@ type NodeIPsListener interface {
 	NodeIPsChanged(nodeIPs *IPAddresses)
 }
 
-// NodeState is what is known about this node and its place in the cluster. Empty fields are unknown, or not there.
+// NodeState is the state of this node and its place in the cluster. Empty fields are unknown, or do not exist.
 type NodeState struct {
 	Name         string
 	IPs          []netip.Addr   // this node's addresses, internal ones first
@@ -76,7 +76,7 @@ type NodeState struct {
 	Uplink       string         // interface to the outside
 	UplinkIPs    []netip.Prefix // its addresses
 	Overlay      string         // interface towards pods of other nodes, if it is not the uplink
-	Host         string         // interface to the node's own network stack
+	Host         string         // interface to the node's network stack
 	HostIPs      []netip.Addr   // at the other end of Host, none of them an address of this node or its uplink; sorted
 	Loopback     netip.Addr     // IPv4 address that stands in for a client whose address cannot be kept; no pod has it
 
@@ -93,7 +93,7 @@ type RemoteNode struct {
 	PodCIDRs []netip.Prefix // of its pods
 }
 
-// Equal reports whether both describe the same node alike.
+// Equal reports whether both have equal fields.
 func (n RemoteNode) Equal(o RemoteNode) bool {
 	return n.Name == o.Name && slices.Equal(n.IPs, o.IPs) && slices.Equal(n.PodCIDRs, o.PodCIDRs)
 }
@@ -108,13 +108,13 @@ func (n NodeState) RemotePodCIDRs() []netip.Prefix {
 	return out
 }
 
-// ServesNodePorts reports whether node ports are served on an address that is a node's.
+// ServesNodePorts reports whether node ports are served on an address of a node.
 func (n NodeState) ServesNodePorts(a netip.Addr) bool {
 	_, not := slices.BinarySearchFunc(n.NoNodePorts, a, netip.Addr.Compare)
 	return !not
 }
 
-// ResyncEventData is everything the processor knows.
+// ResyncEventData is the whole state of the processor.
 type ResyncEventData struct {
 	// NodeIPs are the addresses of all nodes of the cluster.
 	NodeIPs *IPAddresses
@@ -148,8 +148,8 @@ func (red ResyncEventData) String() string {
 	return b.String()
 }
 
-// Sink takes what a renderer wants in VPP. Set replaces everything the owner wanted before; nil values and nil notes
-// remove the owner. The maps and messages belong to the sink from then on. The controller implements it.
+// Sink takes the desired values of a renderer. Set replaces all values that the owner wanted before; nil values and nil notes
+// remove the owner. The sink owns the maps and messages from then on. The controller implements it.
 type Sink interface {
 	Set(owner string, values map[string]proto.Message, notes []model.Note)
 }

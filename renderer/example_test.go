@@ -11,8 +11,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// table is a renderer as others write them: it knows the seven methods and the types they came with, and nothing that was
-// added since. It keeps a table of frontends and endpoints.
+// table is a renderer of another program: it knows only the seven methods and their original types. It keeps a table of frontends
+// and endpoints.
 type table struct {
 	nodeIPs *renderer.IPAddresses
 	rows    map[string][]string // by service
@@ -118,8 +118,8 @@ func ExampleServiceRendererAPI() {
 	}
 	node := &model.Node{Name: "node-1", InternalIPs: []netip.Addr{ip("192.168.16.1")}}
 	put := func(obj model.Object) { p.Apply(event.Change{Ref: obj.Ref(), Object: obj}) }
-	step := func(when string, tell func() error) {
-		if err := tell(); err != nil {
+	step := func(when string, call func() error) {
+		if err := call(); err != nil {
 			fmt.Println(err)
 		}
 		t.print(when)

@@ -90,7 +90,7 @@ func TestInterfacesAreASet(t *testing.T) {
 	}
 }
 
-// The seed's types are written with unkeyed literals in other people's code.
+// Other programs write the types with unkeyed literals.
 func TestSeedLiteralsCompile(t *testing.T) {
 	b := ServiceBackend{net.ParseIP("10.1.1.2"), 8080, true, false}
 	p := ServicePort{SCTP, 80, 30080}
@@ -173,7 +173,7 @@ func TestLocalAndConflicts(t *testing.T) {
 	}
 }
 
-// The methods have the receivers the API documents: on values where a value must do.
+// The methods have the receivers that the API documents: on values if a value must suffice.
 var (
 	_ func(ContivService) bool        = ContivService.HasNodePort
 	_ func(ContivService) string      = ContivService.String

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// ContivService is a Service with everything looked up: endpoints joined, addresses listed, no references left.
+// ContivService is a Service with resolved references: endpoints joined, addresses listed.
 type ContivService struct {
 	// ID is unique across all namespaces.
 	ID model.ServiceID
@@ -20,11 +20,11 @@ type ContivService struct {
 	// TrafficPolicy is spec.externalTrafficPolicy: it governs ExternalIPs and node ports, never ClusterIPs.
 	TrafficPolicy TrafficPolicyType
 
-	// SessionAffinityTimeout is how many seconds a client sticks to its backend; 0: no affinity.
+	// SessionAffinityTimeout is the time in seconds for which a client keeps its backend; 0: no affinity.
 	SessionAffinityTimeout uint32
 
-	// ClusterIPs are the addresses inside the cluster. Node addresses for node ports are not here:
-	// they come with UpdateNodePortServices and Resync.
+	// ClusterIPs are the addresses inside the cluster. Node addresses for node ports are not included: UpdateNodePortServices and
+	// Resync pass them.
 	ClusterIPs *IPAddresses
 
 	// ExternalIPs are spec.externalIPs and the load balancer's addresses.
@@ -33,8 +33,8 @@ type ContivService struct {
 	// Ports are the exposed ports by name; a single port may be named "".
 	Ports map[string]*ServicePort
 
-	// Backends are the endpoints of each port that traffic of policy Cluster may reach, sorted by address and port.
-	// An endpoint serves the frontends of its own address family.
+	// Backends are the endpoints of each port that traffic of policy Cluster may reach, sorted by address and port. An endpoint
+	// serves the frontends of its address family.
 	Backends map[string][]*ServiceBackend
 
 	// InternalTrafficPolicy is spec.internalTrafficPolicy: it governs ClusterIPs.
@@ -54,28 +54,27 @@ type ContivService struct {
 	// LoadBalancerSourceRanges are the clients that may use LoadBalancerIPs, sorted; empty: everyone.
 	LoadBalancerSourceRanges []netip.Prefix
 
-	// SourceRangesRefused is why LoadBalancerIPs that LoadBalancerSourceRanges apply to must not be served to anybody: they ask for
-	// too many rules; "": they may.
+	// SourceRangesRefused is the reason why LoadBalancerIPs with LoadBalancerSourceRanges must not be served at all: the ranges
+	// need too many rules; "": they may.
 	SourceRangesRefused string
 
-	// Conflicts are frontends this service asks for that belong to another one, which is older. They must not
-	// be rendered here. A frontend with the zero address stands for its port on every node address.
+	// Conflicts are frontends of this Service that belong to an older one. Do not render them here. A frontend with the zero
+	// address stands for its port on every node address.
 	Conflicts map[Frontend]model.ServiceID
 
-	// PodIPs are those of the service's addresses that some pod has: whatever is rendered for them, the way to the pod
-	// must stay. Nil: none.
+	// PodIPs are the addresses of the Service that a pod has: the path to the pod must stay. Nil: none.
 	PodIPs *IPAddresses
 
 	// Renderer is the name of the one renderer that may serve it; "": any.
 	Renderer string
 
-	// HealthCheck is what load balancers may ask this node about the service; zero: nothing.
+	// HealthCheck is the health check of load balancers for the Service on this node; zero: none.
 	HealthCheck HealthCheck
 }
 
-// HealthCheck tells load balancers whether a node has endpoints of a service (spec.healthCheckNodePort).
+// HealthCheck shows load balancers whether a node has endpoints of a Service (spec.healthCheckNodePort).
 type HealthCheck struct {
-	NodePort uint16 // TCP port on node addresses; 0: nobody asks
+	NodePort uint16 // TCP port on node addresses; 0: no health check
 	Local4   int    // IPv4 addresses of ready endpoints on this node
 	Local6   int    // the same of IPv6
 }
@@ -126,7 +125,7 @@ func (cs *ContivService) NodeOf(b *ServiceBackend) string {
 	return cs.BackendNodes[i].Node
 }
 
-// ConflictWith names the service the frontend belongs to if that is another one. Pass node true for a node's address.
+// ConflictWith returns the Service that the frontend belongs to if that is another one. Pass node true for a node's address.
 func (cs *ContivService) ConflictWith(f Frontend, node bool) (model.ServiceID, bool) {
 	if id, taken := cs.Conflicts[f]; taken || !node {
 		return id, taken
@@ -135,7 +134,7 @@ func (cs *ContivService) ConflictWith(f Frontend, node bool) (model.ServiceID, b
 	return id, taken
 }
 
-// Equal reports whether both services look the same to every renderer. Nil equals only nil.
+// Equal reports whether both Services are equal for every renderer. Nil equals only nil.
 func (cs *ContivService) Equal(o *ContivService) bool {
 	if cs == nil || o == nil {
 		return cs == o
@@ -194,7 +193,7 @@ func (cs ContivService) String() string {
 	return b.String()
 }
 
-// ServicePort is what is known about one port of a service.
+// ServicePort is one port of a Service.
 type ServicePort struct {
 	Protocol ProtocolType // transport
 	Port     uint16       // port on cluster and external addresses
@@ -214,13 +213,13 @@ type ServiceBackend struct {
 	IP          net.IP // address of the endpoint
 	Port        uint16 // port it listens on
 	Local       bool   // it runs on this node
-	HostNetwork bool   // its address is a node's own
+	HostNetwork bool   // its address is a node's
 }
 
 // BackendNode is the node of one endpoint.
 type BackendNode struct {
 	Addr netip.Addr // of the endpoint
-	Node string     // name, as NodeState.Name and RemoteNode.Name have it
+	Node string     // name, as in NodeState.Name and RemoteNode.Name
 }
 
 // Compare orders by address, then by node.
@@ -243,7 +242,7 @@ func (sb ServiceBackend) String() string {
 	return s
 }
 
-// Frontend is what a client dials.
+// Frontend is the address, port and protocol that a client dials.
 type Frontend struct {
 	IP       netip.Addr // zero: every node address
 	Port     uint16
@@ -292,7 +291,7 @@ func (pt ProtocolType) String() string {
 	return fmt.Sprintf("protocol %d", int(pt))
 }
 
-// TrafficPolicyType says which endpoints traffic may reach.
+// TrafficPolicyType states which endpoints traffic may reach.
 type TrafficPolicyType int
 
 const (

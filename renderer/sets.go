@@ -14,7 +14,7 @@ type IPAddresses struct {
 	addrs []netip.Addr // sorted, free of duplicates
 }
 
-// NewIPAddresses returns a set of the given addresses; those that are not addresses (wrong length) are left out.
+// NewIPAddresses returns a set of the given addresses; it omits elements that are not addresses (wrong length).
 func NewIPAddresses(addrs ...net.IP) *IPAddresses {
 	list := make([]netip.Addr, 0, len(addrs))
 	for _, ip := range addrs {
@@ -23,7 +23,7 @@ func NewIPAddresses(addrs ...net.IP) *IPAddresses {
 	return IPAddressesOf(list...)
 }
 
-// IPAddressesOf is NewIPAddresses for netip addresses; invalid ones are left out, zones dropped.
+// IPAddressesOf is NewIPAddresses for netip addresses; it omits invalid ones and drops zones.
 func IPAddressesOf(addrs ...netip.Addr) *IPAddresses {
 	if len(addrs) == 0 {
 		return &IPAddresses{}
@@ -40,7 +40,7 @@ func IPAddressesOf(addrs ...netip.Addr) *IPAddresses {
 	return &IPAddresses{addrs: slices.Compact(list)}
 }
 
-// Add puts an address into the set; one that is not an address (wrong length) changes nothing.
+// Add adds an address to the set; a slice that is not an address (wrong length) changes nothing.
 func (addrs *IPAddresses) Add(addr net.IP) {
 	a := addrOf(addr)
 	if !a.IsValid() {
@@ -51,7 +51,7 @@ func (addrs *IPAddresses) Add(addr net.IP) {
 	}
 }
 
-// Del takes an address out of the set.
+// Del removes an address from the set.
 func (addrs *IPAddresses) Del(addr net.IP) {
 	if addrs == nil {
 		return
@@ -70,7 +70,7 @@ func (addrs *IPAddresses) Contains(addr netip.Addr) bool {
 		return false
 	}
 	addr = addr.Unmap()
-	if addr.Less(addrs.addrs[0]) || addrs.addrs[len(addrs.addrs)-1].Less(addr) { // most sets are of one neighbourhood
+	if addr.Less(addrs.addrs[0]) || addrs.addrs[len(addrs.addrs)-1].Less(addr) { // most sets have adjacent addresses
 		return false
 	}
 	_, found := slices.BinarySearchFunc(addrs.addrs, addr, netip.Addr.Compare)
@@ -133,7 +133,7 @@ func NewInterfaces(ifNames ...string) Interfaces {
 	return ifs
 }
 
-// Add puts a name into the set.
+// Add adds a name to the set.
 func (ifs Interfaces) Add(ifName string) { ifs[ifName] = struct{}{} }
 
 // Copy returns a set that shares nothing with this one.
@@ -143,7 +143,7 @@ func (ifs Interfaces) Copy() Interfaces {
 	return c
 }
 
-// Del takes a name out of the set.
+// Del removes a name from the set.
 func (ifs Interfaces) Del(ifName string) { delete(ifs, ifName) }
 
 // Has reports whether the name is in the set.

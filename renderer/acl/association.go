@@ -8,23 +8,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// VPP's access lists look at ports of TCP and UDP only. What policies say about ports of SCTP is decided once for each association,
-// by its first packet, in a filter that the packets of an interface meet beside its lists (ADR 11):
+// VPP's access lists compare ports of TCP and UDP only. A filter that the packets of an interface meet beside its lists evaluates
+// rules about ports of SCTP, once for each association, by its first packet (ADR 11):
 //
 //	programs ─┬─▶ tables, as ever: what asks for ports of SCTP allows nothing, or denies all of it ─▶ lists
 //	          └─▶ associations: the same for SCTP alone, with its ports, exactly ─┬─▶ SCTPPorts
 //	                                                                              └─▶ an access list for their addresses,
 //	                                                                                  the first of its direction
 //
-// An interface none of whose policies asks for ports of SCTP has neither.
+// An interface without policies that name ports of SCTP has neither.
 
-// association is a rule about SCTP associations that begin. Both prefixes are of one family.
+// association is a rule about new SCTP associations. Both prefixes are of one family.
 type association struct {
 	permit       bool
 	src, dst     netip.Prefix
 	sport, dport span
 	cause        *dataplane.Cause
-	asks         bool // it is of a rule that asks for ports
+	asks         bool // its rule names ports
 }
 
 // everything reports whether every association of the family matches.
@@ -32,17 +32,17 @@ func (a *association) everything() bool {
 	return a.src.Bits() == 0 && a.dst.Bits() == 0 && a.sport == allPorts && a.dport == allPorts
 }
 
-// same reports whether two rules are the same, whatever stands behind them.
+// same reports whether two rules are equal apart from their causes.
 func (a association) same(b association) bool {
 	b.cause, b.asks = a.cause, a.asks
 	return a == b
 }
 
-// filter is what decides about associations that begin: those whose packets enter VPP by an interface, and those whose packets leave it
-// there. The first rule that matches decides, and nothing passes that none matches; without rules all may begin. Nil is no filter.
+// filter decides about new associations: those whose packets enter VPP by an interface, and those whose packets leave by it. The first
+// rule that matches decides, and a packet without a match is dropped; without rules all may begin. Nil is no filter.
 type filter [2][]association
 
-// same reports whether two filters decide alike, rule by rule.
+// same reports whether two filters have equal rules.
 func (f *filter) same(o *filter) bool {
 	if f == nil || o == nil {
 		return f == o
@@ -50,13 +50,13 @@ func (f *filter) same(o *filter) bool {
 	return slices.EqualFunc(f[0], o[0], association.same) && slices.EqualFunc(f[1], o[1], association.same)
 }
 
-// origin is where a part of a list comes from: a table of no segment, or the step of a program.
+// origin is the source of a part of a list: a table without a segment, or the step of a program.
 type origin struct {
 	table string
 	use
 }
 
-// origins are those of tables and of steps behind them.
+// origins returns the origins of tables and of the steps behind them.
 func origins(tables []place, uses []use) []origin {
 	out := make([]origin, 0, len(tables)+len(uses))
 	for _, p := range tables {
@@ -68,7 +68,7 @@ func origins(tables []place, uses []use) []origin {
 	return out
 }
 
-// asksPorts reports whether steps ask for ports of SCTP.
+// asksPorts reports whether steps name ports of SCTP.
 func asksPorts(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool { return u.seg != nil && u.seg.asks })
 }
@@ -85,12 +85,12 @@ func (c *clause) asksPorts() bool {
 	return asks
 }
 
-// associations is what the segment says about SCTP.
+// associations returns the segment's rules about SCTP.
 func (s *segment) associations(sets map[string]*ipset) []association {
-	if s.told {
+	if s.sctpDone {
 		return s.sctp
 	}
-	s.sctp, s.told = nil, true
+	s.sctp, s.sctpDone = nil, true
 	x := &expander{sets: sets, sctp: true, note: func(*clause, string, ...any) {}}
 	for i := range s.clauses {
 		c := &s.clauses[i]
@@ -103,7 +103,7 @@ func (s *segment) associations(sets map[string]*ipset) []association {
 	return s.sctp
 }
 
-// associations is what a part of a list says about SCTP.
+// associations returns the rules of a part of a list about SCTP.
 func (r *Renderer) associations(o *origin) []association {
 	var out []association
 	switch {
@@ -127,8 +127,8 @@ func (r *Renderer) associations(o *origin) []association {
 	return out
 }
 
-// decide is the rules of a list about SCTP, in order, up to what decides everything. It reports whether that differs from what the access
-// lists say: they allow nothing for some ports, and deny all for others.
+// decide returns the rules of a list about SCTP, in order, up to the one that decides everything. It reports whether they differ from the
+// access lists, which allow nothing for some ports, and deny all for others.
 func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 	var done [2]bool
 	for i := range list {
@@ -148,8 +148,8 @@ func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 	return out, differs
 }
 
-// pairs is what rules say about SCTP that begins nothing, as rules of an access list: in order, the addresses of what they permit at some
-// port, and of what they deny at all ports as far as a permission of the family follows.
+// pairs returns access-list rules for the SCTP packets that begin nothing: in order, the addresses that rules permit at some port, and
+// the addresses that they deny at all ports if a permission of the family follows.
 func pairs(rules []association) []atom {
 	var last [2]int // permission of each family
 	for i := range rules {
@@ -158,13 +158,13 @@ func pairs(rules []association) []atom {
 		}
 	}
 	var out []atom
-	run, seen := 0, map[[2]netip.Prefix]bool{} // run is where the last rules of one verb begin
+	run, seen := 0, map[[2]netip.Prefix]bool{} // run is the start of the last run of rules of one verb
 	for i := range rules {
 		a := &rules[i]
 		all := a.sport == allPorts && a.dport == allPorts
 		ends := [2]netip.Prefix{a.src, a.dst}
 		if seen[ends] || !a.permit && (!all || i > last[familyOf(a.src.Addr())]) {
-			continue // an earlier rule decides, or none has to
+			continue // an earlier rule decides, or none needs to
 		}
 		seen[ends] = true
 		v := deny
@@ -181,12 +181,12 @@ func pairs(rules []association) []atom {
 	return out
 }
 
-// sortPairs sorts neighbours with one verb: their order decides nothing.
+// sortPairs sorts adjacent pairs with one verb: their order has no effect.
 func sortPairs(list []atom) {
 	slices.SortFunc(list, func(a, b atom) int { return cmp.Or(comparePrefix(a.src, b.src), comparePrefix(a.dst, b.dst)) })
 }
 
-// closed lets nothing begin.
+// closed is a filter that lets nothing begin.
 func closed() (out []association) {
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
 	for _, f := range families {
@@ -195,7 +195,7 @@ func closed() (out []association) {
 	return out
 }
 
-// meet is rules that permit what both lists do: the first rules of either that match a packet are the first pair of them that does.
+// meet returns rules that permit what both lists permit: a packet's first match in either list is also its first pair in the result.
 func meet(a, b []association) (out []association) {
 	if len(a)*len(b) > 1<<20 {
 		return closed()
@@ -220,7 +220,7 @@ func meet(a, b []association) (out []association) {
 	return out
 }
 
-// overlap is what two prefixes have in common: the longer, if it is in the other.
+// overlap returns the intersection of two prefixes: the longer one, if the other contains it.
 func overlap(a, b netip.Prefix) (netip.Prefix, bool) {
 	if a.Bits() < b.Bits() {
 		a, b = b, a

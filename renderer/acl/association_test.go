@@ -23,7 +23,7 @@ func sctpRule(action string, ports ...int32) *felix.Rule {
 	return r
 }
 
-// drawSCTP is a rule that mostly asks for ports of SCTP.
+// drawSCTP draws a rule that mostly names ports of SCTP.
 func drawSCTP(t *rapid.T) *felix.Rule {
 	r := drawRule(t)
 	r.Icmp, r.NotIcmp = nil, nil
@@ -38,8 +38,8 @@ func drawSCTP(t *rapid.T) *felix.Rule {
 	return r
 }
 
-// Policies about ports of SCTP have the verdict of their rules, however they came to be; on the way to them nothing passes that is
-// denied before and after.
+// Policies about ports of SCTP have the verdict of their rules, regardless of their history; during a change nothing passes that
+// is denied before and after.
 func TestPortsOfSCTP(t *testing.T) {
 	filters, interims, denied := 0, 0, 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,17 +47,17 @@ func TestPortsOfSCTP(t *testing.T) {
 		n := testNode(view)
 		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 		s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
-		s.tell(start()...)
+		s.send(start()...)
 		for range rapid.IntRange(1, 4).Draw(t, "steps") {
 			states := []*book{s.b.clone()}
 			for range rapid.IntRange(1, 6).Draw(t, "messages") {
 				if rapid.Bool().Draw(t, "policy") {
 					rules := rapid.Custom(drawSCTP)
-					s.tell(policyMessage(pick(t, "id", policyIDs), &felix.Policy{
+					s.send(policyMessage(pick(t, "id", policyIDs), &felix.Policy{
 						InboundRules: rapid.SliceOfN(rules, 0, 3).Draw(t, "in"), OutboundRules: rapid.SliceOfN(rules, 0, 3).Draw(t, "out"),
 					}))
 				} else {
-					s.tell(drawMessage(t, s.w))
+					s.send(drawMessage(t, s.w))
 				}
 			}
 			for again := true; again; {
@@ -78,7 +78,7 @@ func TestPortsOfSCTP(t *testing.T) {
 	}
 }
 
-// checkFilters looks at what stands beside lists: that it is there where a policy asks for it, and what belongs to it.
+// checkFilters checks the filters beside lists: that they exist where a policy names ports of SCTP, and their content.
 func (s *scene) checkFilters(t *rapid.T) {
 	for name, i := range s.r.ifaces {
 		asks := i.progs[0] != nil && (asksPorts(i.progs[0].uses) || asksPorts(i.progs[1].uses))
@@ -111,8 +111,8 @@ func (s *scene) checkFilters(t *rapid.T) {
 	}
 }
 
-// checkPairs looks at what lists say about SCTP that begins nothing: it passes where the first rule that permits its addresses some port comes
-// before those that deny them at all ports. Behind the list that lets through nothing more passes.
+// checkPairs checks the rules of lists for SCTP packets that begin nothing: they pass if the first rule that permits their addresses some port
+// precedes those that deny the addresses at all ports. Behind the list that permits them, nothing else passes.
 func (s *scene) checkPairs(t *rapid.T) (denied int) {
 	for name, f := range s.b.ports {
 		for d, rules := range [2][]*contivacl.SCTPPorts_Rule{f.GetInput(), f.GetOutput()} {
@@ -137,7 +137,7 @@ func (s *scene) checkPairs(t *rapid.T) (denied int) {
 	return denied
 }
 
-// pairPermitted is what rules say about addresses of SCTP; before: a rule denies them at all ports, and one behind it permits some.
+// pairPermitted returns the verdict of rules for addresses of SCTP; before: a rule denies them at all ports, and a later one permits some.
 func pairPermitted(rules []*contivacl.SCTPPorts_Rule, p packet) (permitted, before bool) {
 	ends := false
 	for _, r := range rules {
@@ -152,7 +152,7 @@ func pairPermitted(rules []*contivacl.SCTPPorts_Rule, p packet) (permitted, befo
 	return false, false
 }
 
-// literally is the verdict of rules about one association.
+// literally returns the verdict of rules for one association.
 func literally(rules []association, p packet) bool {
 	for _, a := range rules {
 		if a.src.Contains(p.src) && a.dst.Contains(p.dst) && a.sport.lo <= p.sport && p.sport <= a.sport.hi && a.dport.lo <= p.dport && p.dport <= a.dport.hi {
@@ -162,7 +162,7 @@ func literally(rules []association, p packet) bool {
 	return false
 }
 
-// On the way from one filter to another begins what both let begin, or less where that would be too much to say.
+// Between two filters the associations may begin that both permit, or fewer if those need too many rules.
 func TestMeet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(label string) []association {
@@ -203,7 +203,7 @@ func TestMeet(t *testing.T) {
 // withSCTP is a scene with one pod to which policy a1 applies.
 func withSCTP(t *testing.T, ingress, egress bool, p *felix.Policy) *scene {
 	s := newScene(testNode(dataplane.PostDNAT))
-	s.tell(start()...)
+	s.send(start()...)
 	in, out := "", ""
 	if ingress {
 		in = "a1"
@@ -211,7 +211,7 @@ func withSCTP(t *testing.T, ingress, egress bool, p *felix.Policy) *scene {
 	if egress {
 		out = "a1"
 	}
-	s.tell(policyMessage(policyIDs[0], p), podMessage(0, withPolicies(in, out)))
+	s.send(policyMessage(policyIDs[0], p), podMessage(0, withPolicies(in, out)))
 	s.settle(t)
 	return s
 }
@@ -276,7 +276,7 @@ func TestFilters(t *testing.T) {
 				"out deny 0.0.0.0/0 -> 0.0.0.0/0",
 			}, "\n"),
 		},
-		{ // answers are remembered by address alone: what may begin the other way is asked too
+		{ // sessions for answers have addresses alone: the other direction needs a filter, too
 			"egress, and no ingress", true, true, &felix.Policy{OutboundRules: []*felix.Rule{sctpRule("allow", 80, 80)}},
 			strings.Join([]string{
 				"in " + self, "in permit 0.0.0.0/0 -> 0.0.0.0/0 to 80-80", "in deny 0.0.0.0/0 -> 0.0.0.0/0",
@@ -296,7 +296,7 @@ func TestFilters(t *testing.T) {
 			if len(s.b.notes) > 0 {
 				t.Errorf("notes %v", s.b.notes)
 			}
-			s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{sctpRule("allow")}}))
+			s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{sctpRule("allow")}}))
 			s.settle(t)
 			if len(s.b.ports) > 0 || s.b.acls[kv.SCTPPortsACL("if-p1", true)] != nil || s.b.acls[kv.SCTPPortsACL("if-p1", false)] != nil {
 				t.Errorf("left behind: %v", s.b.ports)
@@ -305,7 +305,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A set that gets a member changes the filter, although no list names it.
+// A new member of a set changes the filter, although no list names the set.
 func TestFilterFollowsSets(t *testing.T) {
 	rule := sctpRule("allow", 80, 80)
 	rule.SrcIpSetIds = []string{"s1"}
@@ -314,7 +314,7 @@ func TestFilterFollowsSets(t *testing.T) {
 	if s.b.on("if-p1", true, p) {
 		t.Fatal("nobody is allowed yet")
 	}
-	s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: &felix.IPSetDeltaUpdate{Id: "s1", AddedMembers: []string{"10.1.2.1/32"}}}})
+	s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: &felix.IPSetDeltaUpdate{Id: "s1", AddedMembers: []string{"10.1.2.1/32"}}}})
 	s.settle(t)
 	if !s.b.on("if-p1", true, p) {
 		t.Errorf("the member is not allowed\n%s", s.b.show("if-p1"))
@@ -324,7 +324,7 @@ func TestFilterFollowsSets(t *testing.T) {
 	}
 }
 
-// Negations of addresses and of ports are no product in the classifier, which has room for few.
+// Negations of addresses and of ports do not multiply in the classifier, which has room for few.
 func TestNegationsOfPorts(t *testing.T) {
 	all := sctpRule("allow", 0, 0)
 	all.DstPorts, all.NotDstPorts = nil, []*felix.PortRange{{First: 80, Last: 80}}
@@ -354,7 +354,7 @@ func TestNegationsOfPorts(t *testing.T) {
 	}
 }
 
-// What would be too much for VPP's classifier is as if it had none, and that is said of the pod.
+// Rules beyond the capacity of VPP's classifier count as if VPP had no classifier, and the pod has a note about it.
 func TestTooManyPorts(t *testing.T) {
 	var many []*felix.Rule
 	for i := range 200 {
@@ -371,14 +371,14 @@ func TestTooManyPorts(t *testing.T) {
 	if s.b.on("if-p1", true, packet{netip.MustParseAddr("10.0.0.1"), podIPs[0][v4], protoSCTP, 7, 80}) {
 		t.Error("it is allowed")
 	}
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: many[:1]}))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: many[:1]}))
 	s.settle(t)
 	if len(s.b.ports) != 1 || len(s.b.notes) > 0 {
 		t.Errorf("filters %v, notes %v", s.b.ports, s.b.notes)
 	}
 }
 
-// The rule that decides about an association has a name.
+// Cause names the rule that decides about an association.
 func TestCauseOfAssociations(t *testing.T) {
 	s := withSCTP(t, true, false, &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "udp"}}}, sctpRule("allow", 80, 80)}})
 	for _, c := range []struct {
@@ -401,14 +401,14 @@ func TestCauseOfAssociations(t *testing.T) {
 	}
 }
 
-// Where one filter opens while another closes, the state on the way lets begin what both before and after do.
+// If one filter opens while another closes, the interim state lets begin what both before and after do.
 func TestStepsOfFilters(t *testing.T) {
 	ports := func(first, last int32) []*felix.Rule { return []*felix.Rule{sctpRule("allow", first, last)} }
 	for _, c := range []struct {
 		name                string
-		before, after       [2][]*felix.Rule // what the first pod may send, and the second may get
+		before, after       [2][]*felix.Rule // the first pod's egress, and the second pod's ingress
 		steps               int
-		never, always, open []uint16 // ports at which nothing may begin on the way, that pass all the time, and in the end
+		never, always, open []uint16 // ports closed during the change, always open, and open at the end
 	}{
 		{"one port becomes another", [2][]*felix.Rule{ports(80, 80), ports(81, 81)}, [2][]*felix.Rule{ports(81, 81), ports(80, 80)}, 2, []uint16{80, 81}, nil, nil},
 		{"ranges move", [2][]*felix.Rule{ports(80, 90), ports(80, 82)}, [2][]*felix.Rule{ports(81, 95), ports(81, 95)}, 2, []uint16{96, 79}, []uint16{81, 82}, []uint16{95}},
@@ -419,15 +419,15 @@ func TestStepsOfFilters(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(testNode(dataplane.PostDNAT))
-			s.tell(start()...)
-			tell := func(rules [2][]*felix.Rule) {
-				s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules[0]}), policyMessage(policyIDs[1], &felix.Policy{InboundRules: rules[1]}))
+			s.send(start()...)
+			change := func(rules [2][]*felix.Rule) {
+				s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules[0]}), policyMessage(policyIDs[1], &felix.Policy{InboundRules: rules[1]}))
 			}
-			tell(c.before)
-			s.tell(podMessage(0, withPolicies("", "a1")), podMessage(1, withPolicies("a2", "")))
+			change(c.before)
+			s.send(podMessage(0, withPolicies("", "a1")), podMessage(1, withPolicies("a2", "")))
 			s.settle(t)
 			states := []*book{s.b.clone()}
-			tell(c.after)
+			change(c.after)
 			for again := true; again; {
 				again = s.r.Apply()
 				states = append(states, s.b.clone())

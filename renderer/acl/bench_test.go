@@ -38,8 +38,8 @@ func tcpFrom(i int, egress bool) *felix.Rule {
 	return r
 }
 
-// busyNode has pods that each have a policy of their own, with so many peers in each direction.
-// The message returned has a policy again, with another rule for ingress, or egress.
+// busyNode has pods with a separate policy each, with the given number of peers in each direction. The returned message has one
+// policy again, with another rule for ingress, or egress.
 func busyNode(view dataplane.View, pods, peers int, sink *counter) (*Renderer, func(pod, change int, egress bool) *felix.ToDataplane) {
 	r := New(Config{}, sink)
 	n := dataplane.Node{View4: view, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Host: "host", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}
@@ -75,8 +75,8 @@ func busyNode(view dataplane.View, pods, peers int, sink *counter) (*Renderer, f
 	return r, policy
 }
 
-// A node with 110 pods, each with a policy of 300 peers in each direction; one rule changes. The message, which has all rules
-// of the policy and is nothing of the one before, is made while the clock stands, as its sender makes it elsewhere.
+// A node with 110 pods, each with a policy of 300 peers in each direction; one rule changes. The message has all rules of the
+// policy and shares nothing with the one before. It is made while the clock stands, because its sender makes it elsewhere.
 func BenchmarkOneRule(b *testing.B) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		for _, egress := range []bool{false, true} {
@@ -102,7 +102,7 @@ func BenchmarkOneRule(b *testing.B) {
 	}
 }
 
-// The whole of that node.
+// The first Apply of that node.
 func BenchmarkWholeNode(b *testing.B) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		b.Run(view.String(), func(b *testing.B) {
@@ -113,7 +113,7 @@ func BenchmarkWholeNode(b *testing.B) {
 	}
 }
 
-// bigSet has so many pods that share a policy of one set; delta is one address joining, or leaving again.
+// bigSet has pods that share a policy of one set; delta adds one address, or removes it again.
 func bigSet(view dataplane.View, pods, members int, egress bool, sink *counter) (r *Renderer, delta func(n int) *felix.ToDataplane) {
 	r = New(Config{}, sink)
 	n := dataplane.Node{View4: view, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{}, Uplink: "uplink", Overlay: "overlay", Frontends: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}}

@@ -11,25 +11,25 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// A policy never becomes more rules or lists than the budget counts for it, on a VPP that compares IPv6 prefixes bit by bit and on one that does
-// so by whole bytes. The budget does not count the copies that a negation makes of the rules behind it, so each policy here has one rule, and one of exceptions in front
-// of it where it negates. There are not several sets on a side, because the budget does not know their members.
+// A policy never becomes more rules or lists than the budget counts for it, on a VPP that compares IPv6 prefixes bit by bit and on one that does so
+// by whole bytes. The budget does not count the copies that a negation makes of the rules behind it, so each policy here has one rule, and one of
+// exceptions in front of it where it negates. No side has several sets, because the budget does not know their members.
 func TestNoMoreRulesThanClaimed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := testNode(dataplane.PostDNAT)
 		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 		s := newScene(n)
-		s.tell(start()...)
+		s.send(start()...)
 		sets := map[string]*budget.Members{}
 		for _, id := range setNames {
 			members := some(t, id, apart, 8)
 			sets[id] = new(budget.Members).Add(members, 1)
-			s.tell(setMessage(id, felix.IPSetUpdate_NET, members))
+			s.send(setMessage(id, felix.IPSetUpdate_NET, members))
 		}
 		for _, id := range portSets {
 			members := some(t, id, endpoints, 8)
 			sets[id] = new(budget.Members).Add(members, 1)
-			s.tell(setMessage(id, felix.IPSetUpdate_IP_AND_PORT, members))
+			s.send(setMessage(id, felix.IPSetUpdate_IP_AND_PORT, members))
 		}
 		rule := drawRule(t)
 		if rule.Action == "pass" || rule.Action == "next-tier" || rule.Action == "log" {
@@ -38,7 +38,7 @@ func TestNoMoreRulesThanClaimed(t *testing.T) {
 		rule.NotSrcNamedPortIpSetIds, rule.NotDstNamedPortIpSetIds = nil, nil
 		rule.SrcIpSetIds, rule.DstIpSetIds = rule.SrcIpSetIds[:min(1, len(rule.SrcIpSetIds))], rule.DstIpSetIds[:min(1, len(rule.DstIpSetIds))]
 		p := &felix.Policy{InboundRules: []*felix.Rule{rule}}
-		s.tell(policyMessage(policyIDs[0], p), podMessage(0, withPolicies("a1", "")))
+		s.send(policyMessage(policyIDs[0], p), podMessage(0, withPolicies("a1", "")))
 		for range 9 {
 			if !s.r.Apply() {
 				break
@@ -64,5 +64,5 @@ func TestNoMoreRulesThanClaimed(t *testing.T) {
 // apart are members of sets, none of which holds another.
 var apart = strings.Fields("10.1.1.1/32 10.1.1.2/32 10.1.1.3/32 10.1.2.1/32 8.0.0.0/7 128.0.0.0/1 fd00:1::1/128 fd00:1::2/128 fd00:2::1/128 2001:db8::/32 fd80::/9")
 
-// excepted is how many rules an exception may be beyond what it names: protocols, and what decides about them.
+// excepted is the number of rules of an exception beyond what it names: protocols, and the rules that decide about them.
 const excepted = 8

@@ -8,13 +8,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// condenseFrom is how many rules a table has at least in which neighbours are joined.
+// condenseFrom is the least number of rules of a table whose adjacent prefixes are joined.
 const condenseFrom = 64
 
-// joint is what some rules of a table are in VPP together.
+// joint is one rule in VPP for several rules of a table.
 type joint struct {
 	atom
-	from int32 // the first of them
+	from int32 // the first of those rules
 }
 
 // likeness is a rule without its peer's prefix.
@@ -23,11 +23,11 @@ type likeness struct {
 	cause *dataplane.Cause
 }
 
-// condensed is the rules of a table with fewer prefixes for the same peers: 10.0.0.2/32 and 10.0.0.3/32 are 10.0.0.2/31. It joins rules that
-// differ in the peer's prefix alone, and only halves that are both there: an address that no pod has yet may be another pod's tomorrow.
-// from are the rules of the table that they begin with; nil: nothing was joined.
+// condensed returns the rules of a table with fewer prefixes for the same peers: 10.0.0.2/32 and 10.0.0.3/32 become 10.0.0.2/31. It joins
+// rules that differ in the peer's prefix alone, and only two halves that both exist: an address without a pod today may be another pod's
+// tomorrow. from has the index of the first table rule of each; nil: nothing was joined.
 //
-// The table stays as it is: what opens and what closes is compared member by member (interim.go).
+// The table itself does not change: interim.go compares openings and closings member by member.
 func (t *table) condensed() (rules []atom, from []int32) {
 	if len(t.rules) < condenseFrom || slices.ContainsFunc(t.rules, func(a atom) bool { return a.verb != t.rules[0].verb }) {
 		return t.rules, nil
@@ -54,7 +54,8 @@ func (t *table) condensed() (rules []atom, from []int32) {
 	return rules, from
 }
 
-// join appends j to rules that differ from it in the peer alone; as long as the last two are halves of one prefix, they become that.
+// join appends j to rules that differ from it in the peer alone; while the last two are halves of one prefix, it replaces them by that
+// prefix.
 func (t *table) join(list []joint, j joint) []joint {
 	for n := len(list); n > 0; n = len(list) {
 		whole, halves := t.whole(*t.peer(&list[n-1].atom), *t.peer(&j.atom))
@@ -68,7 +69,7 @@ func (t *table) join(list []joint, j joint) []joint {
 	return append(list, j)
 }
 
-// whole is the prefix of which two are the halves; ok is false if they are not, or VPP may not be able to compare it.
+// whole returns the prefix that two prefixes are halves of; ok is false if they are not, or if VPP may not be able to compare it.
 func (t *table) whole(a, b netip.Prefix) (p netip.Prefix, ok bool) {
 	if a == b || a.Bits() != b.Bits() || a.Bits() == 0 || a.Addr().BitLen() != b.Addr().BitLen() || a.Addr().Is6() && !t.join6 {
 		return p, false
@@ -77,7 +78,7 @@ func (t *table) whole(a, b netip.Prefix) (p netip.Prefix, ok bool) {
 	return p, p.Contains(b.Addr())
 }
 
-// peer is the prefix of a rule that is not the pod's.
+// peer returns the prefix of the rule's peer, which is not the pod's.
 func (t *table) peer(a *atom) *netip.Prefix {
 	if t.egress {
 		return &a.dst

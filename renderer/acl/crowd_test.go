@@ -12,25 +12,25 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Sets that make too many rules only together, where lists have to be joined: what the pod may receive is denied, and that is said;
-// nothing of it is left when one of the sets is small again.
+// Sets that make too many rules only together, so that lists must be joined: the pod's ingress is denied, with a note; no trace
+// remains when one of the sets is small again.
 func TestTooManyTogether(t *testing.T) {
 	const most, many = 400, 300
 	s := newTightScene(testNode(dataplane.PostDNAT), true)
 	s.r.most = most
-	s.tell(start()...)
+	s.send(start()...)
 	var list []string
 	for i := range many {
 		list = append(list, fmt.Sprintf("10.7.%d.%d/32", i/256, i%256))
 	}
 	var rules []*felix.Rule
-	for i := range 24 { // no two neighbours do alike
+	for i := range 24 { // adjacent rules have different verbs
 		action := []string{"allow", "deny"}[i%2]
 		rules = append(rules, &felix.Rule{Action: action, SrcNet: []string{fmt.Sprintf("10.8.%d.0/24", i)}})
 	}
 	rules = append(rules, &felix.Rule{Action: "allow", SrcIpSetIds: []string{"s1"}}, &felix.Rule{Action: "deny", SrcIpSetIds: []string{"s2"}}, &felix.Rule{Action: "allow"})
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: rules}), podMessage(0, withPolicies("a1", "")))
-	s.tell(setMessage("s1", felix.IPSetUpdate_NET, list))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: rules}), podMessage(0, withPolicies("a1", "")))
+	s.send(setMessage("s1", felix.IPSetUpdate_NET, list))
 	check := func(when string, allowed bool) {
 		t.Helper()
 		s.settle(t)
@@ -51,8 +51,8 @@ func TestTooManyTogether(t *testing.T) {
 		}
 	}
 	check("one set", true)
-	s.tell(setMessage("s2", felix.IPSetUpdate_NET, list))
+	s.send(setMessage("s2", felix.IPSetUpdate_NET, list))
 	check("two sets", false)
-	s.tell(setMessage("s1", felix.IPSetUpdate_NET, list[:10]))
+	s.send(setMessage("s1", felix.IPSetUpdate_NET, list[:10]))
 	check("one is small", true)
 }

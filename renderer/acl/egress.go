@@ -12,50 +12,51 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Where the input hook sees services (PreDNAT), a pod's egress to one is judged where the packet leaves VPP:
+// If the input hook sees Services before DNAT (PreDNAT), a pod's egress to a Service is evaluated where the packet leaves VPP:
 //
 //	source S ── input: own rules pass services, all else is judged ──▶ translation ──┬─▶ output of local pod B: residue of S's
 //	                                                                                 │    program at B, then B's ingress
 //	                                                                                 └─▶ output of uplink, overlay, host:
 //	                                                                                      S's program for packets from S
 //
-// ACLs have no "go on", so of two programs that must both allow, the first has to be one that only denies: for a destination B
-// there remain only ports, and what the program does not allow of them can be listed. Elsewhere the program comes last.
+// ACLs have no "continue". So if two programs must both allow a packet, the first must only deny: for a destination B only ports
+// remain, and the ports that the program does not allow can be listed. Elsewhere the program is last.
 
-// residueParts is in how many parts programs are put for the tables of their residues: a change of one touches few others.
+// residueParts is the number of parts that programs are distributed over for the tables of their residues: a change of one program affects
+// few others.
 const residueParts = 16
 
-// rect is ports of TCP or UDP that are denied.
+// rect is a set of denied ports of TCP or UDP.
 type rect struct {
 	proto        uint8
 	sport, dport span
 	cause        *dataplane.Cause
 }
 
-// residue is what a program denies of what reaches one destination.
+// residue has the packets to one destination that a program denies.
 type residue struct {
 	lines []residueLine
-	sig   string // the same for residues with the same lines
+	sig   string // equal for residues with equal lines
 }
 
-// residueLine is for one source, or if that is invalid, all that have the program.
+// residueLine is for one source or, if that is invalid, for all sources that have the program.
 type residueLine struct {
 	src   netip.Addr
 	rects []rect
 }
 
-// judged is a program that is judged where packets leave.
-type judged struct {
+// outbound is a program that is evaluated where packets leave.
+type outbound struct {
 	p       *program
-	sources []netip.Addr // sorted: whose packets
-	remote  []*segment   // the program for these, where packets leave for anywhere but a local pod
-	last    bool         // remote comes last, and so need not name sources where it allows
-	clauses int          // how many it has
-	blind   bool         // it judges all sources' addresses alike
-	sets    []string     // of destinations, one for each time it is named
+	sources []netip.Addr // sorted: sources of the packets
+	remote  []*segment   // the program for these sources, where packets leave for destinations other than local pods
+	last    bool         // remote is last in the list, so its allowing rules need not name sources
+	clauses int          // number of clauses
+	blind   bool         // its result is the same for all sources
+	sets    []string     // sets of destinations, one entry per use
 }
 
-// residueGroup is one table of residues: those of some programs at all destinations where they are the same.
+// residueGroup is one table of residues: those of some programs, at all destinations where they are equal.
 type residueGroup struct {
 	name    string
 	members []groupMember // sorted by program
@@ -67,24 +68,24 @@ type groupMember struct {
 	res *residue
 }
 
-// judge brings up to date what is judged where packets leave.
-func (r *Renderer) judge() {
+// evaluateOutputs updates everything that is evaluated where packets leave.
+func (r *Renderer) evaluateOutputs() {
 	programs := map[*program]struct{}{}
-	for p := range r.dirty.judged {
-		if r.judgeProgram(p); p.spec.egress {
+	for p := range r.dirty.outbound {
+		if r.evaluateProgram(p); p.spec.egress {
 			programs[p] = struct{}{}
 		}
 	}
-	r.judgeOuter(programs)
-	r.judgeMembers(programs)
+	r.evaluateOuter(programs)
+	r.evaluateMembers(programs)
 	r.chooseLast()
 	for _, i := range r.ifaces {
 		if _, all := r.dirty.targets[i]; all {
-			for p := range r.judged {
+			for p := range r.outbound {
 				r.residueAt(i, p)
 			}
 			for p := range i.residues {
-				if r.judged[p] == nil {
+				if r.outbound[p] == nil {
 					r.residueAt(i, p)
 				}
 			}
@@ -97,21 +98,21 @@ func (r *Renderer) judge() {
 	for i := range r.dirty.regroup {
 		r.regroup(i)
 	}
-	for p := range r.dirty.judged {
+	for p := range r.dirty.outbound {
 		for g := range r.ofGroup[p] {
 			r.fixTable(r.residueTable(g))
 		}
 	}
 	clear(r.near)
-	clear(r.dirty.judged)
+	clear(r.dirty.outbound)
 	clear(r.dirty.targets)
 	clear(r.dirty.regroup)
 	clear(r.dirty.members)
 }
 
-// judgeProgram finds out whether and for whom a program is judged where packets leave.
-func (r *Renderer) judgeProgram(p *program) {
-	j := r.judged[p]
+// evaluateProgram decides whether and for which sources a program is evaluated where packets leave.
+func (r *Renderer) evaluateProgram(p *program) {
+	j := r.outbound[p]
 	var sources []netip.Addr
 	if p.spec.egress && !p.open && !p.spec.down && r.programs[p.key] == p {
 		for i := range p.users {
@@ -123,18 +124,18 @@ func (r *Renderer) judgeProgram(p *program) {
 		return
 	}
 	if j == nil {
-		j = &judged{p: p}
-		r.judged[p] = j
+		j = &outbound{p: p}
+		r.outbound[p] = j
 	}
 	j.sources = sources
 	j.measure()
 	if len(sources) == 0 {
-		delete(r.judged, p)
+		delete(r.outbound, p)
 	}
 	r.writeRemote(j)
 }
 
-// early appends a pod's addresses of families whose services the input hook sees.
+// early appends the addresses of a pod in the families whose Services the input hook sees.
 func (r *Renderer) early(out []netip.Addr, i *iface) []netip.Addr {
 	for _, a := range i.addrs {
 		if r.view(familyOf(a)) == dataplane.PreDNAT {
@@ -144,8 +145,8 @@ func (r *Renderer) early(out []netip.Addr, i *iface) []netip.Addr {
 	return out
 }
 
-// judgeMembers judges again what concerns pods that joined or left a set, by the programs that ask for it.
-func (r *Renderer) judgeMembers(done map[*program]struct{}) {
+// evaluateMembers evaluates again the pods that joined or left a set, for the programs that use the set.
+func (r *Renderer) evaluateMembers(done map[*program]struct{}) {
 	for id, members := range r.dirty.members {
 		for _, i := range r.ifaces {
 			touched := slices.ContainsFunc(i.addrs, func(a netip.Addr) bool {
@@ -154,12 +155,12 @@ func (r *Renderer) judgeMembers(done map[*program]struct{}) {
 			if !touched {
 				continue
 			}
-			for p := range r.judged {
+			for p := range r.outbound {
 				_, did := done[p]
 				_, source := p.users[i]
 				switch {
 				case did || !p.asks(id):
-				case source && !p.looksAtNoSource():
+				case source && !p.ignoresSources():
 					done[p] = struct{}{}
 				default:
 					r.residueAt(i, p)
@@ -182,7 +183,7 @@ func (p *program) asks(id string) bool {
 	return found
 }
 
-// membersChanged remembers which addresses joined or left a set.
+// membersChanged records the addresses that joined or left a set.
 func (r *Renderer) membersChanged(m *felix.IPSetDeltaUpdate) {
 	list := r.dirty.members[m.GetId()]
 	for _, texts := range [][]string{m.GetAddedMembers(), m.GetRemovedMembers()} {
@@ -197,10 +198,10 @@ func (r *Renderer) membersChanged(m *felix.IPSetDeltaUpdate) {
 	r.dirty.members[m.GetId()] = list
 }
 
-// residueAt works out what a program denies of what reaches a pod.
+// residueAt computes which packets to a pod a program denies.
 func (r *Renderer) residueAt(i *iface, p *program) {
 	var now *residue
-	if j := r.judged[p]; j != nil {
+	if j := r.outbound[p]; j != nil {
 		now = r.residue(j, i)
 	}
 	old := i.residues[p]
@@ -220,8 +221,8 @@ func (r *Renderer) residueAt(i *iface, p *program) {
 	}
 }
 
-// denies is what a program's clauses, or those of them that may match packets to dst, deny of the TCP and UDP from src (invalid:
-// anybody) to dst.
+// denies returns the TCP and UDP ports from src (invalid: any source) to dst that a program's clauses deny, or those of them that
+// may match packets to dst.
 func (r *Renderer) denies(clauses iter.Seq[*clause], src, dst netip.Addr) []rect {
 	f := familyOf(dst)
 	from, to := []netip.Prefix{f.all()}, []netip.Prefix{netip.PrefixFrom(dst, dst.BitLen())}
@@ -251,7 +252,7 @@ func (r *Renderer) denies(clauses iter.Seq[*clause], src, dst netip.Addr) []rect
 	return denied
 }
 
-// misses is a quick look: no packet to that address matches. False means nothing.
+// misses is a quick check: true: no packet to that address matches. False: unknown.
 func (c *clause) misses(sets map[string]*ipset, to netip.Prefix) bool {
 	for _, m := range c.matches {
 		if m.dst.nets != nil && !few(m.dst.nets).covers(to) {
@@ -266,7 +267,7 @@ func (c *clause) misses(sets map[string]*ipset, to netip.Prefix) bool {
 	return false
 }
 
-// cut takes what an atom matches out of the rects, and calls hit with each piece.
+// cut removes the packets that an atom matches from the rects, and calls hit with each piece.
 func cut(left []rect, a atom, hit func(rect)) []rect {
 	var out []rect
 	for n, l := range left {
@@ -303,7 +304,7 @@ func (res *residue) sign() {
 	res.sig = string(b)
 }
 
-// regroup finds the tables for the residues at a pod.
+// regroup assigns the residues at a pod to tables.
 func (r *Renderer) regroup(i *iface) {
 	var parts [residueParts][]groupMember
 	for p, res := range i.residues {
@@ -328,7 +329,7 @@ func (r *Renderer) regroup(i *iface) {
 	r.dirty.ifaces[i] = struct{}{}
 }
 
-// group is the group of a part with these members.
+// group returns the group of a part with these members.
 func (r *Renderer) group(part int, members []groupMember) *residueGroup {
 	role := "e" + strconv.Itoa(part)
 	for _, m := range members {
@@ -359,7 +360,7 @@ func (r *Renderer) ungroup(g *residueGroup) {
 	r.dirty.tables[g.name] = struct{}{}
 }
 
-// residueTable writes a group down: what each source is denied.
+// residueTable writes a group's table: the denials for each source.
 func (r *Renderer) residueTable(g *residueGroup) *table {
 	t := &table{name: g.name}
 	g.each(r, func(src netip.Addr, c rect, _ *program, _, _ int) {
@@ -369,10 +370,10 @@ func (r *Renderer) residueTable(g *residueGroup) *table {
 	return t
 }
 
-// each calls f for each rule of the group's table, with the program it is of, and where in the residue.
+// each calls f for each rule of the group's table, with its program and its index in the residue.
 func (g *residueGroup) each(r *Renderer, f func(src netip.Addr, c rect, p *program, line, n int)) {
 	for _, m := range g.members {
-		j := r.judged[m.p]
+		j := r.outbound[m.p]
 		if j == nil {
 			continue
 		}

@@ -25,7 +25,7 @@ func (id workloadID) compare(o workloadID) int {
 type workload struct {
 	id      workloadID
 	addrs   []netip.Addr
-	allowed []netip.Prefix // sources it may use beside addrs, if the source check allows that
+	allowed []netip.Prefix // sources beside addrs that the source check may allow
 	specs   [2]spec        // in, out
 }
 
@@ -54,17 +54,17 @@ func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
 type iface struct {
 	name  string
 	addrs []netip.Addr // sorted: the pod's
-	work  []*workload  // whose interface it is, by id: one, if all is well
+	work  []*workload  // endpoints of the interface, by id: normally one
 	progs [2]*program  // in, out; nil: isolated
 
-	listed   bool                  // its lists were handed over once
+	listed   bool                  // its lists were sent at least once
 	exposed  []exposure            // ports that hidden clients reach; sorted
-	residues map[*program]*residue // what others may not send here
+	residues map[*program]*residue // packets that other pods may not send to this pod
 	served   *ports                // high ports of the pod
 	groups   []*residueGroup       // as tables
 }
 
-// locate finds out which interfaces there are, and whose.
+// locate finds the interfaces and their pods.
 func (r *Renderer) locate() {
 	if !r.dirty.node && !r.dirty.places && !r.dirty.outer {
 		return
@@ -117,12 +117,12 @@ func (r *Renderer) locate() {
 	}
 	r.findServed()
 	r.expose()
-	r.dirty.host = r.dirty.host || len(r.exits) > 0 // pods are near
+	r.dirty.host = r.dirty.host || len(r.exits) > 0 // near includes pods
 	r.dirty.node, r.dirty.places = false, false
 }
 
-// specs are those of the interface's endpoint. While an address is two pods' at once (one ends, the other has begun), they
-// have to agree; otherwise nobody can tell whose packets they are.
+// specs returns the specs of the interface's endpoint. While an address belongs to two pods at once (one ends, the other has
+// begun), their specs have to agree; otherwise the pod of a packet is unknown.
 func (i *iface) specs() [2]*spec {
 	var out [2]*spec
 	for d := range out {
@@ -136,7 +136,7 @@ func (i *iface) specs() [2]*spec {
 	return out
 }
 
-// places is the interfaces of local pods, with the endpoints that have one of their addresses.
+// places returns the interfaces of local pods, with the endpoints that have one of their addresses.
 func (r *Renderer) places() map[string]*iface {
 	out := map[string]*iface{}
 	for a, name := range r.node.Interfaces {
@@ -168,7 +168,7 @@ func (r *Renderer) places() map[string]*iface {
 	return out
 }
 
-// assign gives an interface the programs of specs; nil is none.
+// assign gives an interface the programs of specs; nil: none.
 func (r *Renderer) assign(i *iface, specs [2]*spec) {
 	for d, s := range specs {
 		old := i.progs[d]
@@ -194,7 +194,7 @@ func (r *Renderer) assign(i *iface, specs [2]*spec) {
 	}
 }
 
-// program is the program with a key, made if there is none.
+// program returns the program with a key, and makes it if absent.
 func (r *Renderer) program(key string, s *spec) *program {
 	p := r.programs[key]
 	if p == nil {
@@ -206,21 +206,21 @@ func (r *Renderer) program(key string, s *spec) *program {
 	return p
 }
 
-// sourcesChanged marks a program whose users, or whose users' addresses, changed; nil is none.
+// sourcesChanged marks a program whose users, or their addresses, changed; nil: none.
 func (r *Renderer) sourcesChanged(p *program) {
 	if p != nil && p.spec.egress {
-		r.dirty.judged[p] = struct{}{}
+		r.dirty.outbound[p] = struct{}{}
 	}
 }
 
-// partOf is the part of residues a program is in.
+// partOf returns the part of the residues that a program is in.
 func partOf(key string) int {
 	h := fnv.New32a()
 	h.Write([]byte(key))
 	return int(h.Sum32() % residueParts)
 }
 
-// forget drops programs nobody has any more. It comes after those that replace them were made: they share segments.
+// forget drops programs without users. It runs after their replacements were made, because both share segments.
 func (r *Renderer) forget() {
 	for _, p := range r.dirty.left {
 		if len(p.users) > 0 || r.programs[p.key] != p {

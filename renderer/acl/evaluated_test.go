@@ -7,16 +7,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// TestEvaluatedPodWithoutLists: the interface of a pod that needs no lists is sent without any, as long as the pod has it; a state on
-// the way opens none.
+// TestEvaluatedPodWithoutLists: the interface of a pod that needs no lists has a value without any, as long as the pod exists; an
+// interim state opens none.
 func TestEvaluatedPodWithoutLists(t *testing.T) {
 	for _, evaluated := range []bool{true, false} {
 		n := testNode(dataplane.PreDNAT)
 		s := &scene{w: newWorld(), b: newBook()}
 		s.r = New(Config{SourceCheck: SourceOff, Evaluated: evaluated}, s.b)
 		s.r.SetNode(n)
-		s.tell(start()...)
-		s.tell(openPod(0))
+		s.send(start()...)
+		s.send(openPod(0))
 		if s.r.locate(); s.r.open("if-p1", lists{}, true) {
 			t.Error("a state on the way opens an interface")
 		}

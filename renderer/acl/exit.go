@@ -7,36 +7,36 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// What a host endpoint says about what the node passes on by its interface is judged in two places:
+// The rules of a host endpoint for packets that the node forwards by its interface are evaluated in two places:
 //
 //	from a local pod ─▶ the pod's input: in front of its own program, for what is neither near nor far
 //	from elsewhere ───▶ output of uplink or overlay
 //
-// The output of the uplink alone would not do: what is masqueraded has the node's address there already, and cannot be told
-// from what the node itself sends, which is judged where it comes in.
+// The output of the uplink alone would not suffice: there, masqueraded packets have the node's address and look like packets of
+// the node itself, which are evaluated where they enter.
 
-// exit is what is denied to leave by an interface.
+// exit has the packets that may not leave by an interface.
 type exit struct {
 	endpoint string
 	steps    []step // the last decides everything
-	uses     []use  // the steps, as they are at the interface's output
+	uses     []use  // the steps at the interface's output
 }
 
-// Names of matches that exits depend on.
+// Names of the matches that exits depend on.
 const (
-	near = "near" // local pods, the node itself, and what is behind the overlay if that has no exit of its own
+	near = "near" // local pods, the node itself, and addresses behind an overlay without a separate exit
 	far  = "far"  // what is behind the overlay
 )
 
 // Names of the tables of exits, beside those of segments.
 const (
-	outgoing = "outgoing" // what the node sends
-	leading  = "leading"  // services that lead out again
+	outgoing = "outgoing" // packets of the node
+	leading  = "leading"  // Services that lead out again
 	exitPack = "exit-"
 )
 
-// findExits finds out what host endpoints deny to leave, and marks the programs that have to say so. It comes when it is known
-// where endpoints are.
+// findExits finds the packets that host endpoints deny to leave, and marks the programs that must include those denials. It runs
+// after endpoints are located.
 func (r *Renderer) findExits() {
 	told := len(r.dirty.policies)+len(r.dirty.profiles) > 0
 	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !told {
@@ -75,7 +75,7 @@ func (r *Renderer) findExits() {
 	r.dirty.remote = true
 }
 
-// signed is steps that say whose they are.
+// signed returns steps with their host endpoint as cause.
 func signed(steps []step, endpoint string) []step {
 	out := make([]step, len(steps))
 	for i, s := range steps {
@@ -114,7 +114,7 @@ func (r *Renderer) exitUses(e *exit) {
 	}
 }
 
-// leave gives up the segments of an exit.
+// leave releases the segments of an exit.
 func (r *Renderer) leave(e *exit) {
 	for _, u := range e.uses {
 		if u.seg != nil {
@@ -123,7 +123,7 @@ func (r *Renderer) leave(e *exit) {
 	}
 }
 
-// findNear writes down what does not leave by the uplink.
+// findNear computes the match of packets that do not leave by the uplink.
 func (r *Renderer) findNear() {
 	var here, there []netip.Prefix
 	for _, n := range r.node.Near {
@@ -158,7 +158,7 @@ func (r *Renderer) findNear() {
 	}
 }
 
-// behindExits is a program of a local pod with the exits in front of it:
+// behindExits returns a program of a local pod with the exits in front of it:
 //
 //	near: the pod's program │ far: the overlay's exit, and what that allows: the pod's program │ the uplink's exit likewise
 func (r *Renderer) behindExits(own []step) []step {
@@ -199,7 +199,7 @@ func (r *Renderer) inFront(own []step) []step {
 	return out
 }
 
-// before is the step if it denies; if it allows, what follows it decides about the packets it is for.
+// before returns the step if it denies; if it allows, the following steps decide about its packets.
 func (s step) before(own []step) []step {
 	if s.clauses[0].verb == deny {
 		return []step{s}
@@ -216,21 +216,21 @@ func (s step) before(own []step) []step {
 	return out
 }
 
-// exitPlaces is the end of the output list of an interface with an exit, in at most so many tables, which are at least two.
+// exitPlaces returns the end of the output list of an interface with an exit, in at most the given number of tables, which is at least two.
 func (r *Renderer) exitPlaces(name string, e *exit, most int) []place {
 	out := places(e.uses, true)
 	if len(out) <= most {
 		return out
 	}
-	last := len(out) - 1 // the steps end with what decides everything
+	last := len(out) - 1 // the last step decides everything
 	return []place{r.join(exitPack+nameOf(name), out[:last]), out[last]}
 }
 
-// outgoingTable lets out what has the node's own address: it was judged where it came in. What has a link's address is of the
-// link.
+// outgoingTable permits packets from the node's address: they were evaluated where they entered. An address of a link belongs to
+// the link.
 func (r *Renderer) outgoingTable() *table {
 	t := &table{name: outgoing, egress: true}
-	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself, or masqueraded: judged where it came in"}
+	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself, or masqueraded: evaluated where it entered"}
 	for _, a := range r.node.Addrs {
 		t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, own)
 	}
@@ -238,8 +238,8 @@ func (r *Renderer) outgoingTable() *table {
 	return t
 }
 
-// leadingTable bars services at the node's addresses that lead out again, where the exit of the uplink denies that: when they leave
-// they are masqueraded.
+// leadingTable denies packets to Services at the node's addresses that lead out again, if the uplink's exit denies that: when they
+// leave, they are masqueraded.
 func (r *Renderer) leadingTable() *table {
 	t := &table{name: leading}
 	e := r.exits[r.node.Uplink]

@@ -9,18 +9,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// atom is one line of an ACL: what it does, and what it matches. What policies allow becomes one line or several (see law). Both prefixes are of one family.
+// atom is one line of an ACL: its verb and its match. A clause that allows becomes one line or several (see law). Both prefixes are of one family.
 // Protocol 0 is any; spans are ports, for ICMP type and code, and for other protocols everything.
 type atom struct {
 	verb
 	src, dst     netip.Prefix
 	proto        uint8
-	syn          bool // of TCP, only what begins a connection
+	syn          bool // TCP only: packets that begin a connection
 	sport, dport span
 }
 
-// clause is matches that must all hold, and what happens then. Pass becomes part of the clauses that follow it: they have the
-// passing rule's match beside their own.
+// clause is a set of matches that must all hold, with a verb. A pass becomes part of the following clauses: they also have the
+// match of the passing rule.
 type clause struct {
 	verb    // allow or deny
 	matches []*match
@@ -41,7 +41,7 @@ func (c clause) equal(o clause) bool {
 	return c.verb == o.verb && slices.Equal(c.matches, o.matches) && *c.cause == *o.cause
 }
 
-// peer is the side of a packet that is not the endpoint's: the source of what comes in.
+// peer returns the side of a packet that is not the endpoint's: the source of ingress.
 func (m *match) peer(egress bool) *side {
 	if egress {
 		return &m.dst
@@ -50,24 +50,24 @@ func (m *match) peer(egress bool) *side {
 }
 
 // maxAtoms bounds the rules of one clause and family: as many as the default budget admits of a whole object, so that each policy within it is
-// written. The driver takes a larger clause for one that it cannot read.
+// written. The driver treats a larger clause as unreadable.
 const maxAtoms = 1 << 16
 
-// expander writes clauses out.
+// expander expands clauses into atoms.
 type expander struct {
 	sets  map[string]*ipset
 	bytes bool                                        // VPP compares IPv6 prefixes by whole bytes
-	sctp  bool                                        // only SCTP is written, with its ports
-	note  func(c *clause, format string, args ...any) // told what cannot be written
+	sctp  bool                                        // expand only SCTP, with its ports
+	note  func(c *clause, format string, args ...any) // reports what cannot be expanded
 	c     *clause
 	f     family
-	broad bool           // the clause became too big
-	parts *[]part        // room for those of a segment
-	most  int            // rules of a segment
-	peers []netip.Prefix // addresses of senders nobody knows: see peers.go; sorted
+	broad bool           // the clause grew too large
+	parts *[]part        // reused memory for the parts of a segment
+	most  int            // most rules of a segment
+	peers []netip.Prefix // addresses whose sender is unknown: see peers.go; sorted
 }
 
-// expand appends the atoms of a clause for a family, of those packets only whose source and destination are in from and to.
+// expand appends the atoms of a clause for a family, limited to packets whose source and destination are in from and to.
 func (x *expander) expand(out []atom, c *clause, f family, from, to []netip.Prefix) []atom {
 	x.c, x.f, x.broad = c, f, false
 	start := len(out)
@@ -96,7 +96,7 @@ func (x *expander) expand(out []atom, c *clause, f family, from, to []netip.Pref
 	return x.instead(out[:start], from, to)
 }
 
-// instead is what a clause becomes that cannot be written out: nothing, or everything if it denies.
+// instead returns the replacement of a clause that cannot be expanded: nothing, or everything if it denies.
 func (x *expander) instead(out []atom, from, to []netip.Prefix) []atom {
 	if x.c.verb == allow {
 		return out
@@ -104,7 +104,7 @@ func (x *expander) instead(out []atom, from, to []netip.Prefix) []atom {
 	return group{protos: []uint8{0}}.atoms(out, x.c.verb, regionsOf(from), regionsOf(to))
 }
 
-// reaches is a quick look whether addresses of a family can match.
+// reaches is a quick check whether addresses of a family can match.
 func (s *side) reaches(f family) bool {
 	return s.nets == nil || slices.ContainsFunc(s.nets, func(n netip.Prefix) bool { return familyOf(n.Addr()) == f })
 }
@@ -120,7 +120,7 @@ func regionsOf(nets []netip.Prefix) []region {
 func srcOf(m *match) *side { return &m.src }
 func dstOf(m *match) *side { return &m.dst }
 
-// side is the regions one side of the clause matches, for packets of a protocol that has ports (0: one that has none).
+// side returns the regions that one side of the clause matches, for packets of a protocol that has ports (0: a protocol without).
 func (x *expander) side(r []region, proto uint8, of func(*match) *side) []region {
 	for _, m := range x.c.matches {
 		s := of(m)
@@ -150,7 +150,7 @@ func (x *expander) side(r []region, proto uint8, of func(*match) *side) []region
 	return r
 }
 
-// set cuts regions with a set of prefixes. One that is not known leaves nothing to allow and everything to deny.
+// set intersects regions with a set of prefixes. An unknown set leaves nothing to allow and everything to deny.
 func (x *expander) set(r []region, id string, cut func([]region, prefixes) []region) []region {
 	s := x.sets[id]
 	if s != nil && !s.ported && len(s.bad) == 0 {
@@ -163,7 +163,7 @@ func (x *expander) set(r []region, id string, cut func([]region, prefixes) []reg
 	return r
 }
 
-// endpoints is the members of a set with ports; false if they are not known.
+// endpoints returns the members of a set with ports; false if they are not known.
 func (x *expander) endpoints(id string) ([]endpoint, bool) {
 	s := x.sets[id]
 	if s != nil && s.ported && len(s.bad) == 0 {
@@ -184,9 +184,9 @@ func (x *expander) missing(id string, s *ipset) {
 	}
 }
 
-// ports cuts regions with what a side says about ports, for packets of a protocol.
+// ports intersects regions with the ports of a side, for packets of a protocol.
 func (x *expander) ports(r []region, s *side, proto uint8) []region {
-	if proto == protoSCTP && !x.sctp || proto == protoUDPLite { // ports VPP does not look at
+	if proto == protoSCTP && !x.sctp || proto == protoUDPLite { // ports that VPP does not compare
 		if x.c.verb == allow {
 			return nil
 		}
@@ -225,9 +225,9 @@ func (x *expander) ports(r []region, s *side, proto uint8) []region {
 	return r
 }
 
-// group is protocols that are written alike.
+// group is a set of protocols with equal atoms.
 type group struct {
-	proto  uint8     // the one that ports are looked at for; 0: none
+	proto  uint8     // the one whose ports are compared; 0: none
 	protos []uint8   // 0: any
 	icmp   [][2]span // type and code; nil: everything
 }
@@ -251,7 +251,7 @@ func (g group) atoms(out []atom, v verb, src, dst []region) []atom {
 	return out
 }
 
-// groups is the protocols the clause matches.
+// groups returns the protocols that the clause matches, in groups.
 func (x *expander) groups() []group {
 	protos := protoSet{}
 	ported, typed := false, false
@@ -259,7 +259,7 @@ func (x *expander) groups() []group {
 		protos.and(m)
 		if !m.src.anyPort() || !m.dst.anyPort() {
 			ported = true
-			if m.proto == protoUDPLite { // those of SCTP are decided about elsewhere: see filter
+			if m.proto == protoUDPLite { // the filter decides about ports of SCTP: see filter
 				x.note(x.c, "asks for ports of a protocol whose ports VPP does not look at")
 			}
 		}
@@ -302,7 +302,7 @@ func portsOf(proto uint8) bool {
 	return proto == protoTCP || proto == protoUDP || proto == protoSCTP || proto == protoUDPLite
 }
 
-// boxes is the ICMP types and codes the clause matches.
+// boxes returns the ICMP types and codes that the clause matches.
 func (x *expander) boxes() [][2]span {
 	out := [][2]span{{{0, 255}, {0, 255}}}
 	for _, m := range x.c.matches {
@@ -352,14 +352,14 @@ func boxesOut(boxes [][2]span, by [2]span) (out [][2]span) {
 	return out
 }
 
-// protoSet is protocols 1 to 255; the zero value is all of them.
+// protoSet is a set of protocols 1 to 255; the zero value is all of them.
 type protoSet struct {
 	out  [4]uint64
 	one  bool // at most one
 	that uint8
 }
 
-// first is where to begin looking for protocols: the only one, if it is known.
+// first returns the first candidate: the only protocol, if it is known.
 func (p *protoSet) first() int {
 	if p.one {
 		return int(p.that)
@@ -382,7 +382,7 @@ func (p *protoSet) only(proto uint8) {
 	}
 }
 
-// keep drops all but these.
+// keep intersects the set with these protocols.
 func (p *protoSet) keep(protos ...uint8) {
 	mask := protoSet{out: [4]uint64{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}}
 	for _, proto := range protos {
@@ -405,7 +405,7 @@ func (p *protoSet) and(m *match) {
 	}
 }
 
-// widened is how many atoms there are when prefixes end with a byte.
+// widened returns the number of atoms after prefixes are extended to whole bytes.
 func widened(list []atom) int {
 	n := 0
 	for _, a := range list {
@@ -414,7 +414,7 @@ func widened(list []atom) int {
 	return n
 }
 
-// widen writes out the IPv6 prefixes of list[start:] that end within a byte, if VPP cannot compare such.
+// widen replaces the IPv6 prefixes of list[start:] that end within a byte by longer ones, if VPP cannot compare such prefixes.
 func (x *expander) widen(list []atom, start int) []atom {
 	odd := func(p netip.Prefix) bool { return p.Bits()%8 != 0 && p.Addr().Is6() }
 	if !x.bytes || !slices.ContainsFunc(list[start:], func(a atom) bool { return odd(a.src) || odd(a.dst) }) {
@@ -433,7 +433,7 @@ func (x *expander) widen(list []atom, start int) []atom {
 	return out
 }
 
-// wholeBytes is the same addresses in IPv6 prefixes that end with a byte.
+// wholeBytes returns the same addresses as IPv6 prefixes that end with a byte.
 func wholeBytes(p netip.Prefix) []netip.Prefix {
 	if p.Bits()%8 == 0 || p.Addr().Is4() {
 		return []netip.Prefix{p}

@@ -9,11 +9,11 @@ import (
 // failsafe is a port that host endpoints never close.
 type failsafe struct {
 	proto uint8
-	net   netip.Prefix // of the other side; invalid: anybody
+	net   netip.Prefix // of the other side; invalid: any address
 	port  uint16
 }
 
-// The names and values of settings that Felix v3.31 has if nobody says otherwise.
+// The names and default values of settings in Felix v3.31.
 const (
 	configFailsafeIn  = "FailsafeInboundHostPorts"
 	configFailsafeOut = "FailsafeOutboundHostPorts"
@@ -21,7 +21,7 @@ const (
 	defaultOut        = "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667"
 )
 
-// failsafes reads Felix's settings. A value that cannot be read is as none, so that a node can still be reached.
+// failsafes reads Felix's settings. It treats an unreadable value as absent, so that the node stays reachable.
 func failsafes(config map[string]string) [2][]failsafe {
 	var out [2][]failsafe
 	for i, s := range [2]struct{ key, preset string }{{configFailsafeIn, defaultIn}, {configFailsafeOut, defaultOut}} {
@@ -34,7 +34,7 @@ func failsafes(config map[string]string) [2][]failsafe {
 	return out
 }
 
-// parseFailsafes reads a list of "proto:port", "proto:net:port" or "port", which is TCP; "none" is an empty list, "" none.
+// parseFailsafes parses a list of "proto:port", "proto:net:port" or "port", which is TCP; "none" is an empty list, "" the default.
 func parseFailsafes(text string) ([]failsafe, bool) {
 	if text == "" {
 		return nil, false

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// filterOf is the filter of lists; nil if none is needed, or if it would not fit. Where one direction needs one so does the other, unless
-// everything may begin there: what the lists remember to let answers pass has only addresses.
+// filterOf returns the filter of lists; nil if none is needed, or if it would not fit. If one direction needs a filter, so does the
+// other, unless everything may begin there: sessions that let answers pass have only addresses.
 func (r *Renderer) filterOf(in, out []origin) (f *filter, fits bool) {
 	var now filter
 	var differs [2]bool
@@ -36,19 +36,19 @@ func (r *Renderer) filterOf(in, out []origin) (f *filter, fits bool) {
 	return &now, true
 }
 
-// fits reports whether VPP's classifier can have it.
+// fits reports whether VPP's classifier has room for the filter.
 func (f *filter) fits() bool {
 	_, err := classifier.Compile(f.value("any"))
 	return err == nil
 }
 
-// remoteFilter is the filter of an interface to anywhere but local pods, and what there is to say if it would be too big.
+// remoteFilter returns the filter of an interface to destinations other than local pods, and the notes if it would be too big.
 func (r *Renderer) remoteFilter(name string) (f *filter, notes []model.Note) {
 	h, e := r.hooks[name], r.exits[name]
 	var egress []use
 	asking := map[*program]bool{}
 	for _, last := range []bool{false, true} {
-		for _, j := range r.sortedJudged() {
+		for _, j := range r.sortedOutbound() {
 			for _, seg := range j.remote {
 				if j.last == last {
 					egress = append(egress, use{seg: seg, verb: seg.clauses[0].verb})
@@ -92,7 +92,7 @@ func (r *Renderer) remoteFilter(name string) (f *filter, notes []model.Note) {
 	return nil, notes
 }
 
-// unfiltered says that what somebody's policies say about ports of SCTP is too much.
+// unfiltered notes that the rules of an owner about ports of SCTP are too many.
 func unfiltered(ref model.Ref) model.Note {
 	return model.Note{Ref: ref, Reason: "its policies make too many rules for SCTP: what they allow for some of its ports is denied", Refused: true}
 }
@@ -104,7 +104,7 @@ func (i *iface) unfiltered() (notes []model.Note) {
 	return notes
 }
 
-// room is how many ACLs an interface may have beside its source check and those its filter needs.
+// room is the number of ACLs that an interface may have beside its source check and those that its filter needs.
 func (r *Renderer) room(f *filter) int {
 	most := r.cfg.maxACLs()
 	if r.cfg.SourceCheck != SourceOff {
@@ -116,13 +116,13 @@ func (r *Renderer) room(f *filter) int {
 	return most
 }
 
-// refilter marks the interfaces whose filters depend on a segment that was written out again.
+// refilter marks the interfaces whose filters depend on a recompiled segment.
 func (r *Renderer) refilter(seg *segment) {
 	if !r.asked {
 		return
 	}
-	seg.told = false
-	r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.judged) > 0
+	seg.sctpDone = false
+	r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.outbound) > 0
 	for p := range r.ofSegment[seg] {
 		for i := range p.users {
 			if r.out.want[i.name].filter != nil || slices.ContainsFunc(i.progs[:], func(p *program) bool { return p != nil && asksPorts(p.uses) }) {
@@ -132,7 +132,8 @@ func (r *Renderer) refilter(seg *segment) {
 	}
 }
 
-// letThrough puts the filter of an interface beside its lists, and in front of them what lets SCTP through for it to decide about.
+// letThrough puts the filter of an interface beside its lists, and in front of them the table that permits the SCTP packets that the filter
+// decides about.
 func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 	if f == nil && r.out.want[name].filter == nil {
 		return l
@@ -153,10 +154,10 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 	return l
 }
 
-// addPairs writes the pairs of rules.
+// addPairs appends the rules of the pairs.
 func (r *Renderer) addPairs(t *table, rules []association) {
 	passes := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
-	denied := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "SCTP, denied at all ports"} // the filter knows why
+	denied := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "SCTP, denied at all ports"} // the filter has the cause
 	x := expander{bytes: r.node.ByteMatch6}
 	for _, a := range x.widen(pairs(rules), 0) {
 		cause := passes
@@ -167,7 +168,7 @@ func (r *Renderer) addPairs(t *table, rules []association) {
 	}
 }
 
-// deniesPair is the cause of the first of a direction's rules that denies an atom's addresses at all ports; nil: none does.
+// deniesPair returns the cause of the first rule of a direction that denies an atom's addresses at all ports; nil: none does.
 func (f *filter) deniesPair(d int, a *atom) *dataplane.Cause {
 	for _, rule := range f.direction(d) {
 		within := func(in, p netip.Prefix) bool { return in.Bits() <= p.Bits() && in.Contains(p.Addr()) }
@@ -178,7 +179,7 @@ func (f *filter) deniesPair(d int, a *atom) *dataplane.Cause {
 	return nil
 }
 
-// value is the filter as VPP's agent takes it.
+// value returns the filter as a value for vppagent.
 func (f *filter) value(iface string) *contivacl.SCTPPorts {
 	v := &contivacl.SCTPPorts{Interface: iface}
 	for d, list := range [2]*[]*contivacl.SCTPPorts_Rule{&v.Input, &v.Output} {
@@ -199,7 +200,7 @@ func (s span) value() *contivacl.SCTPPorts_Ports {
 	return &contivacl.SCTPPorts_Ports{Lower: uint32(s.lo), Upper: uint32(s.hi)}
 }
 
-// effect is what a change of the filter does in a direction: the lists of before and after let through what it permits.
+// effect returns the effect of a change of the filter in a direction: the lists before and after permit the packets that it permits.
 func filterEffect(old, now *filter, d int) (e effect) {
 	had, has := old.direction(d), now.direction(d)
 	switch {
@@ -221,7 +222,7 @@ func (f *filter) direction(d int) []association {
 	return f[d]
 }
 
-// commonFilter lets begin what both do. It is closed where that cannot be said in few rules.
+// commonFilter returns a filter that lets begin what both filters do. It is closed if few rules cannot express that.
 func commonFilter(old, now *filter) *filter {
 	switch {
 	case old == nil || old.same(now):

@@ -11,24 +11,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Host endpoints are judged where packets enter VPP:
+// Host endpoints are evaluated where packets enter VPP:
 //
 //	from outside ──▶ input of uplink or overlay ─┬─ to the node itself: failsafe ports, tiers, profiles
 //	                                             └─ to anybody else:    tiers for what is passed on
 //	from the node ─▶ input of host ───────────────── to anybody but local pods and services: failsafe ports, tiers, profiles
 //
-// and what is passed on and leaves again, where it leaves (see exit).
+// and packets that the node forwards also where they leave (see exit).
 //
-// Answers pass because the outputs of these interfaces remember what they let out.
+// Answers pass because the outputs of these interfaces make sessions.
 
-// HostNotEnforced is the reason in the note on a host endpoint no part of which is in force.
+// HostNotEnforced is the reason in the note on a host endpoint of which no part is enforced.
 const HostNotEnforced = "is at no interface of VPP: none of it is enforced"
 
-// hostHook is what a host endpoint makes of the input of an interface.
+// hostHook has the tables of a host endpoint for the input of an interface.
 type hostHook struct {
 	endpoint string
 	egress   bool
-	before   []string // tables that come first
+	before   []string // tables in front
 	uses     []use
 }
 
@@ -37,15 +37,15 @@ const (
 	failsafeIn  = "failsafe-in"
 	failsafeOut = "failsafe-out"
 	tunnels     = "tunnels"
-	inward      = "inward" // where the node itself may always go
+	inward      = "inward" // destinations that are always open to the node itself
 	hostPack    = "host-"
 )
 
-// allInterfaces is the interface name of a host endpoint that is at all of them.
+// allInterfaces is the interface name of a host endpoint for all interfaces.
 const allInterfaces = "*"
 
-// judgeHosts finds out which host endpoints are where, and writes down what they say.
-func (r *Renderer) judgeHosts() {
+// evaluateHosts locates the host endpoints and makes their tables.
+func (r *Renderer) evaluateHosts() {
 	if !r.dirty.host {
 		return
 	}
@@ -69,8 +69,8 @@ func (r *Renderer) judgeHosts() {
 	r.dirty.remote = r.dirty.remote || len(before)+len(r.hooks) > 0
 }
 
-// hostsAt is the host endpoint at the uplink and the overlay. Of several the first by name counts (Felix v3.31), and one that is
-// at all interfaces only where there is no other.
+// hostsAt returns the host endpoints at the uplink and the overlay. Of several the first by name counts (Felix v3.31), and one
+// for all interfaces only if no other exists.
 func (r *Renderer) hostsAt() map[string]string {
 	out := map[string]string{}
 	ids := slices.Sorted(maps.Keys(r.hosts))
@@ -90,7 +90,7 @@ func (r *Renderer) hostsAt() map[string]string {
 	return out
 }
 
-// isAt reports whether a host endpoint is that of an interface. The uplink is what has the node's addresses.
+// isAt reports whether a host endpoint belongs to an interface. The uplink is the interface with the node's addresses.
 func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
 	own := e.GetName()
 	if own == name {
@@ -105,7 +105,7 @@ func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
 	})
 }
 
-// hostInput is what comes in at the uplink or the overlay.
+// hostInput returns the hook for packets that enter at the uplink or the overlay.
 func (r *Renderer) hostInput(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own, forward := specOf(false, e.GetTiers(), e.GetProfileIds()), specOf(false, e.GetForwardTiers(), nil)
@@ -120,7 +120,7 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 	return h
 }
 
-// hostEgress is what the node itself sends.
+// hostEgress returns the hook for packets that the node itself sends.
 func (r *Renderer) hostEgress(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own := specOf(true, e.GetTiers(), e.GetProfileIds())
@@ -129,7 +129,7 @@ func (r *Renderer) hostEgress(name, id string) *hostHook {
 	return h
 }
 
-// hostUses appends the steps of a program, for packets only that meet the match of that name ("": all).
+// hostUses appends the steps of a program, limited to packets of the match with that name ("": all).
 func (r *Renderer) hostUses(h *hostHook, name, kind string, steps []step) {
 	for _, s := range steps {
 		c := &s.clauses[len(s.clauses)-1]
@@ -147,7 +147,7 @@ func (r *Renderer) hostUses(h *hostHook, name, kind string, steps []step) {
 	}
 }
 
-// hostMatch keeps a match under a name: the same piece while it says the same.
+// hostMatch keeps a match under a name: the same pointer while the match is equal.
 func (r *Renderer) hostMatch(kind string, m match) string {
 	m.notProto = -1
 	if old := r.hostMatches[kind]; old == nil || !old.same(&m) {
@@ -166,8 +166,8 @@ func (r *Renderer) ownAddresses() string {
 	return r.hostMatch("own", match{proto: -1, dst: side{nets: nets}})
 }
 
-// translated names the matches of packets to the node's addresses that services lead elsewhere: those are passed on, as dialled.
-// A service that leads to the node itself is not among them.
+// translated names the matches of packets to addresses of the node that Services translate: the node forwards those, as dialled.
+// A Service that leads to the node itself does not count.
 func (r *Renderer) translated() []string {
 	ports := map[string]*match{}
 	for k := range r.node.Outer {
@@ -192,7 +192,7 @@ func (r *Renderer) translated() []string {
 	return kinds
 }
 
-// fixHosts writes the tables of host endpoints that are of no segment.
+// fixHosts writes the tables of host endpoints that have no segment.
 func (r *Renderer) fixHosts(at map[string]string) {
 	in, out := &table{name: failsafeIn}, &table{name: failsafeOut, egress: true}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "failsafe ports"}
@@ -214,7 +214,7 @@ func (r *Renderer) fixHosts(at map[string]string) {
 	r.fixTable(r.leadingTable())
 }
 
-// addWide adds a rule if its ends are of one family, invalid being any, in whole bytes if VPP needs that.
+// addWide adds a rule if its ends are of one family (invalid means any), with whole bytes if VPP needs that.
 func (r *Renderer) addWide(t *table, a atom, c *dataplane.Cause) {
 	f := familyOf(a.dst.Addr())
 	if !a.dst.IsValid() {
@@ -234,7 +234,7 @@ func (r *Renderer) addWide(t *table, a atom, c *dataplane.Cause) {
 	}
 }
 
-// tunnelTable lets in what carries the overlay, whose ends VPP checks itself.
+// tunnelTable permits the overlay's tunnel packets, whose ends VPP checks itself.
 func (r *Renderer) tunnelTable() *table {
 	t := &table{name: tunnels}
 	if r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
@@ -248,8 +248,8 @@ func (r *Renderer) tunnelTable() *table {
 	return t
 }
 
-// inwardTable is where the node itself may always go: to local pods, to itself, to what is behind the overlay if no host endpoint
-// is there and, where the input hook sees them, to services.
+// inwardTable has the destinations that are always open to the node: local pods, the node itself, addresses behind an overlay
+// without a host endpoint and, where the input hook sees them, Services.
 func (r *Renderer) inwardTable(at map[string]string) *table {
 	t := &table{name: inward, egress: true}
 	pod := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself to its own pods"}
@@ -280,7 +280,7 @@ func (r *Renderer) inwardTable(at map[string]string) *table {
 	return t
 }
 
-// hostPlaces is the input list of an interface with a host endpoint, in at most so many tables, which are at least two.
+// hostPlaces returns the input list of an interface with a host endpoint, in at most the given number of tables, which is at least two.
 func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []place {
 	var out []place
 	for _, t := range h.before {
@@ -290,11 +290,11 @@ func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []place {
 	if len(out) <= most {
 		return out
 	}
-	last := len(out) - 1 // a program ends with what decides everything
+	last := len(out) - 1 // the last step of a program decides everything
 	return []place{r.join(hostPack+nameOf(name), out[:last]), out[last]}
 }
 
-// noteHosts says what host endpoints do not get.
+// noteHosts notes the parts of host endpoints that are not enforced.
 func (r *Renderer) noteHosts(at map[string]string) {
 	for id := range r.dirty.hosts {
 		if r.hosts[id] == nil {
@@ -321,9 +321,9 @@ func (r *Renderer) hostProblems(id string, e *felix.HostEndpoint, at map[string]
 	}
 	var out []string
 	if at[r.node.Uplink] != id {
-		out = append(out, "is not at the uplink: what the node itself sends is not judged")
+		out = append(out, "is not at the uplink: packets that the node itself sends are not evaluated")
 	} else if r.node.Host == "" {
-		out = append(out, "what the node itself sends does not pass VPP: it is not judged")
+		out = append(out, "packets that the node itself sends do not pass VPP: they are not evaluated")
 	}
 	if len(r.node.Addrs) == 0 {
 		out = append(out, "the node's addresses are not known: all that comes in counts as passed on")

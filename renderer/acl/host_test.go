@@ -19,7 +19,7 @@ func hostMessage(id string, e *felix.HostEndpoint) *felix.ToDataplane {
 	}}
 }
 
-// drawHost is one of two host endpoints, at one of several places, or none of it.
+// drawHost draws one of two host endpoints, at one of several places, or its removal.
 func drawHost(t *rapid.T) *felix.ToDataplane {
 	id := pick(t, "host", []string{"h1", "h2"})
 	if rapid.IntRange(0, 4).Draw(t, "remove") == 0 {
@@ -38,7 +38,7 @@ func drawHost(t *rapid.T) *felix.ToDataplane {
 	return hostMessage(id, out)
 }
 
-// hostAt is the host endpoint of an interface; nil: none.
+// hostAt returns the host endpoint of an interface; nil: none.
 func (w *world) hostAt(iface string) *felix.HostEndpoint {
 	for _, names := range [][]string{{iface, "", "eth7"}, {"*"}} {
 		for _, id := range []string{"h1", "h2"} {
@@ -54,7 +54,7 @@ func (w *world) hostAt(iface string) *felix.HostEndpoint {
 	return nil
 }
 
-// hostAllows is the verdict of a host endpoint on what is the node's own, or what it passes on.
+// hostAllows returns the verdict of a host endpoint for packets of the node itself, or for forwarded ones.
 func (w *world) hostAllows(e *felix.HostEndpoint, egress, own bool, p packet) bool {
 	if e == nil {
 		return true
@@ -69,7 +69,7 @@ func (w *world) hostAllows(e *felix.HostEndpoint, egress, own bool, p packet) bo
 	return w.allows(&felix.WorkloadEndpoint{State: "active", Tiers: e.GetTiers(), ProfileIds: e.GetProfileIds()}, egress, p)
 }
 
-// hostFlows are packets that host endpoints may care about.
+// hostFlows are packets that host endpoints may decide about.
 func hostFlows(src, dst netip.Addr) []packet {
 	out := flows(src, dst)
 	for _, port := range []uint16{22, 53, 68, 179} {
@@ -78,7 +78,7 @@ func hostFlows(src, dst netip.Addr) []packet {
 	return out
 }
 
-// What comes from outside, and what the node itself sends, meets the verdicts of host endpoints; node ports count as passed on.
+// Packets from outside and packets of the node itself meet the verdicts of host endpoints; node ports count as forwarded.
 func TestHostEndpoints(t *testing.T) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
@@ -90,10 +90,10 @@ func TestHostEndpoints(t *testing.T) {
 					{Addr: nodeIPs[0], Proto: 6, Port: 80, Backends: []netip.AddrPort{netip.AddrPortFrom(nodeIPs[0], 80)}},
 				}
 				s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
-				s.tell(start()...)
-				s.tell(drawHost(t))
+				s.send(start()...)
+				s.send(drawHost(t))
 				for range rapid.IntRange(1, 15).Draw(t, "steps") {
-					s.tell(drawMessage(t, s.w))
+					s.send(drawMessage(t, s.w))
 				}
 				s.settle(t)
 				s.checkHosts(t)
@@ -106,7 +106,7 @@ func (s *scene) checkHosts(t *rapid.T) {
 	at := func(iface string, output bool, p packet, want bool) {
 		switch got := s.b.on(iface, output, p); {
 		case got == want:
-		case !got && strings.Contains(strings.Join(s.reasons(), "\n"), "rule"): // something could not be matched
+		case !got && strings.Contains(strings.Join(s.reasons(), "\n"), "rule"): // some match is unknown
 		default:
 			t.Fatalf("%s at %s (output %v): want %v got %v\n%s", p, iface, output, want, got, s)
 		}
@@ -167,11 +167,11 @@ func (s *scene) reasons() []string {
 	return out
 }
 
-// Where packets come in they leave their answers a way out, and the other way round.
+// Permitted packets in one direction let their answers pass in the other.
 func TestHostEndpointsLetAnswersPass(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
-	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
+	s.send(start()...)
+	s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
 	for iface, want := range map[string][]string{"uplink": {staticOut, outgoing, permitEgress}, "overlay": {permitEgress}, "host": {permitIngress}} {
 		l := s.b.lists[iface]
@@ -198,15 +198,15 @@ func TestHostEndpointNotes(t *testing.T) {
 		{"addresses", &felix.HostEndpoint{ExpectedIpv6Addrs: []string{nodeIPs[1].String()}}, ""},
 		{"all", &felix.HostEndpoint{Name: "*"}, ""},
 		{"elsewhere", &felix.HostEndpoint{Name: "eth7", Tiers: tiers}, HostNotEnforced},
-		{"overlay", &felix.HostEndpoint{Name: "overlay"}, "is not at the uplink: what the node itself sends is not judged"},
+		{"overlay", &felix.HostEndpoint{Name: "overlay"}, "is not at the uplink: packets that the node itself sends are not evaluated"},
 		{"forward egress", &felix.HostEndpoint{Name: "uplink", ForwardTiers: tiers}, ""},
 		{"untracked", &felix.HostEndpoint{Name: "uplink", UntrackedTiers: tiers}, "untracked policies are not enforced"},
 		{"before DNAT", &felix.HostEndpoint{Name: "uplink", PreDnatTiers: tiers}, "policies before DNAT are not enforced"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newScene(testNode(dataplane.PreDNAT))
-			s.tell(start()...)
-			s.tell(hostMessage("h", c.host))
+			s.send(start()...)
+			s.send(hostMessage("h", c.host))
 			s.settle(t)
 			if got := strings.Join(s.reasons(), "; "); got != c.want {
 				t.Errorf("notes are %q, want %q", got, c.want)
@@ -242,9 +242,9 @@ func TestFailsafes(t *testing.T) {
 		}
 	}
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
-	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
-	s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{
+	s.send(start()...)
+	s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
+	s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{
 		Config: map[string]string{configFailsafeIn: "tcp:8.0.0.0/8:8080"},
 	}}})
 	s.settle(t)
@@ -263,10 +263,10 @@ func TestFailsafes(t *testing.T) {
 	}{
 		{"none", map[uint16]bool{179: false, 443: false}},
 		{"tcp:443", map[uint16]bool{179: false, 443: true}},
-		{"what is this", map[uint16]bool{179: true, 443: false}}, // as if it were not there
+		{"what is this", map[uint16]bool{179: true, 443: false}}, // as if it were absent
 		{"", map[uint16]bool{179: true, 443: false}},
 	} {
-		s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configFailsafeOut: c.value}}}})
+		s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configFailsafeOut: c.value}}}})
 		s.settle(t)
 		for port, want := range c.want {
 			if got := s.b.on("host", false, packet{nodeIPs[0], remotes[2], protoTCP, 40000, port}); got != want {
@@ -276,24 +276,24 @@ func TestFailsafes(t *testing.T) {
 	}
 }
 
-// A list that is too long for the interface becomes two tables that say the same, and a set that gets its first member opens
-// what asks for it.
+// A list that is too long for the interface becomes two equivalent tables, and a set that gets its first member opens the rules
+// that use it.
 func TestHostEndpointsInFewTables(t *testing.T) {
 	var names []string
 	s := newTightScene(testNode(dataplane.PreDNAT), true)
-	s.tell(start()...)
+	s.send(start()...)
 	for i := range 24 { // one segment each
 		name := fmt.Sprintf("x%02d", i)
 		names = append(names, name)
 		rule := &felix.Rule{Action: []string{"allow", "deny"}[i%2], Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}}
 		rule.DstPorts = []*felix.PortRange{{First: int32(1000 + i), Last: int32(1000 + i)}}
-		s.tell(policyMessage(&felix.PolicyID{Tier: "a", Name: name}, &felix.Policy{InboundRules: []*felix.Rule{rule}}))
+		s.send(policyMessage(&felix.PolicyID{Tier: "a", Name: name}, &felix.Policy{InboundRules: []*felix.Rule{rule}}))
 	}
 	joiners := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}
-	s.tell(policyMessage(&felix.PolicyID{Tier: "a", Name: "x99"}, joiners))
+	s.send(policyMessage(&felix.PolicyID{Tier: "a", Name: "x99"}, joiners))
 	check := func(names []string, tables int) {
 		t.Helper()
-		s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: names}}}))
+		s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: names}}}))
 		s.settle(t)
 		if n := len(s.b.lists["uplink"].GetInput()); n != tables {
 			t.Errorf("%d tables, want %d", n, tables)
@@ -306,21 +306,21 @@ func TestHostEndpointsInFewTables(t *testing.T) {
 		}
 	}
 	few, many := append(slices.Clone(names[:2]), "x99"), append(slices.Clone(names), "x99")
-	check(few, 8) // two of what always holds, failsafe ports, tunnels, two policies, the end of the tier, what is passed on; the third allows nobody
+	check(few, 8) // two static tables, failsafe ports, tunnels, two policies, the end of the tier, forwarded packets; the third allows nobody
 	check(many, 2)
 	last := packet{remotes[2], nodeIPs[0], 6, 40000, 2000}
 	for _, c := range []struct {
-		names []string
-		tell  *felix.ToDataplane
-		want  bool
+		names   []string
+		message *felix.ToDataplane
+		want    bool
 	}{
 		{many, deltaAdd("s1", "8.8.8.8/32"), true},
 		{many, setMessage("s1", felix.IPSetUpdate_NET, nil), false},
 		{few, deltaAdd("s1", "8.8.8.8/32"), true},
 	} {
-		s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: c.names}}}))
+		s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: c.names}}}))
 		s.settle(t)
-		s.tell(c.tell)
+		s.send(c.message)
 		s.settle(t)
 		if got := s.b.on("uplink", false, last); got != c.want {
 			t.Errorf("with %d policies %s: %v, want %v", len(c.names), last, got, c.want)
@@ -328,22 +328,22 @@ func TestHostEndpointsInFewTables(t *testing.T) {
 	}
 }
 
-// What leaves is denied by one table where there are too many, and the policy is named all the same.
+// One table denies leaving packets if the list is too long, and the cause still names the policy.
 func TestExitsInFewTables(t *testing.T) {
 	var names []string
 	s := newTightScene(testNode(dataplane.PreDNAT), true)
-	s.tell(start()...)
+	s.send(start()...)
 	for i := range 24 { // one segment each
 		name := fmt.Sprintf("x%02d", i)
 		names = append(names, name)
 		rule := &felix.Rule{Action: []string{"allow", "deny"}[i%2], Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}}
 		rule.DstPorts = []*felix.PortRange{{First: int32(1000 + i), Last: int32(1000 + i)}}
-		s.tell(policyMessage(&felix.PolicyID{Tier: "a", Name: name}, &felix.Policy{OutboundRules: []*felix.Rule{rule}}))
+		s.send(policyMessage(&felix.PolicyID{Tier: "a", Name: name}, &felix.Policy{OutboundRules: []*felix.Rule{rule}}))
 	}
-	s.tell(podMessage(0, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.send(podMessage(0, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	check := func(names []string, tables int) {
 		t.Helper()
-		s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink", ForwardTiers: []*felix.TierInfo{{Name: "a", EgressPolicies: names}}}))
+		s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink", ForwardTiers: []*felix.TierInfo{{Name: "a", EgressPolicies: names}}}))
 		s.settle(t)
 		if n := len(s.b.lists["uplink"].GetOutput()); n != tables {
 			t.Errorf("%d tables, want %d", n, tables)
@@ -359,7 +359,7 @@ func TestExitsInFewTables(t *testing.T) {
 			}
 		}
 	}
-	check(names[:2], 5) // what always holds, the node itself, two policies, the end of the tier
+	check(names[:2], 5) // a static table, the node itself, two policies, the end of the tier
 	check(names, 4)     // these, all policies, and the end
 	_, place, rule := s.b.passes("uplink", true, packet{hairpin[0], remotes[2], protoTCP, 40000, 1001})
 	if c, ok := s.r.Cause("uplink", true, place, rule); !ok || c.Endpoint != "h" || !c.Host || !c.Egress || !c.Denied || c.Policy != "x01" {

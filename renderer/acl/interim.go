@@ -8,55 +8,56 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// change is tables and lists to be handed over, together. A nil table is to go, and so are empty lists.
+// change is a set of tables and lists to send together. A nil table is removed, and so are empty lists.
 type change struct {
 	tables map[string]*table
 	lists  map[string]lists
 }
 
-// effect is what a change does to what a hook lets pass.
+// effect is the effect of a change on the packets that a hook lets pass.
 type effect struct{ opens, closes bool }
 
 func (e *effect) add(o effect) { e.opens, e.closes = e.opens || o.opens, e.closes || o.closes }
 
-// A packet passes one input hook and one output hook, of different interfaces, and interfaces change one after the other. If
-// one hook opens before another closes, packets pass meanwhile that neither state lets pass. So where some input opens and some
-// output closes, or the other way round, everything closes first: each table and list is replaced by what it had and will have
-// in common. What closes and what opens may then be done in any order.
+// A packet passes one input hook and one output hook, of different interfaces, and interfaces change one after the other. If one
+// hook opens before another closes, packets pass in between that neither state lets pass. So if some input opens and some output
+// closes, or the other way round, everything closes first: the common part of the old and the new state replaces each table and
+// list. Then closings and openings may happen in any order.
 
-// What one interface may send is asked at its input, and in the pre-DNAT view wherever its packets leave. Both ask the same of a
-// packet, but for services, which the input lets pass. So if nothing else changes, what passes on the way passes before or after.
+// A pod's egress is evaluated at its input and, in the pre-DNAT view, also where its packets leave. Both evaluate a packet alike,
+// except for packets to Services, which the input lets pass. So if nothing else changes, a packet that passes in between passes
+// before or after.
 
-// rulesOnly reports whether nothing was told since the last Apply but rules, and nothing but pods has any.
+// rulesOnly reports whether only rules changed since the last Apply, and only pods have the changed rules.
 func (r *Renderer) rulesOnly() bool {
 	d := &r.dirty
-	return !d.node && !d.places && !d.outer && !d.host && len(r.hosts)+len(d.segments)+len(d.judged)+len(d.members)+len(d.tables) == 0
+	return !d.node && !d.places && !d.outer && !d.host && len(r.hosts)+len(d.segments)+len(d.outbound)+len(d.members)+len(d.tables) == 0
 }
 
-// oneSays reports whether of all programs only one says other things than before, for the egress of one interface. Where several
-// have it, they may use each other's addresses, but not to dial services: that is asked at the input alone.
+// oneSays reports whether only one program changed, for the egress of one interface. Several interfaces with the same program may
+// use each other's addresses, but not to dial Services: that is evaluated at the input alone.
 func (r *Renderer) oneSays() bool {
-	if len(r.dirty.judged) != 1 {
+	if len(r.dirty.outbound) != 1 {
 		return false
 	}
-	for p := range r.dirty.judged {
+	for p := range r.dirty.outbound {
 		return p.spec.egress && len(p.users) == 1
 	}
 	return false
 }
 
-// hooks is what a change opens and closes. Of no interface of a kind more than two are named: two are enough to compare.
+// hooks has the hooks that a change opens and closes. It names at most two interfaces of a kind: two suffice to compare.
 type hooks struct {
 	effect
 	opensIn, closesIn, opensOut, closesOut few2
 }
 
-// risky reports whether the change needs a state on the way.
+// risky reports whether the change needs an interim state.
 func (h *hooks) risky() bool {
 	return h.opensIn.apart(h.closesOut) || h.closesIn.apart(h.opensOut)
 }
 
-// outruns reports whether a packet could pass that no state lets pass, if VPP had the change before it has all of an earlier one.
+// outruns reports whether a packet could pass that no state lets pass, if VPP had this change before all of an earlier one.
 func (h *hooks) outruns(earlier *hooks) bool {
 	return h.opensIn.apart(earlier.closesOut) || h.opensOut.apart(earlier.closesIn)
 }
@@ -91,7 +92,7 @@ func (r *Renderer) effects(c *change) (h hooks) {
 		h.effect.add(filterEffect(old.filter, now.filter, 1))
 	}
 	if !h.closes && (!h.opens || !r.out.behind) {
-		return h // there is nothing that could be risky now, or outrun later
+		return h // nothing can be risky now, or outrun later
 	}
 	r.eachHook(c, func(name string, old, now lists) {
 		in, out := inputEffect(old, now), directionEffect(old.out, now.out)
@@ -107,7 +108,7 @@ func (r *Renderer) effects(c *change) (h hooks) {
 	return h
 }
 
-// few2 is up to two of a set of interfaces: enough to tell whether there is another.
+// few2 is up to two interfaces of a set: enough to know whether another exists.
 type few2 []string
 
 func (f *few2) add(name string, really bool) {
@@ -116,12 +117,12 @@ func (f *few2) add(name string, really bool) {
 	}
 }
 
-// apart reports whether there is one in each set that are different.
+// apart reports whether the sets have two different interfaces, one each.
 func (f few2) apart(o few2) bool {
 	return len(f) > 0 && len(o) > 0 && (len(f) > 1 || len(o) > 1 || f[0] != o[0])
 }
 
-// eachHook calls f for each interface with the lists it has and will have.
+// eachHook calls f for each interface with its present and its future lists.
 func (r *Renderer) eachHook(c *change, f func(name string, old, now lists)) {
 	for name, old := range r.out.sent {
 		now, changes := c.lists[name]
@@ -137,8 +138,8 @@ func (r *Renderer) eachHook(c *change, f func(name string, old, now lists)) {
 	}
 }
 
-// was is the lists that an interface had. One that is new and gets some lets nothing pass before: what it opens need not
-// come before what it depends on is closed.
+// was returns the present lists of an interface. A new interface that gets lists counts as closed before: its openings need not
+// precede the closings that they depend on.
 func (r *Renderer) was(name string, now lists) lists {
 	old, known := r.out.sent[name]
 	if i := r.ifaces[name]; known || i == nil || i.listed {
@@ -153,10 +154,10 @@ func (r *Renderer) was(name string, now lists) lists {
 	return l
 }
 
-// none reports whether a list lets everything pass at once.
+// none reports whether a list lets everything pass.
 func none(list []place) bool { return len(list) == 0 || permitsAll(list[0].table) }
 
-// listEffect is what other tables, or another order, do.
+// listEffect returns the effect of other tables, or another order.
 func listEffect(old, now []place) (e effect) {
 	switch {
 	case none(old) && none(now):
@@ -171,7 +172,7 @@ func listEffect(old, now []place) (e effect) {
 			case had != will && p.mixed:
 				e.add(effect{true, true})
 			case had != will:
-				opens := p.denies == had // a denial goes, or a permission comes
+				opens := p.denies == had // a denial is removed, or a permission added
 				e.add(effect{opens, !opens})
 			}
 		})
@@ -179,7 +180,7 @@ func listEffect(old, now []place) (e effect) {
 	return e
 }
 
-// tablesEffect is what new content of tables does that stay.
+// tablesEffect returns the effect of new content in tables that stay.
 func tablesEffect(old, now []place, effects map[string]effect) (e effect) {
 	if none(old) || none(now) {
 		return e
@@ -193,8 +194,8 @@ func tablesEffect(old, now []place, effects map[string]effect) (e effect) {
 	return e
 }
 
-// merge calls f for each place of two lists: those they have in common, in order, and between them those of old only, then
-// those of now only.
+// merge calls f for each place of two lists: the common places in order, and between them those of old only, then those of now
+// only.
 func merge(old, now []place, f func(p place, had, will bool)) {
 	n := min(len(old), len(now))
 	start, end := 0, 0
@@ -244,7 +245,7 @@ func mergeDiffering(old, now []place, f func(p place, had, will bool)) {
 	}
 }
 
-// effectOn is what new content does. A table that comes or goes does nothing by itself: lists do.
+// effectOn returns the effect of new content. An added or removed table has no effect by itself: lists do.
 func effectOn(old, now *table) (e effect) {
 	if old == nil || now == nil || old.same(now) {
 		return e
@@ -269,7 +270,7 @@ func effectOn(old, now *table) (e effect) {
 	return effect{opens: more, closes: less}
 }
 
-// denies reports whether a table denies. All rules of a table do alike, but for the mixed.
+// denies reports whether a table denies. All rules of a table have one verb, except in mixed tables.
 func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == deny }
 
 // mixed reports whether a table both denies and permits: then it always has the same place in its list.
@@ -282,7 +283,7 @@ func (t *table) mixed() bool {
 	return false
 }
 
-// subsequence reports whether b has all of a in the same order.
+// subsequence reports whether b contains all of a in the same order.
 func subsequence(a, b []atom) bool {
 	for _, x := range b {
 		if len(a) > 0 && a[0] == x {
@@ -292,15 +293,15 @@ func subsequence(a, b []atom) bool {
 	return len(a) == 0
 }
 
-// interim is what lets pass only what both the state before and the change let pass.
+// interim returns tables and lists that let pass only what both the state before and the change let pass.
 func (r *Renderer) interim(c *change) change {
 	out := change{tables: map[string]*table{}, lists: map[string]lists{}}
 	for name, now := range c.tables {
 		old := r.out.acls[name]
 		switch {
-		case now == nil: // it goes in the end
+		case now == nil: // it is removed at the end
 		case old == nil:
-			out.tables[name] = now // lists take it if it denies
+			out.tables[name] = now // lists include it if it denies
 		default:
 			out.tables[name] = common(old, now)
 		}
@@ -324,7 +325,7 @@ func (r *Renderer) interim(c *change) change {
 	return out
 }
 
-// bounded is lists that fit: what comes too late in one is denied.
+// bounded returns lists that fit: the tables beyond the limit are replaced by a denial.
 func (r *Renderer) bounded(l lists) lists {
 	most := r.cfg.maxACLs()
 	if len(l.in)+len(l.out) <= most {
@@ -339,7 +340,7 @@ func (r *Renderer) bounded(l lists) lists {
 	return l
 }
 
-// common is the rules of both tables if they permit, of either if they deny.
+// common returns the rules of both tables if they permit, of either if they deny.
 func common(old, now *table) *table {
 	mixed := old.mixed() || now.mixed()
 	switch {
@@ -359,19 +360,19 @@ func common(old, now *table) *table {
 		out.takeCommon(had, has)
 	}
 	out.take(now, len(now.rules)-end, len(now.rules))
-	if len(out.rules) == 0 { // an ACL without rules is more than some agents can bear
+	if len(out.rules) == 0 { // some agents cannot handle an ACL without rules
 		nobody := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
 		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true})
 	}
 	return out
 }
 
-// between is a table without so many rules at the beginning and at the end.
+// between returns a table without the given numbers of rules at the beginning and at the end.
 func (t *table) between(start, end int) *table {
 	return &table{rules: t.rules[start : len(t.rules)-end], causes: t.causes[start : len(t.causes)-end]}
 }
 
-// takeCommon appends the rules of both tables if they permit, of either if they deny. All do alike.
+// takeCommon appends the rules of both tables if they permit, of either if they deny. All rules have one verb.
 func (t *table) takeCommon(old, now *table) {
 	count := map[atom]int{}
 	for _, a := range old.rules {
@@ -392,7 +393,7 @@ func (t *table) takeCommon(old, now *table) {
 	}
 }
 
-// takeCommonMixed puts all denials first: what none of them matches, either table decides by its permissions alone.
+// takeCommonMixed puts all denials first: for a packet that none of them matches, either table decides by its permissions alone.
 func (t *table) takeCommonMixed(old, now *table) {
 	had := map[atom]bool{}
 	for i, a := range old.rules {
@@ -412,7 +413,7 @@ func (t *table) takeCommonMixed(old, now *table) {
 	}
 }
 
-// commonList is the tables of both lists, and those of either that deny.
+// commonList returns the tables of both lists, and those of either list that deny.
 func commonList(old, now []place) []place {
 	switch {
 	case none(now):
@@ -421,7 +422,7 @@ func commonList(old, now []place) []place {
 		return now
 	}
 	var out []place
-	seen := map[string]bool{} // a table that changed its place is there twice: the first counts if it denies
+	seen := map[string]bool{} // a table that changed its place occurs twice: the first counts if it denies
 	merge(old, now, func(p place, had, will bool) {
 		keep := had && will || p.denies && !p.mixed
 		if p.mixed && !keep {

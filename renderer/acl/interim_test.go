@@ -32,7 +32,7 @@ func (t *table) words() string {
 	return strings.Join(out, " ")
 }
 
-// What tables have in common allows what both allow, and denies what either denies.
+// The common part of tables allows what both allow, and denies what either denies.
 func TestCommon(t *testing.T) {
 	for _, c := range []struct {
 		old, now, want string
@@ -48,7 +48,7 @@ func TestCommon(t *testing.T) {
 		{"-1", "+1", "-1", effect{true, true}},
 		{"+1 -2 +3", "+3 -4", "-2 -4 +3", effect{true, true}},
 		{"+1 +1", "+1", "+1", effect{closes: true}},
-		{"+5 +1 -2 +6", "+5 +3 -4 +6", "+5 -2 -4 +6", effect{true, true}}, // nothing moves before what is alike
+		{"+5 +1 -2 +6", "+5 +3 -4 +6", "+5 -2 -4 +6", effect{true, true}}, // no rule moves before the common beginning
 		{"+5 -7 +1 -8", "+5 -7 +3 +1 -8", "+5 -7 +1 -8", effect{true, true}},
 	} {
 		old, now := tableOf(c.old), tableOf(c.now)
@@ -77,7 +77,7 @@ func listOf(words string) []place {
 	return out
 }
 
-// What lists have in common is in the order of both; what denies stays where it was, and no table is there twice.
+// The common part of lists keeps the order of both; denying tables keep their place, and no table occurs twice.
 func TestCommonList(t *testing.T) {
 	for _, c := range []struct{ old, now, want string }{
 		{"+a +b !", "+a +c !", "a " + denyAll},
@@ -93,13 +93,13 @@ func TestCommonList(t *testing.T) {
 	}
 }
 
-// A source that joins a set is judged again at all destinations.
+// A source that joins a set is evaluated again at all destinations.
 func TestSourceJoinsSet(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
+	s.send(start()...)
 	rules := []*felix.Rule{{Action: "deny", SrcIpSetIds: []string{"s1"}, DstNet: []string{"10.1.1.0/24"}}, {Action: "allow"}}
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}), podMessage(0, withPolicies("", "a1")))
-	s.tell(podMessage(1, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}), podMessage(0, withPolicies("", "a1")))
+	s.send(podMessage(1, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	s.settle(t)
 	p := packet{podIPs[0][0], podIPs[1][0], 6, 40000, 80}
 	for _, in := range []bool{false, true, false} {
@@ -109,7 +109,7 @@ func TestSourceJoinsSet(t *testing.T) {
 			if !in {
 				d = &felix.IPSetDeltaUpdate{Id: "s1", RemovedMembers: members}
 			}
-			s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}})
+			s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}})
 		}
 		s.settle(t)
 		if got := s.b.gotByService(p, "p1", "p2"); got == in {
@@ -118,20 +118,20 @@ func TestSourceJoinsSet(t *testing.T) {
 	}
 }
 
-// What a new pod may not send is denied where it would arrive before the pod may send anything at all.
+// Packets that a new pod may not send are denied at their destination before the pod may send anything.
 func TestNewPodWaitsForOthers(t *testing.T) {
 	n := testNode(dataplane.PreDNAT)
 	delete(n.Interfaces, podIPs[0][v4])
 	delete(n.Interfaces, podIPs[0][v6])
 	s := newScene(n)
-	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "deny", DstNet: []string{"10.1.1.2/32"}}, {Action: "allow"}}}))
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "deny", DstNet: []string{"10.1.1.2/32"}}, {Action: "allow"}}}))
 	for i := range pods[1:] {
-		s.tell(podMessage(1+i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+		s.send(podMessage(1+i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	}
 	s.settle(t)
 	s.r.SetNode(testNode(dataplane.PreDNAT))
-	s.tell(podMessage(0, withPolicies("", "a1")))
+	s.send(podMessage(0, withPolicies("", "a1")))
 	direct, away := packet{podIPs[0][v4], podIPs[1][v4], protoTCP, 40000, 80}, packet{podIPs[0][v4], podIPs[2][v4], protoTCP, 40000, 80}
 	if !s.r.Apply() || s.b.gotByService(away, "p1", "p3") || s.b.leaves(direct, "p1", "p2") {
 		t.Errorf("it may send, or others do not know yet: %v", s.b.lists["if-p1"])
@@ -142,25 +142,25 @@ func TestNewPodWaitsForOthers(t *testing.T) {
 	}
 }
 
-// TestOpeningWaitsForEarlierClosing: while VPP may not have a closed egress, no other interface's ingress is opened. A change that only closes is handed
-// over at once.
+// TestOpeningWaitsForEarlierClosing: while VPP may not have a closed egress, no other interface's ingress is opened. A change that only closes is
+// sent at once.
 func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
+	s.send(start()...)
 	allow, none := []*felix.Rule{{Action: "allow"}}, []*felix.Rule{{Action: "deny"}}
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: allow}), policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: allow}), policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
 	egress := withPolicies("", "a1")
 	ingress := &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, Tiers: []*felix.TierInfo{{Name: "b", IngressPolicies: []string{"b1"}}}}
-	s.tell(podMessage(0, egress), podMessage(1, ingress), podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.send(podMessage(0, egress), podMessage(1, ingress), podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	s.settle(t)
 	in := packet{podIPs[2][v4], podIPs[1][v4], protoTCP, 40000, 80}
 
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: none}))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: none}))
 	if s.r.Apply() {
 		t.Fatal("a change that only closes has a state on the way")
 	}
 	s.r.Behind(true)
-	s.tell(policyMessage(policyIDs[2], &felix.Policy{InboundRules: allow}))
+	s.send(policyMessage(policyIDs[2], &felix.Policy{InboundRules: allow}))
 	if again := s.r.Apply(); !again || s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v while the egress may not be closed", again, s.b.on("if-p2", true, in))
 	}
@@ -172,7 +172,7 @@ func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 		t.Errorf("again %v, the ingress is open %v when the egress is closed", again, s.b.on("if-p2", true, in))
 	}
 	s.r.Behind(true)
-	s.tell(policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
+	s.send(policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
 	if again := s.r.Apply(); again || s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v: what closes does not wait", again, s.b.on("if-p2", true, in))
 	}

@@ -12,19 +12,19 @@ import (
 )
 
 // A rule that permits and reflects makes a session of every packet it matches, and a session permits both directions of its flow. So
-// an answer must not make one: it would open the path for requests again, after policies no longer permit them. TCP without SYN and
-// UDP do not say whether they are requests or answers; the port of the pod whose interface it is does, and NAT does not change that
-// port there. The pod's port is the source port of egress and the destination port of ingress.
+// an answer must not make one: the session would permit requests again that policies no longer allow. TCP without SYN and UDP do not
+// show whether a packet is a request or an answer. The port of the interface's pod shows it, and NAT does not change that port
+// there. The pod's port is the source port of egress and the destination port of ingress.
 //
 //	the pod's port  │ egress           │ ingress          TCP with SYN and without ACK always reflects;
 //	a server's      │ answer: permit   │ request: reflect protocols other than TCP and UDP do, too.
 //	a client's      │ request: reflect │ answer: permit
 //
-// UDP has nothing that begins a flow. Egress of UDP from a low port to a low port reflects, unless the pod is known to serve it: clients
-// that choose such ports themselves (resolvers, NTP) have to get their answers.
+// UDP has no packet that begins a flow. Egress of UDP from a low port to a low port reflects, unless the pod is known to serve the port:
+// clients that choose such ports themselves (resolvers, NTP) must get their answers.
 //
-// Whether a packet reflects depends on the packet and the pod alone: all rules of an interface agree about it, so the order of rules
-// that permit still does not matter.
+// Whether a packet reflects depends on the packet and the pod alone: all rules of an interface agree, so the order of permitting
+// rules has no effect.
 
 // law decides which permitted packets reflect.
 type law struct {
@@ -32,13 +32,13 @@ type law struct {
 	served *ports
 }
 
-// ports are ports that a pod serves: of TCP those from dataplane.LowestClientPort on, of UDP all; nil: none.
+// ports are the ports that a pod serves: of TCP those from dataplane.LowestClientPort on, of UDP all; nil: none.
 type ports struct {
 	tcp, udp []span // sorted, not empty together
-	id       string // the same for the same ports
+	id       string // equal for equal ports
 }
 
-// newPorts sorts and joins ports; nil: there are none.
+// newPorts sorts and joins ports; nil: none.
 func newPorts(tcp, udp []span) *ports {
 	if len(tcp)+len(udp) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (p *ports) key() string {
 	return p.id
 }
 
-// of are the ports of TCP or UDP.
+// of returns the ports of TCP or UDP.
 func (p *ports) of(proto uint8) []span {
 	switch {
 	case p == nil:
@@ -75,10 +75,10 @@ func (p *ports) of(proto uint8) []span {
 	return p.udp
 }
 
-// bothPorts are the ports of both ends of packets: the pod's own, and its peer's.
+// bothPorts are the ports of both ends of packets: the pod's, and its peer's.
 type bothPorts struct{ own, peer span }
 
-// answers are the ports of packets that are answers, unless they begin a connection of TCP.
+// answers returns the ports of packets that are answers, unless they begin a connection of TCP.
 func (l law) answers(proto uint8) (out []bothPorts) {
 	low, high := span{0, dataplane.LowestClientPort - 1}, span{dataplane.LowestClientPort, 65535}
 	served := l.served.of(proto)
@@ -108,7 +108,7 @@ func sortSpans(list []span) []span {
 	return list
 }
 
-// without is what of s is in none of others, which are sorted.
+// without returns the part of s outside others, which are sorted.
 func (s span) without(others []span) []span {
 	out := []span{s}
 	for _, o := range others {
@@ -120,7 +120,7 @@ func (s span) without(others []span) []span {
 	return out
 }
 
-// writer writes atoms as a law has it.
+// writer writes atoms under a law.
 type writer struct {
 	law
 	pairs [2][]bothPorts // answers, of TCP and UDP
@@ -130,7 +130,7 @@ func (l law) writer() writer {
 	return writer{l, [2][]bothPorts{l.answers(protoTCP), l.answers(protoUDP)}}
 }
 
-// appendTo appends the atoms that one of a policy becomes: what is an answer permits, the rest reflects.
+// appendTo appends the atoms of one policy atom: answers are permitted, all other packets reflect.
 func (w *writer) appendTo(out []atom, a atom) []atom {
 	if a.verb != allow {
 		return append(out, a)
@@ -170,12 +170,12 @@ func (w *writer) appendTo(out []atom, a atom) []atom {
 	return append(out, a)
 }
 
-// lawOf is the law of a table at an interface with these served ports.
+// lawOf returns the law of a table at an interface with these served ports.
 func (t *table) lawOf(served *ports) law {
 	return law{egress: t.egress, served: served}
 }
 
-// lawless reports whether a table has one name under every law: nothing in it is permitted by a policy, so each law writes it alike.
+// lawless reports whether a table has one name under every law: it permits nothing by policy, so each law writes it alike.
 func lawless(table string) bool {
 	switch table {
 	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden:
@@ -185,8 +185,8 @@ func lawless(table string) bool {
 	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, barred+"-")
 }
 
-// wireName is the name under which VPP has a table at interfaces with these served ports. Almost no pod serves high ports, so
-// tables are shared by pods.
+// wireName returns VPP's name of a table at interfaces with these served ports. Almost no pod serves high ports, so pods share
+// tables.
 func wireName(table string, served *ports) string {
 	if served == nil || lawless(table) {
 		return table
@@ -197,13 +197,13 @@ func wireName(table string, served *ports) string {
 	return "served-" + nameOf(table+"\x00"+served.id)
 }
 
-// mostName is how long names may be for VPP's tags to hold them.
+// mostName is the longest name that VPP's tags can hold.
 const mostName = 40
 
-// mostPorts bounds a range of a policy that is taken for what its pods serve: a broader one says nothing about it.
+// mostPorts bounds a policy's port range that counts as served: a broader range says nothing about the pods.
 const mostPorts = 1024
 
-// explicit are the ports that rules for ingress name. Each pod to which the policy applies is taken to serve them.
+// explicit returns the ports that ingress rules name. Each pod that the policy applies to counts as serving them.
 func explicit(steps []step) (tcp, udp []span) {
 	for i := range steps {
 		for k := range steps[i].clauses {
@@ -228,7 +228,7 @@ func explicit(steps []step) (tcp, udp []span) {
 	return tcp, udp
 }
 
-// high is the part of spans that clients would use.
+// high returns the part of spans in the range of client ports.
 func high(list []span) (out []span) {
 	for _, s := range list {
 		if s, ok := s.and(span{dataplane.LowestClientPort, 65535}); ok {
@@ -238,7 +238,7 @@ func high(list []span) (out []span) {
 	return out
 }
 
-// servedBy are the ports that an interface's pod serves, as the node and the policies that apply to it say.
+// servedBy returns the ports that an interface's pod serves, according to the node and the policies that apply to the pod.
 func (r *Renderer) servedBy(i *iface) *ports {
 	var spans [2][]span
 	for _, s := range r.node.Served {
@@ -260,7 +260,7 @@ func (r *Renderer) servedBy(i *iface) *ports {
 	return newPorts(high(spans[0]), spans[1])
 }
 
-// findServed brings the served ports of interfaces up to date.
+// findServed updates the served ports of interfaces.
 func (r *Renderer) findServed() {
 	for _, i := range r.ifaces {
 		if now := r.servedBy(i); now.key() != i.served.key() {
@@ -271,7 +271,7 @@ func (r *Renderer) findServed() {
 	}
 }
 
-// rulesChanged notes that a policy or profile has other rules than before; nil: none.
+// rulesChanged records that the rules of a policy or profile changed; nil: none.
 func (r *Renderer) rulesChanged(before, now *rules) {
 	var keys [2]string
 	for i, p := range [2]*rules{before, now} {
@@ -286,7 +286,7 @@ func (r *Renderer) rulesChanged(before, now *rules) {
 	}
 }
 
-// servedTable makes sessions of what comes to the high ports of local pods, where packets come from anywhere but a local pod.
+// servedTable makes sessions of packets to the high ports of local pods, on interfaces to destinations other than local pods.
 func (r *Renderer) servedTable() *table {
 	t := &table{name: servedHigh}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}

@@ -38,7 +38,7 @@ func isAnswer(egress bool, p packet) bool {
 	return egress == (known || own < 32768)
 }
 
-// action is what the first rule does that matches a packet, which for TCP has these flags.
+// action returns the action of the first rule that matches a packet, which for TCP has these flags.
 func (b *book) action(iface string, output bool, p packet, flags uint8) vppacl.ACL_Rule_Action {
 	l := b.lists[iface]
 	names := l.GetInput()
@@ -56,7 +56,7 @@ func (b *book) action(iface string, output bool, p packet, flags uint8) vppacl.A
 	return vppacl.ACL_Rule_DENY
 }
 
-// lawFlows are packets of which the ports of both ends say who serves.
+// lawFlows are packets whose ports of both ends show the server.
 func lawFlows(src, dst netip.Addr) []packet {
 	out := []packet{{src, dst, 132, 80, 40000}, {src, dst, 47, 0, 0}}
 	ports := []uint16{80, 32767, 32768, 40000, 50000, 50010, 50011, 65535}
@@ -70,8 +70,8 @@ func lawFlows(src, dst netip.Addr) []packet {
 	return out
 }
 
-// Whether TCP begins a connection does not matter for whether it passes. What passes reflects if it is a request by the pod's own
-// port, or begins a connection, or is neither TCP nor UDP.
+// Whether a TCP packet begins a connection does not affect whether it passes. A packet that passes reflects if it is a request by
+// the pod's port, or begins a connection, or is neither TCP nor UDP.
 func TestLaw(t *testing.T) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
@@ -79,9 +79,9 @@ func TestLaw(t *testing.T) {
 				n := testNode(view)
 				n.Served = served
 				s := newTightScene(n, rapid.Bool().Draw(t, "tight"))
-				s.tell(start()...)
+				s.send(start()...)
 				for range rapid.IntRange(1, 20).Draw(t, "steps") {
-					s.tell(drawMessage(t, s.w))
+					s.send(drawMessage(t, s.w))
 				}
 				s.settle(t)
 				s.checkLaw(t)
@@ -111,8 +111,8 @@ func (s *scene) checkLaw(t *rapid.T) {
 	}
 }
 
-// names reports whether a rule for ingress of the pod names its port in the packet, which may make the pod a server there.
-// TestRulesNamePorts asks which rules do.
+// names reports whether an ingress rule of the pod names its port in the packet, which may make the pod a server there.
+// TestRulesNamePorts checks which rules do.
 func (s *scene) names(pod string, output bool, p packet) bool {
 	own := p.sport
 	if output {
@@ -154,7 +154,7 @@ func (s *scene) checkHook(t *rapid.T, iface string, output bool, p packet, answe
 	}
 }
 
-// A pod is a server at the ports that rules for its ingress name, of UDP below 32768 too. Broad ranges, and egress, name none.
+// A pod is a server at the ports that its ingress rules name, of UDP below 32768 too. Broad ranges, and egress, name none.
 func TestRulesNamePorts(t *testing.T) {
 	answers := packet{podIPs[0][0], remotes[0], 17, 80, 53} // from low to low: a request, unless the pod is known to serve
 	for _, c := range []struct {
@@ -174,8 +174,8 @@ func TestRulesNamePorts(t *testing.T) {
 			pol = &felix.Policy{OutboundRules: append(rule, &felix.Rule{Action: "allow"}), InboundRules: []*felix.Rule{{Action: "allow", Protocol: udp()}}}
 		}
 		s := newScene(testNode(dataplane.PostDNAT))
-		s.tell(start()...)
-		s.tell(policyMessage(policyIDs[0], pol), podMessage(0, withPolicies("a1", map[bool]string{true: "a1"}[c.out])))
+		s.send(start()...)
+		s.send(policyMessage(policyIDs[0], pol), podMessage(0, withPolicies("a1", map[bool]string{true: "a1"}[c.out])))
 		s.settle(t)
 		want := vppacl.ACL_Rule_REFLECT
 		if c.permit {
@@ -191,17 +191,17 @@ func udp() *felix.Protocol {
 	return &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "udp"}}
 }
 
-// What leaves for elsewhere reflects as at the pod's own interface, and so does what comes from there; a pod's high ports count.
+// Packets to and from elsewhere reflect as at the pod's interface; a pod's high ports count.
 func TestLawElsewhere(t *testing.T) {
 	n := testNode(dataplane.PreDNAT)
 	n.Served = served
 	s := newScene(n)
-	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], in2out("allow", "allow")))
 	s.w.policies["a|a1"].OutboundRules = append(s.w.policies["a|a1"].OutboundRules, &felix.Rule{Action: "deny"})
-	s.tell(policyMessage(policyIDs[0], s.w.policies["a|a1"]))
+	s.send(policyMessage(policyIDs[0], s.w.policies["a|a1"]))
 	for i := range pods {
-		s.tell(podMessage(i, withPolicies("", "a1")))
+		s.send(podMessage(i, withPolicies("", "a1")))
 	}
 	s.settle(t)
 	pod, far := podIPs[0][0], remotes[0]
@@ -230,11 +230,11 @@ func TestLawElsewhere(t *testing.T) {
 	}
 }
 
-// What leaves with the node's address is the node's, or NAT's, which keeps the ports of clients if it can.
+// Packets that leave with the node's address are the node's, or NAT's, which keeps the ports of clients if it can.
 func TestLawOfTheNode(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
-	s.tell(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
+	s.send(start()...)
+	s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
 	for _, c := range []struct {
 		proto   uint8
@@ -249,19 +249,19 @@ func TestLawOfTheNode(t *testing.T) {
 	}
 }
 
-// A pod serves the high ports that a policy names for its ingress, unless the range is too broad to say anything. Pods without such
+// A pod serves the high ports that a policy names for its ingress, unless the range is too broad to be specific. Pods without such
 // a policy keep the tables they share.
 func TestExplicitPorts(t *testing.T) {
 	s := newScene(testNode(dataplane.PostDNAT))
-	s.tell(start()...)
+	s.send(start()...)
 	rule := func(proto string, first, last int32) *felix.Policy {
 		return &felix.Policy{
 			InboundRules:  []*felix.Rule{{Action: "allow", Protocol: named(proto), DstPorts: []*felix.PortRange{{First: first, Last: last}}}},
 			OutboundRules: []*felix.Rule{{Action: "allow", DstNet: []string{"10.0.0.0/8"}}},
 		}
 	}
-	s.tell(policyMessage(policyIDs[0], rule("tcp", 40000, 40009)), policyMessage(policyIDs[1], rule("tcp", 50000, 60000)))
-	s.tell(podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a2", "a1")), podMessage(2, withPolicies("a2", "a1")))
+	s.send(policyMessage(policyIDs[0], rule("tcp", 40000, 40009)), policyMessage(policyIDs[1], rule("tcp", 50000, 60000)))
+	s.send(podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a2", "a1")), podMessage(2, withPolicies("a2", "a1")))
 	s.settle(t)
 	strict := func(from int, port uint16) bool {
 		return s.b.action("if-"+pods[from], false, packet{podIPs[from][0], podIPs[3][0], 6, port, 50000}, 0x10) == vppacl.ACL_Rule_PERMIT
@@ -277,12 +277,12 @@ func TestExplicitPorts(t *testing.T) {
 		t.Error("sharing", s.b.lists)
 	}
 	writes := s.b.writes
-	s.tell(policyMessage(policyIDs[0], rule("tcp", 80, 80)))
+	s.send(policyMessage(policyIDs[0], rule("tcp", 80, 80)))
 	s.settle(t)
 	if strict(0, 40009) || !same(0, 1, false) {
 		t.Error("after the policy changed", s.b.lists)
 	}
-	if n := s.b.writes - writes; n > 4 { // the policy's table, two of the pod's own, and its lists
+	if n := s.b.writes - writes; n > 4 { // the policy's table, two of the pod, and its lists
 		t.Errorf("%d writes", n)
 	}
 	for name := range s.b.acls {
@@ -295,18 +295,18 @@ func TestExplicitPorts(t *testing.T) {
 	}
 }
 
-// A table of no policy that only denies is one in VPP, whatever ports the pods serve that have it.
+// A table without a policy that only denies is one table in VPP, whichever ports its pods serve.
 func TestTablesThatOnlyDenyAreShared(t *testing.T) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		n := testNode(view)
 		n.Served = served
 		s := newScene(n)
-		s.tell(start()...)
+		s.send(start()...)
 		p := in2out("allow", "allow")
 		p.InboundRules = []*felix.Rule{{Action: "allow", SrcNet: []string{"10.1.0.0/16"}}, {Action: "deny"}}
-		s.tell(policyMessage(policyIDs[0], p))
-		for i := range 3 { // each serves other ports
-			s.tell(podMessage(i, withPolicies("a1", "a1")))
+		s.send(policyMessage(policyIDs[0], p))
+		for i := range 3 { // each pod serves other ports
+			s.send(podMessage(i, withPolicies("a1", "a1")))
 		}
 		s.settle(t)
 		shared, own := map[string]int{}, 0
@@ -330,15 +330,15 @@ func TestTablesThatOnlyDenyAreShared(t *testing.T) {
 	}
 }
 
-// Each rule in VPP names what stands behind it, however many a rule of a policy became.
+// Each rule in VPP has its cause, regardless of how many rules a rule of a policy became.
 func TestCausesUnderTheLaw(t *testing.T) {
 	n := testNode(dataplane.PostDNAT)
 	n.Served = served
 	s := newScene(n)
-	s.tell(start()...)
+	s.send(start()...)
 	p := in2out("allow", "allow")
 	p.OutboundRules = []*felix.Rule{{Action: "allow", DstNet: []string{"10.1.0.0/16"}}, {Action: "allow", Protocol: named("tcp"), DstNet: []string{"8.8.8.8/32"}}, {Action: "deny"}}
-	s.tell(policyMessage(policyIDs[0], p), podMessage(0, withPolicies("a1", "a1")), podMessage(2, withPolicies("a1", "a1")))
+	s.send(policyMessage(policyIDs[0], p), podMessage(0, withPolicies("a1", "a1")), podMessage(2, withPolicies("a1", "a1")))
 	s.settle(t)
 	for _, i := range []int{0, 2} {
 		rules := map[int]int{}
@@ -357,7 +357,7 @@ func TestCausesUnderTheLaw(t *testing.T) {
 			}
 		}
 		want := map[int]int{0: 4, 1: 3, 2: 2}
-		if i == 0 { // serves a TCP port more
+		if i == 0 { // serves one more TCP port
 			want = map[int]int{0: 6, 1: 5, 2: 2}
 		}
 		for rule, n := range want {

@@ -11,13 +11,13 @@ import (
 // place is a table in a list.
 type place struct {
 	table  string
-	cause  *dataplane.Cause // of all its rules; nil: as the table says
-	denies bool             // its rules do
-	mixed  bool             // only some do
+	cause  *dataplane.Cause // cause of all its rules; nil: the table's causes
+	denies bool             // its rules deny
+	mixed  bool             // only some rules deny
 	source bool             // it is the source check
 }
 
-// lists are those of one interface.
+// lists are the lists of one interface.
 type lists struct {
 	in, out []place
 	filter  *filter  // of SCTP, beside them; nil: none
@@ -25,26 +25,26 @@ type lists struct {
 	check   *sources // of sources, in front of in; nil: none
 }
 
-// Names of the tables of no policy.
+// Names of the tables without a policy.
 const (
 	staticIn   = "static-input"
 	staticOut  = "static-output"
 	fromNode   = "from-node"
-	fromPool   = "from-pool"   // addresses of the node that NAT gives to others
+	fromPool   = "from-pool"   // addresses of the node that NAT gives to other senders
 	fromHidden = "from-hidden" // the same, for lists with rules about peers
-	hairpinAll = "hairpin"     // and those of pods that hidden clients reach: hairpin-<interface>
+	hairpinAll = "hairpin"     // for pods that hidden clients reach: hairpin-<interface>
 	keptOuter  = "services"    // outer addresses that keep their clients
-	barred     = "barred"      // of each program: outer addresses it does not allow
-	led        = "led"         // and those it allows although it would deny the address dialled
+	barred     = "barred"      // per program: outer addresses that it does not allow
+	led        = "led"         // per program: outer addresses that it allows although it would deny the dialled address
 	denyAll    = "deny-all"
-	servedHigh = "served" // high ports of local pods, where packets come from elsewhere
+	servedHigh = "served" // high ports of local pods, for packets from elsewhere
 	// permitEgress and permitIngress permit everything, each under the law of its direction.
 	permitEgress  = "permit-all-egress"
 	permitIngress = "permit-all-ingress"
 	groupPrefix   = "egress-" // of residueGroups
 )
 
-// permitAll is the table that permits everything of what pods, or the node, send (egress) or get.
+// permitAll returns the name of the table that permits all packets that pods, or the node, send (egress) or receive.
 func permitAll(egress bool) string {
 	if egress {
 		return permitEgress
@@ -54,7 +54,7 @@ func permitAll(egress bool) string {
 
 func permitsAll(table string) bool { return table == permitEgress || table == permitIngress }
 
-// list makes the lists of an interface. A pod that may do everything has none but its source check.
+// list makes the lists of an interface. An unrestricted pod has only its source check.
 func (r *Renderer) list(i *iface) {
 	var now lists
 	in, out := i.progs[0], i.progs[1]
@@ -72,7 +72,7 @@ func (r *Renderer) list(i *iface) {
 	r.enlist(i.name, r.checked(i, r.letThrough(i.name, now, f)))
 }
 
-// podLists is the lists of a pod with these programs and what is beside them.
+// podLists returns the lists of a pod with these programs and the tables beside them.
 func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, notes []model.Note) {
 	now = lists{in: r.direction(i, out, nil), out: r.direction(i, in, i.groups), served: i.served}
 	fits := true
@@ -91,7 +91,7 @@ func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, n
 	return now, f, notes
 }
 
-// shared says that several endpoints are at one interface: whose policies hold there cannot be told.
+// shared notes that an interface has several endpoints: it is unknown whose policies apply.
 func shared(i *iface) (notes []model.Note) {
 	for _, w := range i.work {
 		if len(i.work) > 1 {
@@ -101,7 +101,7 @@ func shared(i *iface) (notes []model.Note) {
 	return notes
 }
 
-// direction is the places of a program in an interface's list, behind those of other pods' egress.
+// direction returns the places of a program in an interface's list, behind those of other pods' egress.
 func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []place {
 	var out []place
 	if !p.open {
@@ -116,7 +116,7 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 	return append(out, places(p.uses, p.spec.egress)...)
 }
 
-// places is those of uses, of what pods, or the node, send (egress) or get.
+// places returns the places of uses, for packets that pods, or the node, send (egress) or receive.
 func places(uses []use, egress bool) []place {
 	var out []place
 	for _, u := range uses {
@@ -134,7 +134,7 @@ func places(uses []use, egress bool) []place {
 	return out
 }
 
-// unasked is the places of what a program is not asked about, or not in so many words.
+// unasked returns the places for packets that the program does not decide about, or only in another form.
 func (r *Renderer) unasked(i *iface, p *program) []place {
 	var out []place
 	if p.spec.egress {
@@ -145,7 +145,7 @@ func (r *Renderer) unasked(i *iface, p *program) []place {
 	return out
 }
 
-// static is the places of what holds whatever the policies are, but for whether they ask who sends (peers).
+// static returns the places that do not depend on policies, except on whether they match the sender (peers).
 func (r *Renderer) static(output, peers bool) []place {
 	switch {
 	case !output:
@@ -165,7 +165,7 @@ func (r *Renderer) static(output, peers bool) []place {
 	return out
 }
 
-// self is the table of what a pod gets from its own addresses, where no service is in between.
+// self returns the table for packets to a pod from its addresses, without a Service in between.
 func (r *Renderer) self(i *iface) string {
 	t := &table{name: selfTable(i.name)}
 	r.addSelf(t, i)
@@ -173,7 +173,7 @@ func (r *Renderer) self(i *iface) string {
 	return t.name
 }
 
-// addSelf appends what a pod may do because it is itself, where the input hook does not see services.
+// addSelf appends the rules for a pod's packets to itself, where the input hook does not see Services.
 func (r *Renderer) addSelf(t *table, i *iface) {
 	self := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself"}
 	for _, a := range i.addrs {
@@ -183,12 +183,12 @@ func (r *Renderer) addSelf(t *table, i *iface) {
 	}
 }
 
-// own is the table of what a pod may send because of its own addresses: to itself, and where the input hook sees services, to
-// services, which are judged where they lead.
+// own returns the table for packets that a pod may send because of its addresses: to itself and, where the input hook sees
+// Services, to Services, which are evaluated where they lead.
 func (r *Renderer) own(i *iface) string {
 	t := &table{name: ownTable(i.name), egress: true}
 	r.addSelf(t, i)
-	service := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are judged where they lead"}
+	service := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are evaluated where they lead"}
 	for _, a := range i.addrs {
 		src := netip.PrefixFrom(a, a.BitLen())
 		if r.view(familyOf(a)) == dataplane.PostDNAT {
@@ -218,7 +218,7 @@ func (t *table) add(a atom, c *dataplane.Cause) {
 	t.causes = append(t.causes, c)
 }
 
-// fixTable keeps a table that is of no segment.
+// fixTable stores a table without a segment.
 func (r *Renderer) fixTable(t *table) {
 	if old := r.fixed[t.name]; old == nil || !old.same(t) {
 		r.fixed[t.name] = t

@@ -17,7 +17,7 @@ import (
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
-// packet is the first of a flow. For ICMP the ports are type and code.
+// packet is the first packet of a flow. For ICMP the ports are type and code.
 type packet struct {
 	src, dst     netip.Addr
 	proto        uint8
@@ -33,7 +33,7 @@ func (p packet) hasPorts() bool { return p.proto == 6 || p.proto == 17 || p.prot
 // translated reports whether nat44 has mappings for its protocol.
 func (p packet) translated() bool { return p.proto == 6 || p.proto == 17 }
 
-// world is what Felix's messages say, read literally and slowly: the text of rules, one packet at a time.
+// world evaluates Felix's messages by definition and slowly: the text of rules, one packet at a time.
 type world struct {
 	sets     map[string]*felix.IPSetUpdate
 	policies map[string]*felix.Policy // by tier|name
@@ -103,7 +103,7 @@ func (w *world) allows(e *felix.WorkloadEndpoint, egress bool, p packet) bool {
 	return false
 }
 
-// tiers is "allow", "deny", or "" if no tier decides.
+// tiers returns "allow", "deny", or "" if no tier decides.
 func (w *world) tiers(tiers []*felix.TierInfo, egress bool, p packet) string {
 next:
 	for _, t := range tiers {
@@ -227,12 +227,12 @@ func (w *world) side(p packet, a netip.Addr, port uint16, nets, notNets []string
 	return all(sets, inSet) && !slices.ContainsFunc(notSets, inSet)
 }
 
-// book is a sink that keeps values as a VPP without faults would have them, and judges packets by them.
+// book is a sink that keeps values as a VPP without faults would have them, and evaluates packets by them.
 type book struct {
 	acls   map[string]*vppacl.ACL
 	lists  map[string]*contivacl.InterfaceACLs
 	lines  map[string][]line // of acls
-	hooks  map[hook][]placed // lines by who may match
+	hooks  map[hook][]placed // lines by the packets they may match
 	ports  map[string]*contivacl.SCTPPorts
 	notes  map[string][]model.Note
 	writes int // values put
@@ -273,7 +273,7 @@ func (b *book) Set(owner string, values map[string]proto.Message, notes []model.
 	}
 }
 
-// clone is a state to compare with later. Values are immutable.
+// clone returns a copy to compare with later. Values are immutable.
 func (b *book) clone() *book {
 	out := newBook()
 	for k, v := range b.acls {
@@ -286,7 +286,7 @@ func (b *book) clone() *book {
 	return out
 }
 
-// hook is where packets from one address to another are judged.
+// hook is an input or output with the addresses of a packet evaluated there.
 type hook struct {
 	iface    string
 	output   bool
@@ -299,7 +299,7 @@ type placed struct {
 	place, rule int
 }
 
-// passes judges the first packet of a flow at a hook; place and rule are those that decided, -1 if none.
+// passes evaluates the first packet of a flow at a hook; place and rule are those that decided, -1 if none.
 func (b *book) passes(iface string, output bool, p packet) (ok bool, place, rule int) {
 	l := b.lists[iface]
 	names := l.GetInput()
@@ -332,7 +332,7 @@ func (b *book) passes(iface string, output bool, p packet) (ok bool, place, rule
 	return false, -1, -1
 }
 
-// line is a rule of an ACL as VPP sees it.
+// line is a rule of an ACL in VPP.
 type line struct {
 	permit   bool
 	src, dst netip.Prefix
@@ -344,7 +344,7 @@ func (l *line) matches(p packet) bool {
 	return (l.proto == 0 || l.proto == p.proto) && l.s[0] <= p.sport && p.sport <= l.s[1] && l.d[0] <= p.dport && p.dport <= l.d[1]
 }
 
-// begins judges the first packet of an SCTP association by what is beside the lists; rule is the one that decided, -1 if none.
+// begins evaluates the first packet of an SCTP association by the filter beside the lists; rule is the one that decided, -1 if none.
 func (b *book) begins(iface string, output bool, p packet) (ok bool, rule int) {
 	rules := b.ports[iface].GetInput()
 	if output {
@@ -401,7 +401,7 @@ var (
 	parsed   = map[string]netip.Prefix{}
 )
 
-// prefix parses, and remembers.
+// prefix parses a prefix, with a cache.
 func prefix(text string) netip.Prefix {
 	parsedMu.Lock()
 	defer parsedMu.Unlock()

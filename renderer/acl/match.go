@@ -34,7 +34,7 @@ func (f family) all() netip.Prefix {
 	return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
 }
 
-// icmp is the family's ICMP.
+// icmp returns the family's ICMP.
 func (f family) icmp() uint8 {
 	if f == v4 {
 		return protoICMP
@@ -51,7 +51,7 @@ const (
 	protoUDPLite = 136
 )
 
-// verb is what a rule does.
+// verb is the action of a rule.
 type verb uint8
 
 const (
@@ -60,7 +60,7 @@ const (
 	pass
 	skip    // log: the next rule follows
 	admit   // allow, and make no session
-	reflect // allow, and make a session: what a law makes of allow (see law)
+	reflect // allow, and make a session: a law turns allow into it (see law)
 )
 
 // String is "allow", "deny" or "pass".
@@ -78,7 +78,7 @@ func (s span) and(o span) (span, bool) {
 	return r, r.lo <= r.hi
 }
 
-// minus is what of s is outside o: up to two spans.
+// minus returns the part of s outside o: up to two spans.
 func (s span) minus(o span) []span {
 	if _, ok := s.and(o); !ok {
 		return []span{s}
@@ -93,7 +93,7 @@ func (s span) minus(o span) []span {
 	return out
 }
 
-// side is what a rule asks of source or destination. All that is set must hold.
+// side is the match of a rule for source or destination. Every field that is set must hold.
 type side struct {
 	nets, notNets   []netip.Prefix // masked; any of nets (nil: any address), none of notNets
 	sets, notSets   []string       // in each of sets, in none of notSets
@@ -115,7 +115,7 @@ func (s *side) anyAddr() bool {
 // icmp is a type and, from 0 on, a code.
 type icmp struct{ typ, code int32 }
 
-// match is what a rule asks of a packet.
+// match is the match of a rule.
 type match struct {
 	version  felix.IPVersion
 	proto    int // -1: any
@@ -123,9 +123,9 @@ type match struct {
 	icmp     *icmp
 	notICMP  *icmp
 	src, dst side
-	unknown  bool  // part of it cannot be told: what is allowed does not match, what is denied does
+	unknown  bool  // a part is unknown: an allowing rule does not match, a denying rule does
 	cuts     *cuts // made when needed
-	asksFrom bool  // the rule asks for addresses of who sends, in whatever form that is left
+	asksFrom bool  // the rule names source addresses, in any form
 }
 
 // open reports whether every packet matches.
@@ -134,7 +134,7 @@ func (m *match) open() bool {
 		m.src.open() && m.dst.open() && !m.unknown
 }
 
-// same reports whether two matches ask the same.
+// same reports whether two matches are equal.
 func (m *match) same(o *match) bool {
 	return m == o || m.version == o.version && m.proto == o.proto && m.notProto == o.notProto && m.icmp.same(o.icmp) && m.notICMP.same(o.notICMP) &&
 		m.unknown == o.unknown && m.src.same(&o.src) && m.dst.same(&o.dst)
@@ -153,7 +153,7 @@ func (s *side) same(o *side) bool {
 		slices.Equal(s.notNamed, o.notNamed) && slices.Equal(s.ipPorts, o.ipPorts)
 }
 
-// eachSet calls f with the name of each set the match depends on.
+// eachSet calls f with the name of each set that the match depends on.
 func (m *match) eachSet(f func(id string)) {
 	for _, s := range [...]*side{&m.src, &m.dst} {
 		for _, list := range [...][]string{s.sets, s.notSets, s.named, s.notNamed, s.ipPorts} {
@@ -164,16 +164,16 @@ func (m *match) eachSet(f func(id string)) {
 	}
 }
 
-// parser reads rules, one after the other into the same room.
+// parser parses rules, one after the other into the same memory.
 type parser struct {
-	m          match // of the rule read last
+	m          match // of the last rule
 	nets       []netip.Prefix
 	ports      []span
-	unreadable bool // nothing of the rule can be relied on
+	unreadable bool // the rule cannot be used
 	problems   []string
 }
 
-// keep is the match of the rule read last, to be kept.
+// keep returns a copy of the match of the last rule.
 func (p *parser) keep() *match {
 	m := p.m
 	for _, s := range [...]*side{&m.src, &m.dst} {
@@ -183,7 +183,7 @@ func (p *parser) keep() *match {
 	return &m
 }
 
-// parse reads a rule into p.m. A problem is one sentence; the rule then allows nothing, or denies everything if it was no allow.
+// parse parses a rule into p.m. A problem is one sentence; the rule then allows nothing, or denies everything if it is not an allow.
 func (p *parser) parse(r *felix.Rule) (v verb, problems []string) {
 	p.m = match{version: r.GetIpVersion(), proto: -1, notProto: -1}
 	p.nets, p.ports, p.unreadable, p.problems = p.nets[:0], p.ports[:0], false, nil
@@ -237,7 +237,7 @@ func (p *parser) bad(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Sprintf(format, args...))
 }
 
-// protocol is a number, -1 for none. Number 0 cannot be matched: it is VPP's "any".
+// protocol returns a number, -1 for none. Number 0 cannot be matched: it is VPP's "any".
 func (p *parser) protocol(proto *felix.Protocol) int {
 	switch v := proto.GetNumberOrName().(type) {
 	case *felix.Protocol_Number:
@@ -315,7 +315,7 @@ func (p *parser) readNets(list []string) []netip.Prefix {
 	return slices.Compact(out)
 }
 
-// parseNet reads an address or a prefix, host bits or not.
+// parseNet parses an address or a prefix, with or without host bits.
 func parseNet(text string) (netip.Prefix, error) {
 	if !strings.Contains(text, "/") {
 		a, err := netip.ParseAddr(text)
@@ -368,7 +368,7 @@ func joined(list []span) []span {
 	return out
 }
 
-// comparePrefix orders by address, then the wider first: a prefix comes right before all that is inside it.
+// comparePrefix orders by address, then the wider first: a prefix directly precedes all prefixes inside it.
 func comparePrefix(a, b netip.Prefix) int {
 	if c := a.Addr().Compare(b.Addr()); c != 0 {
 		return c

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// vicinity is what a program says about packets to local pods. It holds for one round of judging.
+// vicinity has the clauses of a program for packets to local pods. It is valid for one round of evaluation.
 type vicinity struct {
-	clauses []*clause // that may match them: of a long program they are few
-	alike   bool      // whether a clause matches what goes to an address hangs on the address being among those it names
-	hits    []*clause // those that match what goes to the address of last
+	clauses []*clause // clauses that may match them: few of a long program
+	alike   bool      // whether a clause matches packets to an address depends only on whether it names the address
+	hits    []*clause // clauses that match packets to the address of last
 	family  family
 	last    *residue
-	known   bool // last is made
+	known   bool // last is computed
 }
 
-// vicinityOf is that of a program.
+// vicinityOf returns the vicinity of a program.
 func (r *Renderer) vicinityOf(p *program) *vicinity {
 	if v := r.near[p]; v != nil {
 		return v
@@ -45,16 +45,16 @@ func (r *Renderer) holdsPod(n netip.Prefix) bool {
 	return i < len(r.pods) && n.Contains(r.pods[i])
 }
 
-// intricate reports whether of two addresses that are both named one may match and the other not, or not in the same way.
+// intricate reports whether a clause may treat two addresses differently although it names both.
 func (s *side) intricate() bool {
 	return s.notNets != nil || s.notSets != nil || s.named != nil || s.notNamed != nil || s.ipPorts != nil
 }
 
-// residue is nil if the program allows everything there. Where the same clauses match it is the same.
-func (r *Renderer) residue(j *judged, i *iface) *residue {
+// residue returns nil if the program allows everything there. Equal matching clauses give the same residue.
+func (r *Renderer) residue(j *outbound, i *iface) *residue {
 	targets := r.early(r.targets[:0], i)
 	r.targets = targets
-	if len(targets) == 0 || j.p.free { // exits do not speak of local pods
+	if len(targets) == 0 || j.p.free { // exits do not concern local pods
 		return nil
 	}
 	v := r.vicinityOf(j.p)
@@ -75,8 +75,8 @@ func (r *Renderer) residue(j *judged, i *iface) *residue {
 	return v.last
 }
 
-// freshResidue is what some clauses of a program deny of what goes to the addresses.
-func (r *Renderer) freshResidue(j *judged, clauses []*clause, targets []netip.Addr) *residue {
+// freshResidue computes which packets to the addresses some clauses of a program deny.
+func (r *Renderer) freshResidue(j *outbound, clauses []*clause, targets []netip.Addr) *residue {
 	froms := []netip.Addr{{}}
 	if !j.blind {
 		froms = j.sources
@@ -101,8 +101,8 @@ func (r *Renderer) freshResidue(j *judged, clauses []*clause, targets []netip.Ad
 	return res
 }
 
-// looksAtNoSource reports whether a program judges all sources' addresses alike.
-func (p *program) looksAtNoSource() bool {
+// ignoresSources reports whether a program evaluates all sources' addresses alike.
+func (p *program) ignoresSources() bool {
 	for i := range p.steps {
 		for _, c := range p.steps[i].clauses {
 			for _, m := range c.matches {
@@ -116,7 +116,7 @@ func (p *program) looksAtNoSource() bool {
 	return true
 }
 
-// each is the clauses of a program, in order.
+// each yields the clauses of a program, in order.
 func (p *program) each(yield func(*clause) bool) {
 	for i := range p.steps {
 		for k := range p.steps[i].clauses {

@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// atPods are rules that do not mean the same at all local pods, or for all their sources.
+// atPods are rules whose result differs between local pods, or between their sources.
 var atPods = []*felix.Rule{
 	{DstNet: nets[1:3]},
 	{DstNet: []string{nets[0], "fd00:1::1/128"}},
@@ -29,7 +29,7 @@ var atPods = []*felix.Rule{
 	{Protocol: named("tcp"), DstPorts: []*felix.PortRange{{First: 80, Last: 80}}},
 }
 
-// What is denied at a pod is taken over from another pod only where it is the same.
+// Denials at a pod are copied from another pod only if they are equal.
 func TestResiduesTakenOver(t *testing.T) {
 	denied := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -37,15 +37,15 @@ func TestResiduesTakenOver(t *testing.T) {
 		n.View6 = pick(t, "view of IPv6", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT})
 		n.Interfaces = maps.Clone(n.Interfaces)
 		s := newScene(testNode(n.View4))
-		s.tell(start()...)
-		s.tell(setMessage("s1", felix.IPSetUpdate_NET, nets[1:3]), setMessage("n1", felix.IPSetUpdate_IP_AND_PORT, endpoints[:4]))
+		s.send(start()...)
+		s.send(setMessage("s1", felix.IPSetUpdate_NET, nets[1:3]), setMessage("n1", felix.IPSetUpdate_IP_AND_PORT, endpoints[:4]))
 		var rules []*felix.Rule
 		for range rapid.IntRange(1, 4).Draw(t, "rules") {
 			r := proto.Clone(pick(t, "rule", atPods)).(*felix.Rule)
 			r.Action = pick(t, "action", []string{"allow", "deny"})
 			rules = append(rules, r)
 		}
-		s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}))
+		s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: rules}))
 		for i := range pods {
 			m := podMessage(i, withPolicies("", "a1"))
 			if f := rapid.IntRange(0, 2).Draw(t, "family"); f < 2 { // only this one
@@ -55,11 +55,11 @@ func TestResiduesTakenOver(t *testing.T) {
 					e.Ipv4Nets, e.Ipv6Nets = nil, []string{podIPs[i][v6].String() + "/128"}
 				}
 			}
-			s.tell(m)
+			s.send(m)
 		}
 		s.r.SetNode(n)
 		s.settle(t)
-		for p, j := range s.r.judged {
+		for p, j := range s.r.outbound {
 			for _, i := range s.r.ifaces {
 				got, want := i.residues[p], s.r.freshResidue(j, slices.Collect(p.each), s.r.early(nil, i))
 				if (got == nil) != (want == nil) || got != nil && got.sig != want.sig {

@@ -11,15 +11,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// What is negated has no counterpart in an ACL: it becomes all that is left, and where several things are negated at once,
-// every protocol that is left times every range that is left. Beyond a bound it is said by an exception instead, as the first rule that
-// matches decides:
+// A negation has no counterpart in an ACL: it becomes the remaining values. Several negations at once become every remaining protocol
+// times every remaining range. Beyond a bound an exception replaces a negation, because the first rule that matches decides:
 //
 //	not P ─▶ decision, rest    becomes    P ─▶ rest,  all ─▶ decision,  rest
 //
-// which writes the rest once more, for what is not to be decided here.
+// which repeats the following rules, for the packets that this rule does not decide about.
 
-// dimension is what can be negated in a match.
+// dimension is a part of a match that can be negated.
 type dimension uint8
 
 const (
@@ -29,24 +28,24 @@ const (
 	dimensions
 )
 
-// cuts are what is left of a match without some of its negations, and the exceptions that stand for them. They are kept, so that they are
-// the same pieces each time.
+// cuts are the matches without some of their negations, and the exceptions in place of those. They are cached, so that they are the same
+// pointers each time.
 type cuts struct {
-	without [1 << dimensions]*match // by the dimensions left out
+	without [1 << dimensions]*match // by the omitted dimensions
 	except  [dimensions][]*match
 }
 
 const (
 	bearable  = 512  // rules that negations may make of a clause
-	aimed     = 64   // and how many if some are said by exceptions: what is left may be written several times
-	unfolded  = 8192 // rules a program may grow to, about
-	setPieces = 256  // a guess at what a set leaves
+	aimed     = 64   // rules per clause if exceptions replace negations: the rest may be written several times
+	unfolded  = 8192 // approximate bound of a program's rules
+	setPieces = 256  // assumed prefixes that a set leaves
 	allProtos = 255
-	perBlock  = 8 // how many rules a table of VPP's classifier counts for, of which there may be far fewer: see classifier
+	perBlock  = 8 // number of rules that a table of VPP's classifier counts as; tables are far scarcer: see classifier
 )
 
-// unfold writes steps, the last of which decides everything, so that no clause is a product of many negations. It looks at rules alone, not at the
-// members of sets, so that a member that joins changes no step.
+// unfold rewrites steps, the last of which decides everything, so that no clause is a product of many negations. It uses rules alone, not the
+// members of sets, so that a new member changes no step.
 func unfold(steps []step, wholeBytes bool) []step {
 	for i := range steps {
 		if steps[i].worst(wholeBytes) > bearable {
@@ -72,7 +71,7 @@ func unfoldFrom(steps []step, first int, wholeBytes bool) []step {
 	return out
 }
 
-// weight is about how many rules a step makes.
+// weight estimates the number of rules of a step.
 func (s *step) weight(wholeBytes bool) int {
 	n := 0
 	for i := range s.clauses {
@@ -81,12 +80,12 @@ func (s *step) weight(wholeBytes bool) int {
 	return n
 }
 
-// unfold puts clause k of the step in front of the rest, which makes about size rules.
+// unfold puts clause k of the step in front of the rest, whose estimated number of rules is size.
 func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, int) {
 	role := s.role + "\x00not" + strconv.Itoa(k)
 	c := s.clauses[k]
 	exceptions, left := c.exceptions(wholeBytes)
-	if size*(len(exceptions)+1) > unfolded { // so it is in this program: another may have the same clause with exceptions
+	if size*(len(exceptions)+1) > unfolded { // the limit of this program: another may have the same clause with exceptions
 		exceptions, left, role = nil, c, s.role+"\x00whole"+strconv.Itoa(k)
 	}
 	grown := size*(len(exceptions)+1) + left.pieces(0, wholeBytes)
@@ -104,7 +103,7 @@ func (s *step) unfold(k int, rest []step, size int, wholeBytes bool) ([]step, in
 	return append(out, rest...), grown
 }
 
-// worst is about how many rules negations make of a clause of the step, the most of them.
+// worst estimates the largest number of rules that negations make of a clause of the step.
 func (s *step) worst(wholeBytes bool) int {
 	n := 0
 	for i := range s.clauses {
@@ -116,14 +115,14 @@ func (s *step) worst(wholeBytes bool) int {
 	return n
 }
 
-// negates is a quick look.
+// negates is a quick check for negations.
 func (c *clause) negates() bool {
 	return slices.ContainsFunc(c.matches, func(m *match) bool {
 		return m.notProto > 0 || m.notICMP != nil || m.src.notNets != nil || m.src.notSets != nil || m.dst.notNets != nil || m.dst.notSets != nil
 	})
 }
 
-// exceptions is the clause without as many negations as it takes, and what is to be excepted instead.
+// exceptions returns the clause without as many negations as necessary, and the exceptions in place of them.
 func (c *clause) exceptions(wholeBytes bool) (list []*match, left clause) {
 	mask := 0
 	for c.cost(mask, wholeBytes) > aimed {
@@ -148,7 +147,7 @@ func (c *clause) exceptions(wholeBytes bool) (list []*match, left clause) {
 	return list, left
 }
 
-// gain is by which factor the clause shrinks without the negations of one more dimension.
+// gain is the factor by which the clause shrinks without the negations of one more dimension.
 func (c *clause) gain(mask int, d dimension, wholeBytes bool) int {
 	if mask>>d&1 != 0 {
 		return 0
@@ -156,7 +155,7 @@ func (c *clause) gain(mask int, d dimension, wholeBytes bool) int {
 	return c.factor(mask, d, wholeBytes) / max(1, c.factor(mask|1<<d, d, wholeBytes))
 }
 
-// cost is pieces, of what asks for ports of SCTP as VPP's classifier takes it: it may need a table for each prefix and block of ports.
+// cost returns pieces; for ports of SCTP in units of VPP's classifier, which may need a table for each prefix and block of ports.
 func (c *clause) cost(mask int, wholeBytes bool) int {
 	n := c.pieces(mask, wholeBytes)
 	if !c.asksPorts() {
@@ -169,7 +168,7 @@ func (c *clause) cost(mask int, wholeBytes bool) int {
 	return n * blocks * perBlock
 }
 
-// blocks is how many the ports of a side make, by their numbers.
+// blocks returns the number of port blocks of a side.
 func (s *side) blocks() int {
 	left := s.ports
 	if left == nil {
@@ -189,7 +188,7 @@ func (s *side) blocks() int {
 	return max(1, n)
 }
 
-// pieces is about how many rules a clause makes without the negations of some dimensions.
+// pieces estimates the number of rules of a clause without the negations of some dimensions.
 func (c *clause) pieces(mask int, wholeBytes bool) int {
 	return c.factor(mask, ofProtocol, wholeBytes) * c.factor(mask, ofSource, wholeBytes) * c.factor(mask, ofDestination, wholeBytes)
 }
@@ -241,7 +240,7 @@ func (m *match) sideOf(d dimension) *side {
 	return &m.dst
 }
 
-// leaves is about how many prefixes are left without what a side negates.
+// leaves estimates the number of prefixes that the negations of a side leave.
 func (s *side) leaves(f family, wholeBytes bool) int {
 	n := setPieces * len(s.notSets)
 	for _, hole := range ofFamily(s.notNets, f) {
@@ -264,7 +263,7 @@ func (s *side) leaves(f family, wholeBytes bool) int {
 	return n
 }
 
-// cut is the match without the negations of some dimensions.
+// cut returns the match without the negations of some dimensions.
 func (m *match) cut(mask int) *match {
 	if mask == 0 {
 		return m
@@ -290,7 +289,7 @@ func (m *match) cut(mask int) *match {
 	return &w
 }
 
-// exceptions are the matches of what a dimension negates.
+// exceptions returns the matches of the negated values of a dimension.
 func (m *match) exceptions(d dimension) []*match {
 	if m.cuts == nil {
 		m.cuts = &cuts{}

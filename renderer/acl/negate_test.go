@@ -19,7 +19,7 @@ func negatedRule(action string) *felix.Rule {
 	}
 }
 
-// Rules that negate protocols and addresses at once are few, and say what they should.
+// Rules that negate protocols and addresses at once become few rules, with the right verdicts.
 func TestNegations(t *testing.T) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		for _, wholeBytes := range []bool{false, true} {
@@ -27,15 +27,15 @@ func TestNegations(t *testing.T) {
 				n := testNode(view)
 				n.ByteMatch6 = wholeBytes
 				s := newScene(n)
-				s.tell(start()...)
-				s.tell(setMessage("s1", felix.IPSetUpdate_NET, []string{"10.1.1.3/32", "fd00:1::3/128"}), setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
+				s.send(start()...)
+				s.send(setMessage("s1", felix.IPSetUpdate_NET, []string{"10.1.1.3/32", "fd00:1::3/128"}), setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
 				tcp := &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: 80, Last: 80}}}
-				s.tell(policyMessage(policyIDs[0], &felix.Policy{
+				s.send(policyMessage(policyIDs[0], &felix.Policy{
 					InboundRules:  []*felix.Rule{negatedRule("deny"), tcp, negatedRule("pass")},
 					OutboundRules: []*felix.Rule{negatedRule("allow"), negatedRule("pass"), tcp},
 				}))
 				for i := range pods {
-					s.tell(podMessage(i, withPolicies("a1", "a1")))
+					s.send(podMessage(i, withPolicies("a1", "a1")))
 				}
 				s.settle(t)
 				check(t, s)
@@ -68,7 +68,7 @@ func check(t *testing.T, s *scene) {
 	})
 }
 
-// Whatever is negated together, it is written out exactly.
+// Every combination of negations is expanded exactly.
 func TestNegationsTogether(t *testing.T) {
 	draw := rapid.Custom(func(t *rapid.T) *felix.Rule {
 		r := negatedRule(pick(t, "action", []string{"allow", "deny", "pass"}))
@@ -86,43 +86,44 @@ func TestNegationsTogether(t *testing.T) {
 		n := testNode(pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT}))
 		n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 		s := newScene(n)
-		s.tell(start()...)
+		s.send(start()...)
 		for _, id := range setNames[:2] {
-			s.tell(setMessage(id, felix.IPSetUpdate_NET, some(t, "members", nets, 4)))
+			s.send(setMessage(id, felix.IPSetUpdate_NET, some(t, "members", nets, 4)))
 		}
 		for _, id := range policyIDs[:3] {
-			s.tell(policyMessage(id, &felix.Policy{
+			s.send(policyMessage(id, &felix.Policy{
 				InboundRules: rapid.SliceOfN(draw, 0, 2).Draw(t, "in"), OutboundRules: rapid.SliceOfN(draw, 0, 2).Draw(t, "out"),
 			}))
 		}
 		for i := range pods {
-			s.tell(podMessage(i, drawEndpoint(t)))
+			s.send(podMessage(i, drawEndpoint(t)))
 		}
 		s.settle(t)
 		s.check(t)
 	})
 }
 
-// What one pod's program can except and another's cannot, as too much follows, are two tables. Which one is made last is chance.
+// A clause that one pod's program can except, and another's cannot because too many rules follow, becomes two tables. The order of making
+// them is random.
 func TestNegationsBeforeMuch(t *testing.T) {
 	deny := negatedRule("deny")
 	deny.IpVersion = felix.IPVersion_IPV4
-	deny.NotSrcNet, deny.NotSrcIpSetIds, deny.NotDstNet = nil, nil, nil // few enough to be written out without exceptions
+	deny.NotSrcNet, deny.NotSrcIpSetIds, deny.NotDstNet = nil, nil, nil // few enough to expand without exceptions
 	var much []*felix.Rule
 	for i := range int32(unfolded * 2 / 5) {
 		much = append(much, &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: i, Last: i}}})
 	}
 	for range 8 {
 		s := newScene(testNode(dataplane.PostDNAT))
-		s.tell(start()...)
-		s.tell(setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
-		s.tell(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{deny}}), policyMessage(policyIDs[1], &felix.Policy{OutboundRules: much}))
+		s.send(start()...)
+		s.send(setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))
+		s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{deny}}), policyMessage(policyIDs[1], &felix.Policy{OutboundRules: much}))
 		for i := range pods {
 			e := withPolicies("", "a1")
 			if i%2 == 1 {
 				e.Tiers[0].EgressPolicies = []string{"a1", "a2"}
 			}
-			s.tell(podMessage(i, e))
+			s.send(podMessage(i, e))
 		}
 		s.settle(t)
 		if check(t, s); len(s.b.notes) > 0 {

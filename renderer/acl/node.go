@@ -24,8 +24,8 @@ func (r *Renderer) view(f family) dataplane.View {
 	return r.node.View6
 }
 
-// nodeTable lets in what the node's own processes send. A NAT gives none of HostAddrs to others, so that every protocol counts; of the node's
-// other addresses that holds where the input hook sees packets behind NAT. Where one address is both (a setting accepts that), only the
+// nodeTable permits packets of the node's own processes. NAT gives none of HostAddrs to other senders, so every protocol counts. For the
+// node's other addresses that holds if the input hook sees packets behind NAT. If one address is both (a setting accepts that), only the
 // protocols that NAT translates count.
 func (r *Renderer) nodeTable() *table {
 	t := &table{name: fromNode}
@@ -46,9 +46,9 @@ func natGives() *dataplane.Cause {
 	return &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "an address that NAT gives to others: the node's own processes reach pods from another"}
 }
 
-// hiddenTable is poolTable for all protocols, and denies SCTP and UDP-Lite whoever sends. Under nat44 each packet of a protocol that it does not
-// translate has the address of a node or of a Service, whichever pod sent it (nat44-ed-in2out-slowpath, VPP 24.06 to 26.06): no rule about
-// peers finds out who did.
+// hiddenTable is poolTable for all protocols, and denies SCTP and UDP-Lite from every sender. Under nat44 each packet of a protocol that it does
+// not translate has the address of a node or of a Service, regardless of its pod (nat44-ed-in2out-slowpath, VPP 24.06 to 26.06): no rule about
+// peers can identify the sender.
 func (r *Renderer) hiddenTable() *table {
 	t := &table{name: fromHidden}
 	pool := r.pool()
@@ -67,7 +67,7 @@ func (r *Renderer) hiddenTable() *table {
 	return t
 }
 
-// pool are the node's addresses that NAT gives to others.
+// pool returns the node's addresses that NAT gives to other senders.
 func (r *Renderer) pool() (out []netip.Addr) {
 	for _, a := range r.node.Addrs {
 		if r.view(familyOf(a)) != dataplane.PostDNAT && !slices.Contains(r.node.HostAddrs, a) {
@@ -77,7 +77,7 @@ func (r *Renderer) pool() (out []netip.Addr) {
 	return out
 }
 
-// asksPeers reports whether steps ask for addresses of who sends.
+// asksPeers reports whether steps match source addresses.
 func asksPeers(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool {
 		return u.seg != nil && slices.ContainsFunc(u.seg.clauses, func(c clause) bool {
@@ -86,7 +86,7 @@ func asksPeers(uses []use) bool {
 	})
 }
 
-// ownSources are the addresses from which the node's own processes reach its pods, and nobody else does; sorted.
+// ownSources returns the addresses from which only the node's own processes reach its pods; sorted.
 func (r *Renderer) ownSources() []netip.Addr {
 	out := slices.Clone(r.node.HostAddrs)
 	for _, a := range r.node.Addrs {
@@ -98,9 +98,9 @@ func (r *Renderer) ownSources() []netip.Addr {
 	return out
 }
 
-// poolTable denies what comes from addresses that NAT gives to others: a session that a dropped packet left gives such an address to who
-// dials its backend directly (nat44_ed_not_translate, VPP 24.06 to 26.06), so that no policy may let it in. About protocols that nat44 does
-// not translate policies decide, as none of them asks who sends: see hiddenTable.
+// poolTable denies packets from addresses that NAT gives to other senders. The session that a dropped packet leaves gives such an address
+// to a sender that dials its backend directly (nat44_ed_not_translate, VPP 24.06 to 26.06), so no policy may admit it. Policies decide
+// about protocols that nat44 does not translate, if none of them matches the sender: see hiddenTable.
 func (r *Renderer) poolTable() *table {
 	t := &table{name: fromPool}
 	for _, a := range r.pool() {

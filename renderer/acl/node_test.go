@@ -8,8 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// What has an address that NAT gives to others reaches no pod with policies, be it one that policies let in; what comes from the host link
-// reaches all.
+// Packets from an address that NAT gives to others reach no pod with policies, even if policies admit it; packets from the host link reach
+// all pods.
 func TestAddressesOfNATAreNobodys(t *testing.T) {
 	host := netip.MustParseAddr("169.254.1.2")
 	everybody := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow"}}}
@@ -30,8 +30,8 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 			n := testNode(c.view)
 			n.HostAddrs = c.host
 			s := newScene(n)
-			s.tell(start()...)
-			s.tell(policyMessage(policyIDs[0], p), policyMessage(policyIDs[1], everybody), podMessage(0, withPolicies("a1", "")))
+			s.send(start()...)
+			s.send(policyMessage(policyIDs[0], p), policyMessage(policyIDs[1], everybody), podMessage(0, withPolicies("a1", "")))
 			s.settle(t)
 			for _, proto := range []uint8{protoTCP, protoUDP, protoICMP} {
 				port := uint16(80)
@@ -46,7 +46,7 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 					t.Errorf("%s: protocol %d from the host link: %v", c.name, proto, got)
 				}
 			}
-			if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], protoTCP, 4000, 80}); !got { // nobody translates IPv6 before
+			if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], protoTCP, 4000, 80}); !got { // IPv6 is not translated before
 				t.Errorf("%s: IPv6 from the node's address: %v", c.name, got)
 			}
 			if got := s.b.on("if-p1", true, packet{host, podIPs[0][0], 132, 0, 0}); got != c.link {
@@ -56,8 +56,8 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 	}
 }
 
-// Under nat44 SCTP of every pod has the node's address: where a policy asks who sends, none of it comes in, be it that the policy lets the
-// node's address in or denies others. Where none asks, policies decide.
+// Under nat44 SCTP of every pod has the node's address: if a policy matches the sender, no SCTP enters, even if the policy admits the
+// node's address or denies others. If none does, policies decide.
 func TestSCTPThatNATHidesFailsClosed(t *testing.T) {
 	theNode := &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"192.168.0.0/16"}}}}
 	notPods := &felix.Policy{InboundRules: []*felix.Rule{{Action: "deny", SrcNet: []string{"10.0.0.0/8"}}, {Action: "allow"}}}
@@ -78,8 +78,8 @@ func TestSCTPThatNATHidesFailsClosed(t *testing.T) {
 		n := testNode(c.view)
 		n.HostAddrs = c.host
 		s := newScene(n)
-		s.tell(start()...)
-		s.tell(policyMessage(policyIDs[0], c.policy), podMessage(0, withPolicies("a1", "")))
+		s.send(start()...)
+		s.send(policyMessage(policyIDs[0], c.policy), podMessage(0, withPolicies("a1", "")))
 		s.settle(t)
 		if got := s.b.on("if-p1", true, packet{nodeIPs[0], podIPs[0][0], protoSCTP, 4000, 80}); got != c.want {
 			t.Errorf("%s: SCTP from the node's address: %v", c.name, got)

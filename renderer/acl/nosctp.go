@@ -2,9 +2,9 @@ package acl
 
 import "github.com/contiv-agent/contiv-agent/renderer/dataplane"
 
-// An access list knows SCTP by addresses alone: whatever it lets pass in one direction of an interface lets everything between these
-// addresses pass in the other, although policies deny it there, and although the first packet reached nobody. So where policies restrict one
-// direction and no filter tells what begins from what answers, SCTP may not begin in the other direction.
+// An access list matches SCTP by addresses alone: if it permits a packet in one direction of an interface, it permits everything between
+// these addresses in the other, although policies deny it there, and although the first packet reached nobody. So if policies restrict one
+// direction, and no filter separates requests from answers, SCTP may not begin in the other direction.
 
 // noSCTP is the table that denies SCTP.
 const noSCTP = "no-sctp"
@@ -26,7 +26,7 @@ func withoutSCTP(list []place, otherOpen bool) []place {
 	return append([]place{{table: noSCTP, denies: true}}, list...)
 }
 
-// tracked is a list behind noSCTP, and whether it has that.
+// tracked returns the list behind noSCTP, and whether the list has noSCTP.
 func tracked(list []place) (rest []place, without bool) {
 	if len(list) > 0 && list[0].table == noSCTP {
 		return list[1:], true
@@ -34,7 +34,7 @@ func tracked(list []place) (rest []place, without bool) {
 	return list, false
 }
 
-// directionEffect is listEffect, where noSCTP comes or goes by itself.
+// directionEffect is listEffect for lists to which noSCTP is added or from which it is removed.
 func directionEffect(old, now []place) effect {
 	before, had := tracked(old)
 	after, has := tracked(now)
@@ -50,7 +50,7 @@ func commonDirection(old, now []place) []place {
 	return withoutSCTP(commonList(before, after), !had && !has)
 }
 
-// noneButSCTP reports whether a list lets everything pass at once, but for SCTP.
+// noneButSCTP reports whether a list lets everything pass except SCTP.
 func noneButSCTP(list []place) bool {
 	rest, _ := tracked(list)
 	return none(rest)

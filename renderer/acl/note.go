@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Kinds of objects in notes: what Felix's messages name. Whoever knows the objects behind them may translate.
+// Kinds of objects in notes: the objects that Felix's messages name. A reader with the Kubernetes objects may translate them.
 const (
 	KindPolicy       model.Kind = "FelixPolicy"      // Name is "<tier>|<name>"
 	KindProfile      model.Kind = "FelixProfile"     // Name is the profile's
@@ -18,7 +18,7 @@ const (
 	KindHostEndpoint            = model.KindHostEndpoint
 )
 
-// notebook is what there is to say, by who says it.
+// notebook has the notes, by their part of the renderer.
 type notebook struct {
 	now   map[string][]model.Note
 	dirty map[string]struct{}
@@ -28,7 +28,7 @@ func newNotebook() notebook {
 	return notebook{now: map[string][]model.Note{}, dirty: map[string]struct{}{}}
 }
 
-// set replaces what somebody says.
+// set replaces the notes of a part.
 func (n *notebook) set(who string, notes []model.Note) {
 	if len(notes) == 0 && len(n.now[who]) == 0 || slices.Equal(notes, n.now[who]) {
 		return
@@ -41,7 +41,7 @@ func (n *notebook) set(who string, notes []model.Note) {
 
 func (n *notebook) forget(who string) { n.set(who, nil) }
 
-// of is for an expander of a segment: it starts the segment's notes anew and adds to them.
+// of returns the function that adds notes of a segment for its expander, after it clears the segment's old notes.
 func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) {
 	n.forget(seg.role)
 	return func(c *clause, format string, args ...any) {
@@ -53,7 +53,7 @@ func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) 
 	}
 }
 
-// refOf is what a note about a rule is on.
+// refOf returns the object of a note about a rule.
 func refOf(c *dataplane.Cause) model.Ref {
 	if c.Profile != "" {
 		return model.Ref{Kind: KindProfile, Name: c.Profile}
@@ -61,22 +61,22 @@ func refOf(c *dataplane.Cause) model.Ref {
 	return model.Ref{Kind: KindPolicy, Name: c.Tier + "|" + c.Policy}
 }
 
-// resend makes all notes to be told again.
+// resend marks all notes to be sent again.
 func (n *notebook) resend() {
 	for who := range n.now {
 		n.dirty[who] = struct{}{}
 	}
 }
 
-// tell hands notes that changed to the sink.
-func (r *Renderer) tell() {
+// flush sends changed notes to the sink.
+func (r *Renderer) flush() {
 	for _, who := range slices.Sorted(maps.Keys(r.notes.dirty)) {
 		r.sink.Set(Owner+"note/"+strings.ReplaceAll(who, "\x00", "|"), nil, r.notes.now[who])
 	}
 	clear(r.notes.dirty)
 }
 
-// noteRules says what could not be read in policies and profiles that changed.
+// noteRules notes the unreadable parts of changed policies and profiles.
 func (r *Renderer) noteRules() {
 	note := func(who string, ref model.Ref, rules *rules) {
 		var notes []model.Note

@@ -20,15 +20,15 @@ func (e exposure) compare(o exposure) int {
 	return int(e.port) - int(o.port)
 }
 
-// Behind an outer address that hides its clients two things cannot be told from the packet any more.
+// A packet behind an outer address that hides its clients does not show two facts any more.
 //
-// Who the client is. A pod that reaches itself through a service has the same address then, and is let in by the table of
-// hairpins. At ports that hidden clients reach, nobody with that address is let in other than by policies.
+// The client: a pod that reaches itself through a Service has the same address then, and the table of hairpins admits it. At
+// ports that hidden clients reach, only policies admit that address.
 //
-// Whose egress it is. So it is judged where the pod dials, by what all backends together would say: two tables for each program
-// list where that is other than what it says about the address dialled.
+// The pod whose egress it is: so the packet is evaluated where the pod dials, by the result for all backends together. Two tables
+// per program list the addresses where that differs from the result for the dialled address.
 
-// expose keeps who is behind outer addresses, and tells interfaces.
+// expose records the backends of outer addresses, and marks interfaces whose exposure changed.
 func (r *Renderer) expose() {
 	if r.dirty.outer {
 		clear(r.exposed)
@@ -56,7 +56,7 @@ func (r *Renderer) expose() {
 	}
 }
 
-// hairpins is the table of what comes to a pod from itself by way of a service.
+// hairpins returns the table for packets from a pod to itself through a Service.
 func (r *Renderer) hairpins(i *iface) []place {
 	if len(i.exposed) == 0 {
 		r.unfix(hairpinTable(i.name))
@@ -66,7 +66,7 @@ func (r *Renderer) hairpins(i *iface) []place {
 	return r.optional(hairpinTable(i.name))
 }
 
-// optional is the place of a table, if it has any rule.
+// optional returns the place of a table, if it has a rule.
 func (r *Renderer) optional(name string) []place {
 	t := r.fixed[name]
 	if t == nil || len(t.rules) == 0 {
@@ -77,7 +77,7 @@ func (r *Renderer) optional(name string) []place {
 
 func hairpinTable(iface string) string { return hairpinAll + "-" + nameOf(iface) }
 
-// hairpinTable lets in clients with the addresses of hairpins, but to some ports.
+// hairpinTable permits clients with the addresses of hairpins, except to some ports.
 func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 	t := &table{name: name}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself, by way of a service"}
@@ -101,10 +101,10 @@ func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 	return t
 }
 
-// fixKept writes the table of outer addresses that keep their clients: they are judged where they lead.
+// fixKept writes the table of outer addresses that keep their clients: their packets are evaluated where they lead.
 func (r *Renderer) fixKept() {
 	t := &table{name: keptOuter, egress: true}
-	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are judged where they lead"}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are evaluated where they lead"}
 	for k := range r.node.Outer {
 		if o := &r.node.Outer[k]; !o.Hides && r.view(familyOf(o.Addr)) == dataplane.PreDNAT {
 			t.add(outerAtom(o, allow, familyOf(o.Addr).all()), cause)
@@ -132,14 +132,14 @@ func (r *Renderer) relist(p *program) {
 	}
 }
 
-// outerAtom matches what is dialled from src.
+// outerAtom matches the dialled address and port from src.
 func outerAtom(o *dataplane.Outer, v verb, src netip.Prefix) atom {
 	return atom{
 		verb: v, src: src, dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), proto: o.Proto, sport: allPorts, dport: span{o.Port, o.Port},
 	}
 }
 
-// outer is the places of outer addresses in the list of a pod with a program for egress.
+// outer returns the places of outer addresses in the list of a pod with a program for egress.
 func (r *Renderer) outer(p *program) []place {
 	out := r.optional(outerTable(barred, p))
 	out = append(out, r.optional(outerTable(led, p))...)
@@ -148,16 +148,16 @@ func (r *Renderer) outer(p *program) []place {
 
 func outerTable(kind string, p *program) string { return kind + "-" + nameOf(p.key) }
 
-// judgeOuter judges what dials outer addresses, by the programs that changed, and all that ask for what did.
-func (r *Renderer) judgeOuter(programs map[*program]struct{}) {
+// evaluateOuter evaluates packets to outer addresses, for the programs that changed, and for all that use a changed set.
+func (r *Renderer) evaluateOuter(programs map[*program]struct{}) {
 	for p := range programs {
-		if r.judged[p] == nil {
+		if r.outbound[p] == nil {
 			r.unfix(outerTable(barred, p))
 			r.unfix(outerTable(led, p))
 			r.relist(p)
 		}
 	}
-	for p := range r.judged {
+	for p := range r.outbound {
 		if _, changed := programs[p]; changed || r.dirty.outer || r.asksBehind(p) {
 			r.fixOuter(p)
 		}
@@ -165,7 +165,7 @@ func (r *Renderer) judgeOuter(programs map[*program]struct{}) {
 	r.dirty.outer = false
 }
 
-// asksBehind reports whether members of a set changed that a program may ask about backends of outer addresses.
+// asksBehind reports whether members changed in a set that a program may use for backends of outer addresses.
 func (r *Renderer) asksBehind(p *program) bool {
 	if len(r.node.Outer) == 0 {
 		return false
@@ -175,7 +175,7 @@ func (r *Renderer) asksBehind(p *program) bool {
 			continue
 		}
 		for _, m := range members {
-			if _, is := r.behind[m.Addr()]; is || !m.IsSingleIP() || !p.looksAtNoSource() {
+			if _, is := r.behind[m.Addr()]; is || !m.IsSingleIP() || !p.ignoresSources() {
 				return true
 			}
 		}
@@ -193,13 +193,13 @@ func (r *Renderer) dialled(members []netip.Prefix) bool {
 	})
 }
 
-// fixOuter writes the tables of a program: what all backends allow though the address dialled would be denied, and what one of
-// them denies though it would be allowed.
+// fixOuter writes the tables of a program: addresses that all backends allow although the dialled address would be denied, and
+// addresses that one backend denies although the dialled address would be allowed.
 func (r *Renderer) fixOuter(p *program) {
 	no, yes := &table{name: outerTable(barred, p)}, &table{name: outerTable(led, p), egress: true}
 	froms := []netip.Addr{{}}
-	if !p.looksAtNoSource() {
-		froms = r.judged[p].sources
+	if !p.ignoresSources() {
+		froms = r.outbound[p].sources
 	}
 	for _, src := range froms {
 		known := map[netip.Addr][]rect{}
@@ -236,7 +236,7 @@ func (r *Renderer) fixOuter(p *program) {
 	}
 }
 
-// backendsBar is why the way to one of the backends is denied; nil: all are allowed.
+// backendsBar returns why one of the backends is denied; nil: all are allowed.
 func (r *Renderer) backendsBar(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect) *dataplane.Cause {
 	for _, b := range o.Backends {
 		if c := r.bars(p, src, b, o.Proto, known, false); c != nil {
@@ -246,8 +246,8 @@ func (r *Renderer) backendsBar(p *program, src netip.Addr, o *dataplane.Outer, k
 	return nil
 }
 
-// dialledBarred reports whether the address dialled is denied if no table of outer addresses speaks of it: for all source ports
-// (wholly), or for some at least.
+// dialledBarred reports whether the dialled address is denied without a table of outer addresses: for all source ports (wholly),
+// or for some at least.
 func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect, wholly bool) bool {
 	for _, f := range r.node.Frontends {
 		if f.Contains(o.Addr) && (!f.IsSingleIP() || !slices.Contains(r.node.Addrs, o.Addr)) {
@@ -257,7 +257,7 @@ func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *dataplane.Outer,
 	return r.bars(p, src, netip.AddrPortFrom(o.Addr, o.Port), o.Proto, known, wholly) != nil
 }
 
-// bars is why a program denies the way to a port, from all source ports (wholly), or from some at least; nil: it does not.
+// bars returns why a program denies a port, from all source ports (wholly), or from some at least; nil: it does not.
 func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *dataplane.Cause {
 	denied, ok := known[to.Addr()]
 	if !ok {
@@ -272,7 +272,7 @@ func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uin
 	return nil
 }
 
-// unfix forgets a table that is of no segment.
+// unfix removes a table without a segment.
 func (r *Renderer) unfix(name string) {
 	if r.fixed[name] != nil {
 		delete(r.fixed, name)

@@ -17,7 +17,7 @@ import (
 // Outer addresses: the node's own, one outside, and one in a range of cluster IPs.
 var outerAddrs = addrs("192.168.0.1", "8.8.8.8", "198.51.100.1", "10.96.0.77")
 
-// drawOuter is ports of services at outer addresses.
+// drawOuter draws ports of Services at outer addresses.
 func drawOuter(t *rapid.T) []dataplane.Outer {
 	var out []dataplane.Outer
 	for _, a := range outerAddrs {
@@ -38,7 +38,7 @@ func drawOuter(t *rapid.T) []dataplane.Outer {
 	return out
 }
 
-// checkOuter asks what happens to a pod that dials an outer address, and to a hidden client at a pod.
+// checkOuter checks a pod that dials an outer address, and a hidden client at a pod.
 func (s *scene) checkOuter(t *rapid.T) {
 	exposed := map[netip.AddrPort][]uint8{}
 	for _, o := range s.r.node.Outer {
@@ -66,8 +66,8 @@ func (s *scene) checkOuter(t *rapid.T) {
 	}
 }
 
-// checkDialled compares the input's verdict: all backends must be allowed if the address hides, and the output has the last
-// word if it does not. A port no service has is judged as it is dialled.
+// checkDialled compares the input's verdict: all backends must be allowed if the address hides, and the output decides last if it
+// does not. A port without a Service is evaluated as dialled.
 func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o dataplane.Outer) {
 	e := s.w.eps[from]
 	for _, sport := range []uint16{80, 40000} {
@@ -75,7 +75,7 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o dataplan
 		for _, b := range o.Backends {
 			ok := e != nil && s.w.sends(e, packet{src, b.Addr(), o.Proto, sport, b.Port()})
 			want = want && ok
-			for _, other := range []uint16{0, 80, 90, 443, 500, 1010, 40000} { // one of each kind that rules tell apart
+			for _, other := range []uint16{0, 80, 90, 443, 500, 1010, 40000} { // one of each kind that rules distinguish
 				some = some && ok == (e != nil && s.w.sends(e, packet{src, b.Addr(), o.Proto, other, b.Port()}))
 			}
 		}
@@ -83,7 +83,7 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o dataplan
 			want = e != nil && e.GetState() == "active"
 		}
 		p := packet{src, o.Addr, o.Proto, sport, o.Port}
-		if got := s.b.on("if-"+from, false, p); want != got && (got || some) && !s.excused(got) { // what depends on the port of the client may be denied
+		if got := s.b.on("if-"+from, false, p); want != got && (got || some) && !s.excused(got) { // verdicts that depend on the client's port may be denials
 			t.Fatalf("%s from %q by %+v: want %v got %v\n%s", p, from, o, want, got, s)
 		}
 		p.dport = 7
@@ -94,12 +94,12 @@ func (s *scene) checkDialled(t *rapid.T, from string, src netip.Addr, o dataplan
 	}
 }
 
-// However policies and services came to be: who is hidden is judged by policies, and whoever dials an address that would hide him is
-// judged before.
+// For every history of policies and Services: policies evaluate hidden clients, and a client that dials an address that would hide
+// it is evaluated before.
 func TestOuterVerdicts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newScene(testNode(dataplane.PreDNAT))
-		s.tell(start()...)
+		s.send(start()...)
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
@@ -109,13 +109,13 @@ func TestOuterVerdicts(t *testing.T) {
 			case 1:
 				s.settle(t)
 			default:
-				s.tell(drawMessage(t, s.w))
+				s.send(drawMessage(t, s.w))
 			}
 		}
 		s.settle(t)
 		s.checkOuter(t)
 		fresh := newScene(s.r.node)
-		fresh.tell(s.w.all()...)
+		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) ||
 			!maps.EqualFunc(fresh.b.lists, s.b.lists, func(a, b *contivacl.InterfaceACLs) bool { return proto.Equal(a, b) }) {

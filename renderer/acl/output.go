@@ -12,26 +12,26 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Owner is the prefix of the renderer's owners at the sink: "acl/table/<name>", "acl/interface/<name>", "acl/ports/<name>" (what is
-// decided beside an interface's lists), "acl/note/<what>".
+// Owner is the prefix of the renderer's owners at the sink: "acl/table/<name>", "acl/interface/<name>", "acl/ports/<name>" (the
+// filter beside an interface's lists), "acl/note/<object>".
 const Owner = "acl/"
 
-// output is what the lists are to be, and what the sink was given.
+// output has the wanted lists, and the state of the sink.
 type output struct {
 	want map[string]lists // by interface
 	refs map[string]int   // by table: in how many lists of want
 	sent map[string]lists
 	acls map[string]*table // sent
-	// uses are how many places of lists sent have a table at interfaces with some served ports, there those the sink has.
+	// uses is the number of places in sent lists that have a table at interfaces with some served ports. there has the tables in the sink.
 	uses  map[string]map[string]int
 	there map[string]map[string]*ports
 	// open are the interfaces that were sent without lists: see Config.Evaluated.
 	open map[string]bool
 	// dirty are the interfaces whose lists may differ.
 	dirty map[string]struct{}
-	// pending is what follows the state on the way that was handed over; nil if there was none.
+	// pending is the change that follows the sent interim state; nil: none.
 	pending *change
-	// behind: VPP may have any part of what was sent since it was last false. late is what that opens and closes.
+	// behind: VPP may have any part of the changes sent since it was last false. late are the openings and closings of those changes.
 	behind bool
 	late   hooks
 }
@@ -56,7 +56,7 @@ func (r *Renderer) enlist(name string, now lists) {
 	o.dirty[name] = struct{}{}
 }
 
-// unlist takes them away.
+// unlist removes the lists of an interface.
 func (r *Renderer) unlist(name string) { r.enlist(name, lists{}) }
 
 // count adds to the uses of the tables of lists.
@@ -74,7 +74,7 @@ func (r *Renderer) count(l lists, by int) {
 	}
 }
 
-// table is what a table is to be; nil: not there.
+// table returns the wanted table; nil: none.
 func (r *Renderer) table(name string) *table {
 	if r.out.refs[name] == 0 {
 		return nil
@@ -82,7 +82,7 @@ func (r *Renderer) table(name string) *table {
 	return r.lookup(name)
 }
 
-// lookup is a table in or out of lists.
+// lookup returns a table, whether lists have it or not.
 func (r *Renderer) lookup(name string) *table {
 	if t := r.fixed[name]; t != nil {
 		return t
@@ -90,11 +90,11 @@ func (r *Renderer) lookup(name string) *table {
 	return r.tables[name]
 }
 
-// emit hands over what changed, or a state on the way to it.
+// emit sends the changes, or an interim state.
 func (r *Renderer) emit() (again bool) {
 	next := r.changes()
 	effects := r.effects(&next)
-	if r.out.behind && (r.retold && effects.opens || effects.outruns(&r.out.late)) {
+	if r.out.behind && (r.resent && effects.opens || effects.outruns(&r.out.late)) {
 		r.postpone(&next)
 		return true
 	}
@@ -102,7 +102,7 @@ func (r *Renderer) emit() (again bool) {
 		r.out.late = hooks{}
 	}
 	r.out.late.add(&effects)
-	risky := !r.alone && (r.retold && effects.opens || effects.risky())
+	risky := !r.alone && (r.resent && effects.opens || effects.risky())
 	on := change{}
 	if risky {
 		on = r.interim(&next)
@@ -112,13 +112,13 @@ func (r *Renderer) emit() (again bool) {
 			i.listed = true
 		}
 	}
-	if r.retold = false; risky {
+	if r.resent = false; risky {
 		r.commit(&on, true)
 		r.out.pending = &next
 		return true
 	}
 	r.commit(&next, false)
-	r.tell()
+	r.flush()
 	return false
 }
 
@@ -132,7 +132,7 @@ func (r *Renderer) postpone(c *change) {
 	}
 }
 
-// changes is what differs from what the sink was given.
+// changes returns the differences between the wanted state and the sink's.
 func (r *Renderer) changes() change {
 	c := change{tables: map[string]*table{}, lists: map[string]lists{}}
 	for name := range r.dirty.tables {
@@ -146,7 +146,7 @@ func (r *Renderer) changes() change {
 	return c
 }
 
-// commit hands a change over: tables before the lists that name them, and their removal after. A state on the way opens no interface.
+// commit sends a change: tables before the lists that name them, and their removal after. An interim state opens no interface.
 func (r *Renderer) commit(c *change, onWay bool) {
 	names := slices.Sorted(maps.Keys(c.lists))
 	moved := map[string]struct{}{}
@@ -221,8 +221,8 @@ func (o *output) use(l lists, by int, moved map[string]struct{}) {
 	}
 }
 
-// stale are the served ports for which the sink has a table that no list has any more, sorted. A table that is to stay although
-// no list has it now is kept as it is.
+// stale returns the served ports for which the sink has a table that no list has any more, sorted. A table that is kept although
+// no list has it now stays unchanged.
 func (o *output) stale(table string) []string {
 	if o.acls[table] != nil && len(o.uses[table]) == 0 {
 		return nil
@@ -237,8 +237,8 @@ func (o *output) stale(table string) []string {
 	return out
 }
 
-// sendTable hands over what the sink does not have of a table: for all served ports of the lists it is in. Old is what was there
-// before; nil: nothing.
+// sendTable sends the missing parts of a table: for all served ports of the lists that have it. Old is the table before; nil:
+// none.
 func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
 	o := &r.out
 	keys := map[string]struct{}{}
@@ -250,7 +250,7 @@ func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
 			keys[key] = struct{}{}
 		}
 	}
-	if len(keys) == 0 { // no list has it so far
+	if len(keys) == 0 { // no list has it yet
 		keys[""] = struct{}{}
 	}
 	if o.there[now.name] == nil {
@@ -268,7 +268,7 @@ func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
 	}
 }
 
-// commitLists hands over the lists of an interface, and what is beside them; open: it has none, and passes everything.
+// commitLists sends the lists of an interface, and the filter beside them; open: it has no lists, and passes everything.
 func (r *Renderer) commitLists(name string, now lists, open bool) {
 	old := r.out.sent[name]
 	if !now.filter.same(old.filter) {
@@ -284,13 +284,13 @@ func (r *Renderer) commitLists(name string, now lists, open bool) {
 	}
 }
 
-// send hands a table over for interfaces with these served ports; nil is no old one.
+// send sends a table for interfaces with these served ports; nil: no old one.
 func (r *Renderer) send(t, old *table, served *ports) {
 	v := t.value(old, served)
 	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{kv.ACLKey(v.GetName()): v}, nil)
 }
 
-// open reports that an interface that is to have these lists is sent all the same, without any: it was evaluated.
+// open reports that an interface with these lists has a value although it has no lists: it was evaluated.
 func (r *Renderer) open(iface string, l lists, onWay bool) bool {
 	switch {
 	case len(l.in)+len(l.out) > 0:
@@ -301,7 +301,7 @@ func (r *Renderer) open(iface string, l lists, onWay bool) bool {
 	return r.cfg.Evaluated && r.ifaces[iface] != nil
 }
 
-// sendLists hands over the lists of an interface; without any, and not open, there is no value.
+// sendLists sends the lists of an interface; without lists, and not open, it removes the value.
 func (r *Renderer) sendLists(iface string, l lists, open bool) {
 	if delete(r.out.open, iface); open {
 		r.out.open[iface] = true
@@ -314,7 +314,7 @@ func (r *Renderer) sendLists(iface string, l lists, open bool) {
 	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{kv.InterfaceACLsKey(iface): v}, nil)
 }
 
-// sendFilter hands a filter over; nil is none any more.
+// sendFilter sends a filter; nil removes it.
 func (r *Renderer) sendFilter(iface string, f *filter) {
 	if f == nil {
 		r.sink.Set(Owner+"ports/"+iface, nil, nil)
@@ -331,7 +331,7 @@ func names(list []place) []string {
 	return out
 }
 
-// wireNames are those VPP has for the tables of a list.
+// wireNames returns VPP's names of the tables of a list.
 func wireNames(list []place, served *ports) []string {
 	out := make([]string, len(list))
 	for i, p := range list {
@@ -345,7 +345,7 @@ func sameTables(a, b lists) bool {
 	return a.served.key() == b.served.key() && slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
 }
 
-// Resync hands everything to the sink again.
+// Resync sends everything to the sink again.
 func (r *Renderer) Resync() {
 	for _, name := range slices.Sorted(maps.Keys(r.out.acls)) {
 		for _, key := range slices.Sorted(maps.Keys(r.out.there[name])) {
@@ -362,11 +362,11 @@ func (r *Renderer) Resync() {
 		r.sendLists(name, lists{}, true)
 	}
 	r.notes.resend()
-	r.tell()
+	r.flush()
 }
 
-// Cause tells what a rule stands for that was handed to the sink: the rule of that number in the table at a place of the
-// interface's list (output: of what leaves VPP there); -1 is the end of the list. False: there is no such rule.
+// Cause returns the cause of a rule in the sink: the rule with that number in the table at a place of the interface's list
+// (output: of packets that leave VPP there); -1 is the end of the list. False: no such rule exists.
 func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.Cause, bool) {
 	l, ok := r.out.sent[iface]
 	if !ok {
@@ -398,7 +398,7 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.
 	return c, true
 }
 
-// direction is the list of what enters VPP, or leaves it (output).
+// direction returns the list for packets that enter VPP, or that leave it (output).
 func (l *lists) direction(output bool) []place {
 	if output {
 		return l.out
@@ -406,7 +406,7 @@ func (l *lists) direction(output bool) []place {
 	return l.in
 }
 
-// ruleOf is the rule of the table at a place that became that one of VPP's.
+// ruleOf returns the rule of the table at a place that became the given rule of VPP's.
 func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
 	list := l.direction(output)
 	if rule < 0 || place < 0 || place >= len(list) {
@@ -427,7 +427,7 @@ func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
 	return w.of(rule)
 }
 
-// causeIn is what a rule of lists was made from.
+// causeIn returns the cause of a rule of lists.
 func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cause, bool) {
 	if rule < 0 {
 		return dataplane.Cause{Kind: dataplane.CauseNoMatch, Denied: true}, true
@@ -458,7 +458,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 	return *t.causes[rule], true
 }
 
-// elsewhere reports whether a rule is of another pod's egress, and whose.
+// elsewhere reports whether a rule belongs to another pod's egress, and to which pod's.
 func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *dataplane.Cause) (src netip.Addr, ok bool) {
 	i := r.ifaces[iface]
 	if place == dataplane.PortsPlace {
@@ -477,14 +477,14 @@ func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int
 	g.each(r, func(s netip.Addr, _ rect, p *program, line, k int) {
 		if res := i.residues[p]; n == rule && res != nil && line < len(res.lines) && k < len(res.lines[line].rects) {
 			src, ok = s, true
-			*c = *res.lines[line].rects[k].cause // equal rules may have other reasons elsewhere
+			*c = *res.lines[line].rects[k].cause // equal rules may have other causes elsewhere
 		}
 		n++
 	})
 	return src, ok
 }
 
-// workloadAt is the workload with an address, "" if there is none.
+// workloadAt returns the workload with an address, "" if none has it.
 func (r *Renderer) workloadAt(a netip.Addr) string {
 	if i := r.ifaces[r.node.Interfaces[a]]; i != nil && len(i.work) == 1 {
 		return i.work[0].id.workload

@@ -10,13 +10,13 @@ import (
 // A host outside the node may write any source address. No packet enters by the uplink or the overlay from an address that only this node's
 // pods, its NAT or its own processes send from. The check is first at these inputs, before NAT44 makes sessions (ADR 13).
 
-// The tables of the check of what comes from outside.
+// The tables of the check of packets from outside.
 const (
 	outsideOnly  = "outside-only"  // denies the node's own sources, and permits the rest
 	outsideFirst = "outside-check" // denies the node's own sources
 )
 
-// ownPrefixes are the sources that nobody outside the node has; nil: none is known, or nothing is checked.
+// ownPrefixes returns the sources that no host outside the node has; nil: none is known, or the check is off.
 func (r *Renderer) ownPrefixes() *sources {
 	if r.cfg.SourceCheck == SourceOff {
 		return nil
@@ -36,7 +36,7 @@ func (r *Renderer) ownPrefixes() *sources {
 	return c
 }
 
-// guards reports whether an address is worth forging: policies restrict what a local pod gets. An interface that isolates lets in nobody.
+// guards reports whether forging an address has a use: policies restrict the packets to a local pod. A closed interface admits nobody.
 func (r *Renderer) guards() bool {
 	for _, i := range r.ifaces {
 		if p := i.progs[0]; p != nil && !p.open {
@@ -46,7 +46,7 @@ func (r *Renderer) guards() bool {
 	return false
 }
 
-// checkOutside decides whether what comes from outside is checked, and by what.
+// checkOutside decides whether packets from outside are checked, and against which prefixes.
 func (r *Renderer) checkOutside() {
 	var now *sources
 	if r.guards() || len(r.hooks)+len(r.exits) > 0 {

@@ -25,7 +25,7 @@ func outsiders(n dataplane.Node, f family) (own, others []netip.Addr) {
 	return own, others
 }
 
-// checkOutsiders looks at what comes in by the uplink and the overlay. It reports how many packets were dropped.
+// checkOutsiders checks packets that enter by the uplink and the overlay. It returns the number of dropped packets.
 func (s *scene) checkOutsiders(t *testing.T, n dataplane.Node, checked bool) {
 	t.Helper()
 	for _, iface := range []string{"uplink", "overlay", "host"} {
@@ -44,8 +44,8 @@ func (s *scene) checkOutsiders(t *testing.T, n dataplane.Node, checked bool) {
 	}
 }
 
-// Where policies restrict what a local pod gets, nothing comes in by the uplink or the overlay under an address that only this node has,
-// whatever else is at these interfaces. The interfaces share the lists of the check.
+// If policies restrict the packets to a local pod, none enters by the uplink or the overlay from an address that only this node has,
+// regardless of the other lists of these interfaces. The interfaces share the lists of the check.
 func TestOutsideSources(t *testing.T) {
 	ports := &felix.Policy{OutboundRules: []*felix.Rule{sctpRule("allow", 80, 80)}}
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
@@ -55,8 +55,8 @@ func TestOutsideSources(t *testing.T) {
 				n.Own, n.ByteMatch6 = slices.Concat(n.Own[:len(n.Own)-1], []netip.Prefix{netip.MustParsePrefix("fd00:1::/63")}), bytes
 				slices.SortFunc(n.Own, netip.Prefix.Compare)
 				s := newCheckedScene(n, mode)
-				s.tell(start()...)
-				s.tell(openPod(0), policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"10.1.2.1/32"}}}}), policyMessage(policyIDs[1], ports))
+				s.send(start()...)
+				s.send(openPod(0), policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcNet: []string{"10.1.2.1/32"}}}}), policyMessage(policyIDs[1], ports))
 				s.settle(t)
 				if len(s.b.lists["uplink"].GetInput())+len(s.b.lists["overlay"].GetInput()) > 0 {
 					t.Errorf("%s: %v without policies", view, s.b.lists["uplink"])
@@ -70,7 +70,7 @@ func TestOutsideSources(t *testing.T) {
 					{"egress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", "a2"))}, map[dataplane.View]string{dataplane.PreDNAT: outsideFirst, dataplane.PostDNAT: outsideOnly}[view]},
 					{"a host endpoint", []*felix.ToDataplane{hostMessage("h", &felix.HostEndpoint{Name: allInterfaces, ProfileIds: []string{"open"}})}, outsideFirst},
 				} {
-					s.tell(step.msg...)
+					s.send(step.msg...)
 					s.settle(t)
 					checked := mode != SourceOff
 					s.checkOutsiders(t, n, checked)
@@ -86,7 +86,7 @@ func TestOutsideSources(t *testing.T) {
 						t.Errorf("cause %+v %v", c, ok)
 					}
 				}
-				s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointRemove{HostEndpointRemove: &felix.HostEndpointRemove{Id: &felix.HostEndpointID{EndpointId: "h"}}}}, openPod(0))
+				s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointRemove{HostEndpointRemove: &felix.HostEndpointRemove{Id: &felix.HostEndpointID{EndpointId: "h"}}}}, openPod(0))
 				s.settle(t)
 				for name := range s.b.acls {
 					if name == outsideOnly || name == outsideFirst {
@@ -104,8 +104,8 @@ func TestOutsideSourcesWithoutHostLink(t *testing.T) {
 		n := testNode(dataplane.PostDNAT)
 		n.Host = host
 		s := newCheckedScene(n, SourceStrict)
-		s.tell(start()...)
-		s.tell(policyMessage(policyIDs[0], &felix.Policy{}), podMessage(0, withPolicies("a1", "")))
+		s.send(start()...)
+		s.send(policyMessage(policyIDs[0], &felix.Policy{}), podMessage(0, withPolicies("a1", "")))
 		s.settle(t)
 		if p := (packet{nodeIPs[0], podIPs[0][v4], 6, 40000, 80}); !s.b.on("uplink", false, p) {
 			t.Errorf("host %q: %s does not pass", host, p)
@@ -123,14 +123,14 @@ func TestOutsideSourcesNeedNoStateOnTheWay(t *testing.T) {
 	fewer := n
 	fewer.Interfaces = map[netip.Addr]string{podIPs[0][0]: "if-p1", podIPs[2][0]: "if-p3"}
 	s := newCheckedScene(fewer, SourceStrict)
-	s.tell(start()...)
-	s.tell(setMessage("s1", felix.IPSetUpdate_NET, nil))
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}))
-	s.tell(podMessage(0, withPolicies("a1", "")))
+	s.send(start()...)
+	s.send(setMessage("s1", felix.IPSetUpdate_NET, nil))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}))
+	s.send(podMessage(0, withPolicies("a1", "")))
 	s.settle(t)
 	writes := s.b.writes
 	s.r.SetNode(n)
-	s.tell(openPod(1), deltaAdd("s1", "10.1.1.2/32"))
+	s.send(openPod(1), deltaAdd("s1", "10.1.1.2/32"))
 	if s.r.Apply() {
 		t.Error("a new pod needs a state on the way")
 	}

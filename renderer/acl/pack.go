@@ -10,14 +10,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// pack is tables joined to one.
+// pack is several tables joined to one.
 type pack struct {
 	name    string
 	members []string
-	over    bool // they have too many rules together: it denies instead
+	over    bool // the tables have too many rules together: the pack denies instead
 }
 
-// shorten joins tables of lists that are longer than most: neighbours that do alike, or else all of a direction but the last, which decides
+// shorten joins tables of lists that are too long: adjacent tables with one verb, or else all of a direction except the last, which decides
 // everything.
 func (r *Renderer) shorten(name string, l lists, most int) lists {
 	if len(l.in)+len(l.out) <= most {
@@ -41,9 +41,9 @@ func (r *Renderer) whole(direction, name string, list []place) []place {
 	return []place{r.join("whole-"+direction+nameOf(name), list[:last]), list[last]}
 }
 
-// packed joins neighbours that all permit or all deny.
+// packed joins adjacent tables that all permit or all deny.
 func (r *Renderer) packed(list []place) []place {
-	packTo := r.cfg.maxACLs() * 2 / 5 // of one direction, about
+	packTo := r.cfg.maxACLs() * 2 / 5 // approximate share of one direction
 	if len(list) <= packTo {
 		return list
 	}
@@ -67,7 +67,7 @@ func (r *Renderer) packed(list []place) []place {
 	return out
 }
 
-// join is one place for several, as a pack of that name.
+// join replaces several places by one, a pack of that name.
 func (r *Renderer) join(name string, run []place) place {
 	p, members := r.packs[name], names(run)
 	if p == nil || !slices.Equal(p.members, members) {
@@ -95,7 +95,7 @@ func (r *Renderer) unpack(name string) {
 	}
 }
 
-// packTable writes a pack down.
+// packTable writes a pack.
 func (r *Renderer) packTable(p *pack) *table {
 	t := &table{name: p.name}
 	n := 0
@@ -117,7 +117,8 @@ func (r *Renderer) packTable(p *pack) *table {
 	return t
 }
 
-// closed is instead of a pack that is too big: behind what no policy says, it denies what comes from any source its rules speak of.
+// closed returns the replacement of a pack that is too big: behind the tables without a policy, it denies packets from all sources that the
+// pack's rules name.
 func (r *Renderer) closed(p *pack) *table {
 	t, cause := &table{name: p.name}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "too many rules"}
 	sources := map[netip.Prefix]struct{}{}
@@ -150,7 +151,7 @@ func (r *Renderer) closed(p *pack) *table {
 // mostSources bounds what a closed pack lists.
 const mostSources = 1024
 
-// crowded says whose lists are closed because they have too many rules: those of a pod, or if i is nil, of all whose packets leave.
+// crowded notes whose lists are closed because they have too many rules: those of a pod or, if i is nil, of all pods whose packets leave.
 func (r *Renderer) crowded(list []place, i *iface) (notes []model.Note) {
 	said := map[*iface]bool{}
 	say := func(i *iface) {
@@ -176,7 +177,7 @@ func (r *Renderer) crowded(list []place, i *iface) (notes []model.Note) {
 	return notes
 }
 
-// crowdedHosts is crowded for what host endpoints have in the lists of an interface.
+// crowdedHosts is crowded for the rules of host endpoints in the lists of an interface.
 func (r *Renderer) crowdedHosts(name string, l lists) (notes []model.Note) {
 	for _, at := range slices.Concat(l.in, l.out) {
 		p := r.packs[at.table]
@@ -197,8 +198,8 @@ func (r *Renderer) crowdedHosts(name string, l lists) (notes []model.Note) {
 	return notes
 }
 
-// repack writes packs again whose members changed, and forgets those no list has. It reports whether one became too big, or fits
-// again: then lists are to be made anew.
+// repack rewrites packs whose members changed, and removes those that no list has. It reports whether one became too big, or fits
+// again: then lists must be made again.
 func (r *Renderer) repack() (relist bool) {
 	changed := map[*pack]struct{}{}
 	for name := range r.dirty.tables {
@@ -225,7 +226,7 @@ func (r *Renderer) repack() (relist bool) {
 
 func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }
 
-// isolated is the lists of an interface nothing may pass.
+// isolated returns the lists of an interface that nothing may pass.
 func (r *Renderer) isolated() lists {
 	end := place{table: denyAll, cause: &dataplane.Cause{Kind: dataplane.CauseIsolated, Denied: true}, denies: true}
 	return lists{in: []place{{table: staticIn}, end}, out: append(slices.Clone(r.static(true, false)), end)}

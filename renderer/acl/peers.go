@@ -11,7 +11,7 @@ import (
 // that packet looks like one of the node's own. So a rule that allows some sources allows no node's address: only a rule that allows all
 // sources does. The same holds for the addresses of this node: see poolTable.
 
-// peersOf are the addresses of other nodes that the ingress rules of pods must not let in; nil: NAT gives them to no other sender.
+// peersOf returns the addresses of other nodes that the ingress rules of pods must not admit; nil: NAT gives them to no other sender.
 func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
 	if seg.scope.egress || seg.host {
 		return nil
@@ -24,7 +24,7 @@ func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
 	return out
 }
 
-// known is regions of sources without peers, if the clause allows some sources and not others.
+// known returns regions of sources without peers, if the clause allows some sources and not others.
 func (x *expander) known(src []region) []region {
 	asks := func(m *match) bool { return m.asksFrom }
 	if len(x.peers) == 0 || x.c.verb != allow || !slices.ContainsFunc(x.c.matches, asks) {
@@ -41,7 +41,7 @@ func (x *expander) known(src []region) []region {
 	return out
 }
 
-// namesPeers reports whether a network of the clause holds a peer, other than the network of all addresses.
+// namesPeers reports whether a network of the clause contains a peer, except the network of all addresses.
 func (c *clause) namesPeers(peers []netip.Prefix) bool {
 	return slices.ContainsFunc(c.matches, func(m *match) bool {
 		return slices.ContainsFunc(m.src.nets, func(n netip.Prefix) bool {
@@ -50,7 +50,7 @@ func (c *clause) namesPeers(peers []netip.Prefix) bool {
 	})
 }
 
-// unknownOut is members of a set without peers, if atoms with these members as sources are allowed.
+// unknownOut returns members of a set without peers, if atoms with these members as sources are allowed.
 func (x *expander) unknownOut(atoms []atom, members []netip.Prefix) []netip.Prefix {
 	if len(x.peers) == 0 || len(atoms) == 0 || atoms[0].verb != allow {
 		return members

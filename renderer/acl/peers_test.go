@@ -10,8 +10,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// A rule that allows some sources allows no address of another node in the pre-dnat view, in whatever form it asks; one that allows all does.
-// Addresses beside a node's are allowed as before.
+// A rule that allows some sources allows no address of another node in the pre-dnat view, in any form of the rule; one that allows all does.
+// Addresses adjacent to a node's are allowed as before.
 func TestRulesAboutPeers(t *testing.T) {
 	const peer, beside = "192.168.0.7", "192.168.0.6"
 	many := []string{"192.168.0.6/32", "192.168.0.7/32", "10.9.0.0/16"}
@@ -21,8 +21,8 @@ func TestRulesAboutPeers(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		rules []*felix.Rule
-		peer  bool // is let in by the rules as they are written
-		open  bool // by one that does not ask
+		peer  bool // the rules alone admit it
+		open  bool // by a rule without sources
 		noted bool
 	}{
 		{"a network", []*felix.Rule{{Action: "allow", SrcNet: []string{"192.168.0.0/24"}}}, true, false, true},
@@ -39,7 +39,7 @@ func TestRulesAboutPeers(t *testing.T) {
 		{"many negations", []*felix.Rule{{Action: "allow", NotSrcIpSetIds: []string{"pods"}, NotProtocol: named("sctp"), NotDstNet: []string{"10.1.1.77/32", "10.3.0.0/16"}, NotSrcNet: []string{"10.77.3.1/32", "11.4.4.4/32", "12.1.2.3/32", "13.1.2.3/32"}}}, true, false, false},
 	} {
 		for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
-			for _, known := range []bool{true, false} { // the node's address is known from the start, or comes later
+			for _, known := range []bool{true, false} { // the node's address is known from the start, or is added later
 				n := testNode(view)
 				later := n
 				later.Peers = addrs(peer, "192.168.0.99")
@@ -47,9 +47,9 @@ func TestRulesAboutPeers(t *testing.T) {
 					n = later
 				}
 				s := newScene(n)
-				s.tell(start()...)
-				s.tell(setMessage("many", felix.IPSetUpdate_NET, many), setMessage("wide", felix.IPSetUpdate_NET, []string{"192.168.0.0/28"}), setMessage("pods", felix.IPSetUpdate_NET, []string{"10.1.1.2/32"}))
-				s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: c.rules}), podMessage(0, withPolicies("a1", "")))
+				s.send(start()...)
+				s.send(setMessage("many", felix.IPSetUpdate_NET, many), setMessage("wide", felix.IPSetUpdate_NET, []string{"192.168.0.0/28"}), setMessage("pods", felix.IPSetUpdate_NET, []string{"10.1.1.2/32"}))
+				s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: c.rules}), podMessage(0, withPolicies("a1", "")))
 				s.settle(t)
 				s.r.SetNode(later)
 				s.settle(t)

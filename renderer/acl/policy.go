@@ -12,7 +12,7 @@ import (
 // policyID names a policy.
 type policyID struct{ tier, name string }
 
-// staged reports whether a policy is only being tried out: it decides nothing.
+// staged reports whether a policy is a trial: it decides nothing.
 func (id policyID) staged() bool {
 	name := id.name
 	if i := strings.LastIndexByte(name, '/'); i >= 0 {
@@ -28,13 +28,13 @@ type step struct {
 	pass    *match // not nil: no clauses
 }
 
-// last reports whether the step decides every packet that comes to it.
+// last reports whether the step decides every packet that reaches it.
 func (s *step) last() bool { return len(s.clauses) > 0 && s.clauses[len(s.clauses)-1].open() }
 
 // lone reports whether the step is one clause that decides every packet.
 func (s *step) lone() bool { return len(s.clauses) == 1 && s.clauses[0].open() }
 
-// and is the step for packets that match m only, which rule of role passed on.
+// and returns the step for packets that match m only, which a rule of role passed on.
 func (s step) and(m *match, role string) step {
 	out := step{role: role + "\x00" + s.role, clauses: make([]clause, len(s.clauses))}
 	for i, c := range s.clauses {
@@ -44,7 +44,7 @@ func (s step) and(m *match, role string) step {
 	return out
 }
 
-// same reports whether two steps say the same.
+// same reports whether two steps are equal.
 func (s step) same(o step) bool {
 	return s.role == o.role && (s.pass == nil) == (o.pass == nil) && (s.pass == nil || s.pass.same(o.pass)) &&
 		slices.EqualFunc(s.clauses, o.clauses, func(a, b clause) bool {
@@ -52,15 +52,15 @@ func (s step) same(o step) bool {
 		})
 }
 
-// identical reports whether two steps are of the same pieces.
+// identical reports whether two steps consist of the same pointers.
 func (s step) identical(o step) bool {
 	return s.role == o.role && slices.EqualFunc(s.clauses, o.clauses, clause.equal)
 }
 
-// rules are those of a policy or profile, by direction: [0] in, [1] out.
+// rules are the rules of a policy or profile, by direction: [0] in, [1] out.
 type rules struct {
 	steps    [2][]step
-	served   *ports // that rules for ingress name
+	served   *ports // the ports that ingress rules name
 	problems []string
 }
 
@@ -71,21 +71,21 @@ func index(egress bool) int {
 	return 0
 }
 
-// reader reads the rules of policies and profiles. Its room is used again.
+// reader reads the rules of policies and profiles. It reuses its memory.
 type reader struct {
 	parser
-	old []piece // what was read of the same list before, in order
+	old []piece // pieces of the same list from the last read, in order
 	follower
 }
 
-// piece is what one rule was read as.
+// piece is the result of reading one rule.
 type piece struct {
 	verb   verb
 	m      *match
 	clause *clause // nil: the rule passes
 }
 
-// recall prepares for a list that was read as these steps before.
+// recall prepares for a list whose last read gave these steps.
 func (x *reader) recall(steps []step) {
 	x.old, x.follower = x.old[:0], follower{}
 	for i := range steps {
@@ -99,7 +99,7 @@ func (x *reader) recall(steps []step) {
 	}
 }
 
-// known is what the rule that was just parsed was read as before; nil if it is new.
+// known returns the earlier piece of the rule that was just parsed; nil if it is new.
 func (x *reader) known(v verb) *piece {
 	if i, ok := x.find(len(x.old), func(i int) bool { return x.old[i].verb == v && x.old[i].m.same(&x.m) }); ok {
 		return &x.old[i]
@@ -107,16 +107,16 @@ func (x *reader) known(v verb) *piece {
 	return nil
 }
 
-// follower finds the things of a list in an older list of much the same in the same order. Most are where they were; behind
-// some that are not there, those that follow are looked for before and behind their place.
+// follower finds the elements of a list in an older list with mostly the same elements in the same order. Most are at the
+// expected index; after elements that are missing, it searches before and behind that index.
 type follower struct {
-	at     int // the first that may come again
-	missed int // how many in a row were not found
+	at     int // first index that may match again
+	missed int // number of consecutive misses
 }
 
 const mostMissed = 8
 
-// find returns the place of the next thing in an older list of n.
+// find returns the index of the next element in an older list of n.
 func (f *follower) find(n int, same func(i int) bool) (place int, ok bool) {
 	for i := f.at; i < min(f.at+f.missed+2, n); i++ {
 		if same(i) {
@@ -132,8 +132,8 @@ func (f *follower) find(n int, same func(i int) bool) (place int, ok bool) {
 	return 0, false
 }
 
-// compile reads the rules of a policy or profile. Rules after one that decides everything are left out. What is as it was
-// before is the same pieces: then nothing that is made of them changes.
+// compile reads the rules of a policy or profile. It omits rules after one that decides everything. Unchanged rules give the same
+// pointers: then nothing that is made of them changes.
 func (x *reader) compile(role string, in, out []*felix.Rule, cause dataplane.Cause, before *rules) *rules {
 	r := &rules{}
 	for i, list := range [2][]*felix.Rule{in, out} {
@@ -156,7 +156,7 @@ func (x *reader) compile(role string, in, out []*felix.Rule, cause dataplane.Cau
 
 func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause dataplane.Cause, egress bool) []step {
 	var out []step
-	all, start := make([]clause, 0, len(list)), 0 // the clauses of all steps, and where those of the last begin
+	all, start := make([]clause, 0, len(list)), 0 // the clauses of all steps, and the first index of the last step's
 	runs := 0
 	for i, raw := range list {
 		verb, problems := x.parse(raw)
@@ -188,7 +188,7 @@ func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause dat
 	return out
 }
 
-// match is that of the rule just parsed, which was read before as that.
+// match returns the match of the rule just parsed; old is its earlier piece.
 func (x *reader) match(was *piece) *match {
 	if was != nil {
 		return was.m
@@ -196,12 +196,12 @@ func (x *reader) match(was *piece) *match {
 	return x.keep()
 }
 
-// clause is the rule just parsed, which was read before as that.
+// clause returns the rule just parsed; old is its earlier piece.
 func (x *reader) clause(v verb, was *piece, c dataplane.Cause) clause {
 	if was != nil && *was.clause.cause == c {
 		return *was.clause
 	}
-	kept := c // only this one is on the heap
+	kept := c // only this copy is on the heap
 	if was != nil {
 		return clause{v, was.clause.matches, &kept}
 	}

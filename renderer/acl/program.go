@@ -8,20 +8,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// tier is the policies of a tier that apply to an endpoint in one direction.
+// tier has the policies of a tier that apply to an endpoint in one direction.
 type tier struct {
 	name     string
 	policies []string
-	passes   bool // what none of them decides goes on to the next tier
+	passes   bool // packets that none of them decides about continue to the next tier
 }
 
-// spec is what decides about an endpoint's packets in one direction.
+// spec has the tiers and profiles that decide about an endpoint's packets in one direction.
 type spec struct {
 	egress   bool
 	down     bool
 	tiers    []tier
 	profiles []string
-	forward  bool // no profiles: what no tier decides is allowed
+	forward  bool // no profiles: packets that no tier decides about are allowed
 }
 
 // specOf reads an endpoint's tiers.
@@ -45,7 +45,7 @@ func specOf(egress bool, tiers []*felix.TierInfo, profiles []string) spec {
 	return s
 }
 
-// key is the same for specs that mean the same.
+// key is equal for equivalent specs.
 func (s *spec) key() string {
 	var b strings.Builder
 	b.WriteString([]string{"in", "out"}[index(s.egress)])
@@ -70,7 +70,7 @@ func (s *spec) key() string {
 	return b.String()
 }
 
-// program is a spec written as one list of steps, shared by the endpoints that have it.
+// program is a spec as one list of steps, shared by the endpoints that have it.
 type program struct {
 	key   string
 	spec  spec
@@ -78,11 +78,11 @@ type program struct {
 	uses  []use // the steps
 	users map[*iface]struct{}
 	open  bool // everything is allowed
-	free  bool // what is not is denied by host endpoints
+	free  bool // host endpoints make all its denials
 	part  int  // of residues
 }
 
-// each calls f for each policy and g for each profile the spec names.
+// each calls f for each policy and g for each profile that the spec names.
 func (s *spec) each(f func(policyID), g func(profile string)) {
 	for _, t := range s.tiers {
 		for _, name := range t.policies {
@@ -104,21 +104,21 @@ func opens(steps []step) bool {
 	return true
 }
 
-// use is a segment in a list, or if that is nil everything decided alike.
+// use is a segment in a list; nil: one verdict for every packet.
 type use struct {
 	seg   *segment
 	verb  verb
 	cause *dataplane.Cause
 }
 
-// flattener writes a spec as one list.
+// flattener turns a spec into one list.
 type flattener struct {
 	r     *Renderer
 	spec  *spec
-	tiers [][]step // from that tier on; nil: not made yet
+	tiers [][]step // steps from that tier on; nil: not computed yet
 }
 
-// flatten is the steps of a spec, the last of which decides everything.
+// flatten returns the steps of a spec, the last of which decides everything.
 func (r *Renderer) flatten(s *spec) []step {
 	if s.down {
 		return []step{s.everything(deny, dataplane.Cause{Kind: dataplane.CauseDown})}
@@ -127,7 +127,7 @@ func (r *Renderer) flatten(s *spec) []step {
 	return unfold(f.from(0), r.node.ByteMatch6)
 }
 
-// everything is a step that decides every packet.
+// everything returns a step that decides every packet.
 func (s *spec) everything(v verb, cause dataplane.Cause) step {
 	cause.Egress, cause.Denied = s.egress, v == deny
 	role := strings.Join([]string{"end", v.String(), strconv.Itoa(int(cause.Kind)), cause.Tier, cause.Policy, cause.Profile}, "\x00")
@@ -186,7 +186,7 @@ func (f *flattener) profiles() []step {
 			return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Profile: name}))
 		}
 		for _, s := range p.steps[index(f.spec.egress)] {
-			if s.pass != nil { // no tier follows: nothing more decides
+			if s.pass != nil { // no tier follows: the later steps decide nothing
 				s = step{role: s.role, clauses: []clause{{deny, []*match{s.pass}, &dataplane.Cause{Kind: dataplane.CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
 			}
 			out = append(out, s)

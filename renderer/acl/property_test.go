@@ -27,7 +27,7 @@ func addrs(list ...string) []netip.Addr {
 	return out
 }
 
-// The places packets come from and go to.
+// Sources and destinations of packets.
 var (
 	pods    = []string{"p1", "p2", "p3", "p4"}
 	podIPs  = [][]netip.Addr{addrs("10.1.1.1", "fd00:1::1"), addrs("10.1.1.2", "fd00:1::2"), addrs("10.1.1.3", "fd00:1::3"), addrs("10.1.1.4", "fd00:1::4")}
@@ -60,7 +60,7 @@ func testNode(view dataplane.View) dataplane.Node {
 
 func pick[T any](t *rapid.T, label string, from []T) T { return rapid.SampledFrom(from).Draw(t, label) }
 
-// some draws up to n of a pool, mostly none.
+// some draws up to n elements of a pool, mostly none.
 func some[T any](t *rapid.T, label string, pool []T, n int) []T {
 	if rapid.IntRange(0, 3).Draw(t, label+"?") > 0 {
 		return nil
@@ -197,7 +197,7 @@ func inSync() *felix.ToDataplane {
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_InSync{InSync: &felix.InSync{}}}
 }
 
-// start is what is there before the first drawn message.
+// start is the messages before the first drawn message.
 func start() []*felix.ToDataplane {
 	open := []*felix.Rule{{Action: "allow"}}
 	out := []*felix.ToDataplane{inSync(), profileMessage("open", &felix.Profile{InboundRules: open, OutboundRules: open})}
@@ -210,7 +210,7 @@ func start() []*felix.ToDataplane {
 	return out
 }
 
-// all is the messages that tell a world from scratch.
+// all returns the messages that describe a world from scratch.
 func (w *world) all() []*felix.ToDataplane {
 	out := []*felix.ToDataplane{inSync()}
 	for _, id := range slices.Sorted(maps.Keys(w.sets)) {
@@ -232,7 +232,7 @@ func (w *world) all() []*felix.ToDataplane {
 	return out
 }
 
-// scene is a world, and a renderer that is told of it.
+// scene is a world, and a renderer that receives it.
 type scene struct {
 	w *world
 	r *Renderer
@@ -266,17 +266,17 @@ func newTightCheckedScene(n dataplane.Node, tight bool, mode SourceCheck) *scene
 // modes are source checks to draw from.
 var modes = []SourceCheck{SourceStrict, SourceAllowed, SourceOff}
 
-// mosts is how many rules an ACL may have: mostly as many as ever, in some tests few.
+// mosts is the most rules of an ACL: mostly the usual number, in some tests few.
 var mosts = []int{maxRules, maxRules, maxRules, 30}
 
-func (s *scene) tell(list ...*felix.ToDataplane) {
+func (s *scene) send(list ...*felix.ToDataplane) {
 	for _, m := range list {
 		s.w.take(m)
 		s.r.OnUpdate(m)
 	}
 }
 
-// settle applies until nothing is left to be done.
+// settle applies until no change remains.
 func (s *scene) settle(t interface{ Fatal(...any) }) {
 	for range 4 {
 		if !s.r.Apply() {
@@ -299,7 +299,7 @@ func flows(src, dst netip.Addr) []packet {
 	return append(out, packet{src, dst, 58, 128, 0}, packet{src, dst, 58, 128, 1})
 }
 
-// ends are all addresses of a family, and the pod each belongs to, "" for none.
+// ends returns all addresses of a family with their pods, "" for none.
 func ends(f family) (list []netip.Addr, pod map[netip.Addr]string) {
 	pod = map[netip.Addr]string{}
 	for i, ips := range podIPs {
@@ -314,7 +314,7 @@ func ends(f family) (list []netip.Addr, pod map[netip.Addr]string) {
 	return list, pod
 }
 
-// each calls f for every pair and kind of packet, with the pods they are of.
+// each calls f for every pair and kind of packet, with their pods.
 func each(f func(p packet, from, to string)) {
 	for _, fam := range families {
 		list, pod := ends(fam)
@@ -331,7 +331,7 @@ func each(f func(p packet, from, to string)) {
 	}
 }
 
-// sends is the verdict about what an endpoint sends: its own, and that of the host endpoint where it leaves.
+// sends returns the verdict for packets that an endpoint sends: its egress, and that of the host endpoint where they leave.
 func (w *world) sends(e *felix.WorkloadEndpoint, p packet) bool {
 	return w.allows(e, true, p) && w.forwards(p)
 }
@@ -370,7 +370,7 @@ func (b *book) leaves(p packet, from, to string) bool {
 	return b.on(leavesBy(p.dst), true, p)
 }
 
-// leavesBy is the interface to what is no local pod; "" to one.
+// leavesBy returns the interface to addresses that are not a local pod's; "" to a local pod.
 func leavesBy(dst netip.Addr) string {
 	switch {
 	case slices.Contains(nodeIPs, dst):
@@ -383,21 +383,21 @@ func leavesBy(dst netip.Addr) string {
 	return "uplink"
 }
 
-// masqueraded is the verdict for a packet that gets the node's address where it leaves.
+// masqueraded returns the verdict for a packet that gets the node's address where it leaves.
 func (b *book) masqueraded(p packet, from string) bool {
 	leaving := p
 	leaving.src = nodeIPs[familyOf(p.src)]
 	return b.on("if-"+from, false, p) && b.on("uplink", true, leaving)
 }
 
-// gotByService is the verdict for a packet that a pod dialled at a service's address, where the input hook sees that.
+// gotByService returns the verdict for a packet that a pod dialled at a Service's address, where the input hook sees that.
 func (b *book) gotByService(p packet, from, to string) bool {
 	dialled := p
 	dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
 	return b.on("if-"+from, false, dialled) && b.leaves(p, from, to)
 }
 
-// Lists give the verdicts of the policies, in both views, to whatever address a packet was dialled.
+// Lists give the verdicts of the policies, in both views, for every dialled address.
 func TestVerdicts(t *testing.T) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		t.Run(view.String(), func(t *testing.T) {
@@ -406,9 +406,9 @@ func TestVerdicts(t *testing.T) {
 				n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 				s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
 				s.r.most = pick(t, "most", mosts)
-				s.tell(start()...)
+				s.send(start()...)
 				for range rapid.IntRange(1, 25).Draw(t, "steps") {
-					s.tell(drawMessage(t, s.w))
+					s.send(drawMessage(t, s.w))
 				}
 				s.settle(t)
 				s.check(t)
@@ -417,7 +417,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// withoutSCTP reports that no SCTP passes a pod's interface, because policies restrict the other direction and nothing tracks it.
+// withoutSCTP reports that no SCTP passes a pod's interface, because policies restrict the other direction and no filter exists.
 func (s *scene) withoutSCTP(pod string, output bool) bool {
 	list, other := s.b.lists["if-"+pod].GetInput(), s.b.lists["if-"+pod].GetOutput()
 	if output {
@@ -427,7 +427,7 @@ func (s *scene) withoutSCTP(pod string, output bool) bool {
 	return s.b.ports["if-"+pod] == nil && len(list) > 0 && len(other) > 0 && !s.b.on("if-"+pod, output, probe)
 }
 
-// excused reports that something is denied, and that something could not be done, which was said.
+// excused reports that a packet is denied, and that a note says what could not be rendered.
 func (s *scene) excused(got bool) bool { return !got && len(s.b.notes) > 0 }
 
 func (s *scene) check(t *rapid.T) {
@@ -468,7 +468,7 @@ func (s *scene) String() string {
 	return b.String()
 }
 
-// However the world came about, it is rendered alike.
+// Every history of the world gives the same output.
 func TestPathIndependence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := testNode(pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT}))
@@ -476,9 +476,9 @@ func TestPathIndependence(t *testing.T) {
 		mode := pick(t, "sources", modes)
 		s, most := newTightCheckedScene(n, tight, mode), pick(t, "most", mosts)
 		s.r.most = most
-		s.tell(start()...)
+		s.send(start()...)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
-			s.tell(drawMessage(t, s.w))
+			s.send(drawMessage(t, s.w))
 			if rapid.Bool().Draw(t, "apply") {
 				s.r.Apply()
 			}
@@ -486,7 +486,7 @@ func TestPathIndependence(t *testing.T) {
 		s.settle(t)
 		fresh := newTightCheckedScene(n, tight, mode)
 		fresh.r.most = most
-		fresh.tell(s.w.all()...)
+		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) {
 			t.Fatalf("tables: -from scratch +step by step\n%s", cmp.Diff(fresh.b.acls, s.b.acls, protocmp.Transform()))

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
-// lineOf is a rule in short.
+// lineOf returns a rule in short form.
 func lineOf(r *vppacl.ACL_Rule, l *line) string {
 	text := fmt.Sprintf("%s %s -> %s", strings.ToLower(r.GetAction().String()), l.src, l.dst)
 	if l.proto != 0 {
@@ -33,7 +33,7 @@ func lineOf(r *vppacl.ACL_Rule, l *line) string {
 	return text
 }
 
-// describe is the lists of a book with what stands behind their rules.
+// describe returns the lists of a book with the causes of their rules.
 func describe(r *Renderer, b *book, iface string) string {
 	var out strings.Builder
 	for _, output := range []bool{false, true} {
@@ -82,7 +82,7 @@ func because(c dataplane.Cause) string {
 	return "no match"
 }
 
-// The example of the page is what happens.
+// The example of the page is the actual output.
 func TestREADME(t *testing.T) {
 	b := newBook()
 	r := New(Config{}, b)

@@ -11,9 +11,9 @@ type region struct {
 	ports span
 }
 
-// prefixes is what regions are cut with: the prefixes of a rule, or a set's members of one family.
+// prefixes are intersected with regions: the prefixes of a rule, or a set's members of one family.
 type prefixes interface {
-	covers(p netip.Prefix) bool // one of them holds all of p
+	covers(p netip.Prefix) bool // one of them contains all of p
 	list() []netip.Prefix       // all, sorted by comparePrefix
 }
 
@@ -37,7 +37,7 @@ func ofFamily(nets []netip.Prefix, f family) few {
 	return out
 }
 
-// inside is the part of a sorted list that lies within p.
+// inside returns the part of a sorted list within p.
 func inside(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
 	lo, _ := slices.BinarySearchFunc(list, p, comparePrefix)
 	hi := lo
@@ -56,7 +56,7 @@ func inside(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
 	return list[lo : lo+n]
 }
 
-// within keeps what of the regions is in one of the prefixes.
+// within returns the parts of the regions in the prefixes.
 func within(regions []region, by prefixes) []region {
 	var out []region
 	for _, r := range regions {
@@ -71,7 +71,7 @@ func within(regions []region, by prefixes) []region {
 	return out
 }
 
-// outside keeps what of the regions is in none of the prefixes.
+// outside returns the parts of the regions outside all prefixes.
 func outside(regions []region, by prefixes) []region {
 	var out []region
 	for _, r := range regions {
@@ -98,7 +98,7 @@ func rest(out []netip.Prefix, p netip.Prefix, holes []netip.Prefix) []netip.Pref
 	return rest(rest(out, lower, holes[:cut]), upper, holes[cut:])
 }
 
-// halves splits a prefix that is no single address.
+// halves splits a prefix of more than one address.
 func halves(p netip.Prefix) (lower, upper netip.Prefix) {
 	bits := p.Bits() + 1
 	raw := p.Addr().AsSlice()
@@ -108,7 +108,7 @@ func halves(p netip.Prefix) (lower, upper netip.Prefix) {
 	return lower, netip.PrefixFrom(a, bits)
 }
 
-// onPorts keeps what of the regions has one of the ports.
+// onPorts returns the parts of the regions with one of the ports.
 func onPorts(regions []region, ports []span) []region {
 	var out []region
 	for _, r := range regions {
@@ -121,7 +121,7 @@ func onPorts(regions []region, ports []span) []region {
 	return out
 }
 
-// offPorts keeps what of the regions has none of the ports.
+// offPorts returns the parts of the regions with none of the ports.
 func offPorts(regions []region, ports []span) []region {
 	for _, s := range ports {
 		var out []region
@@ -135,7 +135,7 @@ func offPorts(regions []region, ports []span) []region {
 	return regions
 }
 
-// at keeps what of the regions is one of the endpoints of a protocol.
+// at returns the parts of the regions that are endpoints of a protocol.
 func at(regions []region, eps []endpoint, proto uint8) []region {
 	var out []region
 	for _, r := range regions {
@@ -151,7 +151,7 @@ func at(regions []region, eps []endpoint, proto uint8) []region {
 	return out
 }
 
-// notAt keeps what of the regions is none of the endpoints of a protocol.
+// notAt returns the parts of the regions that are no endpoints of a protocol.
 func notAt(regions []region, eps []endpoint, proto uint8) []region {
 	for _, e := range eps {
 		if e.proto != proto {

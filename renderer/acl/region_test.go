@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Cutting with prefixes and ports keeps the points it should, and no others.
+// Intersections with prefixes and ports keep exactly the right points.
 func TestRegions(t *testing.T) {
-	small := rapid.Custom(func(t *rapid.T) netip.Prefix { // within 10.0.0.0/28, so that they meet
+	small := rapid.Custom(func(t *rapid.T) netip.Prefix { // within 10.0.0.0/28, so that they overlap
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(rapid.IntRange(0, 15).Draw(t, "host"))}), rapid.IntRange(27, 32).Draw(t, "bits")).Masked()
 	})
 	port := rapid.Custom(func(t *rapid.T) span {
@@ -68,7 +68,7 @@ func contains(list []region, a netip.Addr, p uint16) bool {
 	return slices.ContainsFunc(list, func(r region) bool { return r.net.Contains(a) && r.ports.lo <= p && p <= r.ports.hi })
 }
 
-// Prefixes that end within a byte are written out on both sides.
+// Prefixes that end within a byte are extended on both sides.
 func TestWiden(t *testing.T) {
 	a := atom{src: netip.MustParsePrefix("fd00::/15"), dst: netip.MustParsePrefix("fd00::/30"), sport: allPorts, dport: allPorts}
 	x := expander{bytes: true}
@@ -89,7 +89,7 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// The tables of a segment share its buckets out, whatever their number.
+// The tables of a segment distribute its buckets, for every number of tables.
 func TestTablesShareBuckets(t *testing.T) {
 	for n := 1; n <= buckets; n *= 2 {
 		var all uint64

@@ -10,9 +10,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// measure counts what weight is made of. It holds until the program's steps change.
-func (j *judged) measure() {
-	j.clauses, j.sets, j.blind = 0, nil, j.p.looksAtNoSource()
+// measure counts the parts of weight. The counts are valid until the program's steps change.
+func (j *outbound) measure() {
+	j.clauses, j.sets, j.blind = 0, nil, j.p.ignoresSources()
 	for i := range j.p.steps {
 		for k := range j.p.steps[i].clauses {
 			j.clauses++
@@ -23,8 +23,8 @@ func (j *judged) measure() {
 	}
 }
 
-// weight is about how many rules remote would have, as a power of two: it does not change at every member of a set.
-func (j *judged) weight(sets map[string]*ipset) int {
+// weight estimates the number of rules in remote, as a power of two, so that it does not change with every member of a set.
+func (j *outbound) weight(sets map[string]*ipset) int {
 	n := j.clauses
 	for _, id := range j.sets {
 		if s := sets[id]; s != nil {
@@ -34,22 +34,22 @@ func (j *judged) weight(sets map[string]*ipset) int {
 	return bits.Len(uint(n * len(j.sources)))
 }
 
-// writeRemote makes the segments of a program for where packets leave for anywhere but a local pod.
-func (r *Renderer) writeRemote(j *judged) {
+// writeRemote makes the segments of a program for the outputs to destinations other than local pods.
+func (r *Renderer) writeRemote(j *outbound) {
 	old := j.remote
 	j.remote = nil
 	for i := range j.p.steps {
 		s := &j.p.steps[i]
-		if len(j.sources) == 0 || j.p.free { // exits are at the end of the lists in any case
+		if len(j.sources) == 0 || j.p.free { // exits are at the end of the lists anyway
 			break
 		}
 		role, sc := "r\x00"+j.p.key+"\x00"+s.role, scope{egress: true, srcs: j.sources}
 		switch {
 		case j.last && s.clauses[0].verb == deny:
 		case j.last && s.lone():
-			continue // the list ends so anyway
+			continue // the end of the list decides the same
 		case j.last:
-			role, sc.srcs = s.role, nil // others that come here may pass in any case
+			role, sc.srcs = s.role, nil // other packets here may pass anyway
 		}
 		seg := r.segment(role, sc, s.clauses)
 		seg.users++
@@ -61,19 +61,19 @@ func (r *Renderer) writeRemote(j *judged) {
 	r.dirty.remote = r.dirty.remote || !slices.Equal(old, j.remote)
 }
 
-// chooseLast picks the program that comes last where packets leave: the one that gains most from it. With exits these come last.
+// chooseLast picks the program that is last where packets leave: the one whose table shrinks most by it. With exits those are last.
 func (r *Renderer) chooseLast() {
-	var last *judged
+	var last *outbound
 	best := -1
-	for _, j := range r.judged {
-		if len(r.exits)+len(r.hosts) > 0 { // others that come here may be NAT's
+	for _, j := range r.outbound {
+		if len(r.exits)+len(r.hosts) > 0 { // other packets here may be NAT's
 			break
 		}
 		if w := j.weight(r.sets); w > best || w == best && j.p.key < last.p.key {
 			last, best = j, w
 		}
 	}
-	for _, j := range r.judged {
+	for _, j := range r.outbound {
 		if j.last != (j == last) {
 			j.last, r.dirty.remote = j == last, true
 			r.writeRemote(j)
@@ -137,21 +137,22 @@ func (r *Renderer) listRemote() {
 	r.remote = now
 }
 
-// answers lets all pass of what pods, or the node, send (egress) or get. At the host's interface, what leaves VPP is for the node.
+// answers permits all packets that pods, or the node, send (egress) or receive. At the host's interface, packets that leave VPP are for the
+// node.
 func answers(egress bool) place {
 	return place{table: permitAll(egress), cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}}
 }
 
-func (r *Renderer) sortedJudged() []*judged {
-	return slices.SortedFunc(maps.Values(r.judged), func(a, b *judged) int { return cmp.Compare(a.p.key, b.p.key) })
+func (r *Renderer) sortedOutbound() []*outbound {
+	return slices.SortedFunc(maps.Values(r.outbound), func(a, b *outbound) int { return cmp.Compare(a.p.key, b.p.key) })
 }
 
-// remotePlaces is the tables of all programs for where packets leave. Programs have sources of their own, so that their order does
-// not matter, but for the last. Too many tables (some room is left) are joined by parts of programs; a part keeps its name whatever is in it.
+// remotePlaces returns the tables of all programs for where packets leave. Programs have separate sources, so that their order has no effect,
+// except for the last. Too many tables (some room is kept) are joined by parts of programs; a part keeps its name whatever its content.
 func (r *Renderer) remotePlaces() []place {
 	var parts [residueParts][]place
 	var last, all []place
-	for _, j := range r.sortedJudged() {
+	for _, j := range r.sortedOutbound() {
 		for _, seg := range j.remote {
 			for _, t := range seg.tables {
 				at := place{table: t.name, denies: t.denies()}
@@ -164,7 +165,7 @@ func (r *Renderer) remotePlaces() []place {
 			}
 		}
 	}
-	room, share := r.cfg.maxACLs()-10, 1 // how many parts become one
+	room, share := r.cfg.maxACLs()-10, 1 // number of parts in one pack
 	if len(r.exits) > 0 {
 		room, share = room-2, 2
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// Config is how lists are made.
+// Config configures how lists are made.
 type Config struct {
-	// MaxACLs is how many ACLs an interface gets at most, both directions together. Zero is 255, all VPP can take (24.06,
-	// acl_interface_set_acl_list counts in a byte); less leaves room for those of others. At least 20.
+	// MaxACLs is the most ACLs of an interface, both directions together. Zero is 255, VPP's maximum (24.06,
+	// acl_interface_set_acl_list counts in a byte); a smaller number keeps room for foreign ACLs. At least 20.
 	MaxACLs int
-	// SourceCheck says from which addresses pods may send; zero: their own alone.
+	// SourceCheck states from which addresses pods may send; zero: only the pod's.
 	SourceCheck SourceCheck
 	// Evaluated sends an InterfaceACLs without lists for each interface of a pod that needs none: vppagent denies what passes
 	// an interface that has no value (vppagent.Config.DenyUnknown).
@@ -38,18 +38,18 @@ func (c *Config) maxACLs() int {
 	return c.MaxACLs
 }
 
-// Renderer is the driver. Its calls never fail: what cannot be rendered is a note, and denied. It belongs to one goroutine.
+// Renderer is the driver. Its calls never fail: an object that cannot be rendered gets a note, and is denied. One goroutine owns it.
 type Renderer struct {
 	cfg    Config
 	sink   renderer.Sink
 	node   dataplane.Node
 	most   int // rules of an ACL
 	inSync bool
-	news   bool // something was told since the last look at it
-	retold bool // what is translated was told anew
-	alone  bool // all that changes is what one interface may send
+	news   bool // a message arrived since the last check of it
+	resent bool // the translated addresses were sent again
+	alone  bool // only the egress of one interface changes
 
-	// What was told.
+	// The received state.
 	sets      map[string]*ipset
 	policies  map[policyID]*rules
 	profiles  map[string]*rules
@@ -58,36 +58,36 @@ type Renderer struct {
 
 	reader reader
 
-	// What it is made into.
+	// The state made from it.
 	ifaces   map[string]*iface
 	programs map[string]*program
 	segments map[string]*segment
-	tables   map[string]*table // of segments
-	fixed    map[string]*table // of no segment
-	judged   map[*program]*judged
+	tables   map[string]*table // tables of segments
+	fixed    map[string]*table // tables without a segment
+	outbound map[*program]*outbound
 	near     map[*program]*vicinity
 	pods     []netip.Addr // local ones, sorted, while near is made
-	hits     []*clause    // room, and so are these
+	hits     []*clause    // reused memory, as are the following fields
 	targets  []netip.Addr
 	parts    []part
 	groups   map[string]*residueGroup
 	packs    map[string]*pack
-	remote   map[string]lists     // of interfaces that are no pod's
-	outside  *sources             // that nobody outside has, at these interfaces; nil: not checked
-	hooks    map[string]*hostHook // of host endpoints, by interface
-	exits    map[string]*exit     // of host endpoints that deny what is passed on, by interface
+	remote   map[string]lists     // lists of interfaces that are not a pod's
+	outside  *sources             // sources that no host outside has, at these interfaces; nil: not checked
+	hooks    map[string]*hostHook // hooks of host endpoints, by interface
+	exits    map[string]*exit     // exits of host endpoints that deny forwarded packets, by interface
 	exposed  map[netip.Addr][]exposure
 	behind   map[netip.Addr]struct{} // backends of outer addresses
 
-	asked       bool              // for ports of SCTP, once
-	named       int               // policies and profiles that name ports for ingress which tell whom to answer
+	asked       bool              // some rule has named ports of SCTP
+	named       int               // number of policies and profiles whose ingress rules name served ports
 	bytes       bool              // programs are unfolded for a VPP that compares whole bytes
 	hostSegs    []*segment        // of hooks
 	hostMatches map[string]*match // by kind of packets
 	failsafe    [2][]failsafe     // in, out
 	spoofing    bool              // Felix's settings let pods send from the prefixes their endpoints allow
 
-	// Who has to be looked at when something changes.
+	// Indices from an object to its users, for changes.
 	ofPolicy  map[policyID]map[*program]struct{}
 	ofProfile map[string]map[*program]struct{}
 	ofSet     map[string]map[*segment]struct{}
@@ -103,8 +103,8 @@ type Renderer struct {
 // dirt is what changed since the last Apply.
 type dirt struct {
 	node     bool // addresses, interfaces, views
-	places   bool // where endpoints are
-	outer    bool // outer addresses, or what they depend on
+	places   bool // locations of endpoints
+	outer    bool // outer addresses, or their dependencies
 	policies map[policyID]struct{}
 	profiles map[string]struct{}
 	sets     map[string]uint64 // buckets
@@ -113,32 +113,32 @@ type dirt struct {
 	segments map[*segment]uint64
 	ifaces   map[*iface]struct{}
 	tables   map[string]struct{}
-	left     []*program // some interface left them
+	left     []*program // programs that an interface stopped using
 
-	judged  map[*program]struct{}     // steps or sources
-	targets map[*iface]struct{}       // addresses
-	regroup map[*iface]struct{}       // residues
-	members map[string][]netip.Prefix // of sets: joined or left
-	remote  bool                      // what is judged where packets leave for anywhere but a local pod
-	host    bool                      // what host endpoints say
+	outbound map[*program]struct{}     // steps or sources
+	targets  map[*iface]struct{}       // addresses
+	regroup  map[*iface]struct{}       // residues
+	members  map[string][]netip.Prefix // of sets: joined or left
+	remote   bool                      // evaluation where packets leave for destinations other than local pods
+	host     bool                      // rules of host endpoints
 }
 
 func newDirt() dirt {
 	return dirt{
 		policies: map[policyID]struct{}{}, profiles: map[string]struct{}{}, sets: map[string]uint64{}, hosts: map[string]struct{}{},
 		programs: map[*program]struct{}{}, segments: map[*segment]uint64{}, ifaces: map[*iface]struct{}{}, tables: map[string]struct{}{},
-		judged: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
+		outbound: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
 	}
 }
 
-// New returns a renderer that has told its sink nothing yet; cfg must be valid.
+// New returns a renderer that has sent its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{
 		cfg: cfg, sink: sink, most: maxRules,
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
-		tables: map[string]*table{}, fixed: map[string]*table{}, judged: map[*program]*judged{}, near: map[*program]*vicinity{}, groups: map[string]*residueGroup{},
+		tables: map[string]*table{}, fixed: map[string]*table{}, outbound: map[*program]*outbound{}, near: map[*program]*vicinity{}, groups: map[string]*residueGroup{},
 		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
 		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
@@ -149,7 +149,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 	}
 }
 
-// OnUpdate takes one message. The renderer keeps it, so it must not be changed afterwards.
+// OnUpdate takes one message. The renderer keeps it: do not change it afterwards.
 func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	r.news = true
 	switch m := m.GetPayload().(type) {
@@ -188,7 +188,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	}
 }
 
-// onRules takes a policy or profile. Its rules are read now; who has them is looked at in Apply.
+// onRules takes a policy or profile. It reads the rules now; Apply handles the users.
 func (r *Renderer) onRules(payload any) {
 	switch m := payload.(type) {
 	case *felix.ToDataplane_ActivePolicyUpdate:
@@ -215,22 +215,22 @@ func (r *Renderer) onRules(payload any) {
 	}
 }
 
-// setReplaced marks what depends on a set that is new, gone or told again.
+// setReplaced marks the users of a set that is new, removed or sent again.
 func (r *Renderer) setReplaced(id string) {
 	for s := range r.ofSet[id] {
 		s.rewrite()
 		r.dirty.segments[s] = ^uint64(0)
 	}
-	for p := range r.judged {
+	for p := range r.outbound {
 		if p.asks(id) {
-			r.dirty.judged[p] = struct{}{}
+			r.dirty.outbound[p] = struct{}{}
 		}
 	}
 }
 
 func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 	s := r.sets[m.GetId()]
-	if s == nil { // nobody told what the rest of it is
+	if s == nil { // a delta without the set before it
 		s = newSet(&felix.IPSetUpdate{})
 		s.add([]string{"a delta before the set"})
 		r.sets[m.GetId()] = s
@@ -244,15 +244,15 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 	for seg := range r.ofSet[m.GetId()] {
 		r.dirty.segments[seg] |= buckets
 	}
-	if len(r.judged) > 0 {
+	if len(r.outbound) > 0 {
 		r.membersChanged(m)
 	}
 }
 
-// SetNode takes what is known about the node, complete each time.
+// SetNode takes the complete state of the node.
 func (r *Renderer) SetNode(n dataplane.Node) {
 	if !dataplane.SameOuter(r.node.Outer, n.Outer) {
-		r.dirty.outer, r.dirty.host, r.news, r.retold = true, true, true, true
+		r.dirty.outer, r.dirty.host, r.news, r.resent = true, true, true, true
 	}
 	if !slices.Equal(r.node.Served, n.Served) {
 		r.dirty.places, r.news = true, true
@@ -267,18 +267,18 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 			r.dirty.segments[s] = ^uint64(0)
 		}
 	}
-	r.retold = r.retold || !slices.Equal(r.node.Frontends, n.Frontends)
+	r.resent = r.resent || !slices.Equal(r.node.Frontends, n.Frontends)
 	r.node, r.news = n, true
 	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
 }
 
-// Behind takes whether VPP may not have all that was handed over since this was last false. While it is true, a change waits that would
+// Behind takes whether VPP may lack a part of the changes sent since it was last false. While it is true, a change waits that would
 // open one hook before an earlier change has closed another.
 func (r *Renderer) Behind(behind bool) { r.out.behind = behind }
 
-// Apply hands to the sink what changed since the last one. If that were to open one hook while it closes another, so that a
-// packet could pass meanwhile which neither state lets pass, only the closing is handed over, and again is true: Apply is to
-// be called once more when that is there.
+// Apply sends the changes since the last Apply to the sink. If they would open one hook while they close another, so that a
+// packet could pass in between which neither state lets pass, Apply sends only the closing, and again is true: call Apply once
+// more when VPP has that.
 func (r *Renderer) Apply() (again bool) {
 	if !r.inSync {
 		return false
@@ -286,7 +286,7 @@ func (r *Renderer) Apply() (again bool) {
 	if next := r.out.pending; next != nil {
 		r.out.pending = nil
 		r.commit(next, false)
-		r.tell()
+		r.flush()
 		return r.news
 	}
 	r.news = false
@@ -294,15 +294,15 @@ func (r *Renderer) Apply() (again bool) {
 	return r.emit()
 }
 
-// settle brings programs, segments, tables and lists up to date.
+// settle updates programs, segments, tables and lists.
 func (r *Renderer) settle() {
 	rulesOnly := r.rulesOnly()
 	r.locate()
 	r.findExits()
 	r.refresh()
 	r.alone = rulesOnly && r.oneSays()
-	r.judge()
-	r.judgeHosts()
+	r.evaluateOutputs()
+	r.evaluateHosts()
 	r.compile()
 	for _, i := range sortedIfaces(r.dirty.ifaces) {
 		r.list(i)
@@ -357,14 +357,14 @@ func (r *Renderer) reflatten(p *program) {
 	}
 	p.steps = steps
 	p.open = opens(p.steps)
-	r.dirty.judged[p] = struct{}{}
+	r.dirty.outbound[p] = struct{}{}
 	old := p.uses
 	p.uses = make([]use, 0, len(p.steps))
 	for i := range p.steps {
 		s := &p.steps[i]
 		c := &s.clauses[len(s.clauses)-1]
 		switch {
-		case p.open && i < len(p.steps)-1: // what follows allows everything
+		case p.open && i < len(p.steps)-1: // all later steps allow everything
 		case p.open || s.lone():
 			p.uses = append(p.uses, use{nil, c.verb, c.cause})
 		default:
@@ -381,7 +381,7 @@ func (r *Renderer) reflatten(p *program) {
 	}
 }
 
-// acquire is the segment of a step, for one more use by a program.
+// acquire returns the segment of a step, and counts one more use by a program.
 func (r *Renderer) acquire(p *program, s *step) *segment {
 	seg := r.segment(s.role, scope{egress: p.spec.egress}, s.clauses)
 	seg.users++
@@ -389,7 +389,7 @@ func (r *Renderer) acquire(p *program, s *step) *segment {
 	return seg
 }
 
-// segment is the segment of a role with these clauses.
+// segment returns the segment of a role with these clauses.
 func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 	seg := r.segments[role]
 	if seg == nil {
@@ -407,7 +407,7 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 	seg.asks = slices.ContainsFunc(clauses, func(c clause) bool { return c.asksPorts() })
 	r.asked = r.asked || seg.asks
 	seg.eachSet(func(id string) { add(r.ofSet, id, seg) })
-	r.dirty.segments[seg] |= 0 // the segment finds out what differs
+	r.dirty.segments[seg] |= 0 // the segment computes the difference
 	if seg.written == nil {
 		r.dirty.segments[seg] = ^uint64(0)
 	}
@@ -418,7 +418,7 @@ func (r *Renderer) unindex(seg *segment) {
 	seg.eachSet(func(id string) { remove(r.ofSet, id, seg) })
 }
 
-// release gives up one use of a segment; nil is none.
+// release removes one use of a segment; nil: none.
 func (r *Renderer) release(p *program, seg *segment) {
 	if seg == nil {
 		return
@@ -429,7 +429,7 @@ func (r *Renderer) release(p *program, seg *segment) {
 	r.drop(seg)
 }
 
-// drop gives up one use of a segment and forgets it if that was the last.
+// drop removes one use of a segment, and the segment with its last use.
 func (r *Renderer) drop(seg *segment) {
 	if seg.users--; seg.users > 0 {
 		return
@@ -445,7 +445,7 @@ func (r *Renderer) drop(seg *segment) {
 	r.notes.forget(seg.role)
 }
 
-// compile writes segments out whose clauses or sets changed.
+// compile compiles the segments whose clauses or sets changed.
 func (r *Renderer) compile() {
 	for _, seg := range sortedSegments(r.dirty.segments) {
 		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts, most: r.most, peers: r.peersOf(seg)}
@@ -462,7 +462,7 @@ func (r *Renderer) compile() {
 		if !relisted {
 			continue
 		}
-		r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.judged) > 0
+		r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.outbound) > 0
 		for _, t := range old {
 			r.dirty.tables[t.name] = struct{}{}
 			delete(r.tables, t.name)

@@ -16,14 +16,14 @@ func deltaAdd(id string, members ...string) *felix.ToDataplane {
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: &felix.IPSetDeltaUpdate{Id: id, AddedMembers: members}}}
 }
 
-// Before the first InSync nothing is handed over; a pod without an endpoint is isolated from then on; one that may do
-// everything has no list.
+// Before the first InSync nothing is sent; from then on a pod without an endpoint is isolated, and an unrestricted pod has no
+// list.
 func TestBeginning(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
 	if again := s.r.Apply(); again || s.b.writes > 0 {
 		t.Fatalf("before InSync: again %v, %d writes", again, s.b.writes)
 	}
-	s.tell(start()...)
+	s.send(start()...)
 	s.settle(t)
 	each(func(p packet, from, to string) {
 		real := p.src.Is6() || p.translated() || p.proto == protoICMP // nat44 gives its address to others
@@ -32,7 +32,7 @@ func TestBeginning(t *testing.T) {
 		}
 	})
 	for i := range pods {
-		s.tell(podMessage(i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+		s.send(podMessage(i, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	}
 	s.settle(t)
 	if len(s.b.lists)+len(s.b.acls) > 0 {
@@ -40,7 +40,7 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// One member more in a set of 10,000 that 100 pods use costs one table of eight, in any view; one rule of one pod's policy
+// One more member in a set of 10,000 that 100 pods use costs one table of eight, in any view; one rule of one pod's policy costs
 // one table.
 func TestCostOfAChange(t *testing.T) {
 	const members, users = 10000, 100
@@ -51,7 +51,7 @@ func TestCostOfAChange(t *testing.T) {
 	}{{"ingress", dataplane.PreDNAT, false}, {"egress, post-dnat", dataplane.PostDNAT, true}, {"egress, pre-dnat", dataplane.PreDNAT, true}} {
 		var sink counter
 		r, delta := bigSet(c.view, users, members, c.egress, &sink)
-		if sink.rules < members/4 || sink.rules > members { // a rule is four (law), and neighbours are joined
+		if sink.rules < members/4 || sink.rules > members { // a rule is four (law), and adjacent prefixes are joined
 			t.Errorf("%s: %d rules at first", c.name, sink.rules)
 		}
 		for i := range 20 {
@@ -92,10 +92,10 @@ func TestCostOfAChange(t *testing.T) {
 // Endpoints with the same policies share tables, by names that stay when rules change.
 func TestSharing(t *testing.T) {
 	s := newScene(testNode(dataplane.PostDNAT))
-	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], in2out("allow", "allow")))
 	for i := range pods {
-		s.tell(podMessage(i, withPolicies("a1", "")))
+		s.send(podMessage(i, withPolicies("a1", "")))
 	}
 	s.settle(t)
 	first := s.b.lists["if-p1"].GetOutput()
@@ -109,7 +109,7 @@ func TestSharing(t *testing.T) {
 	p := in2out("allow", "allow")
 	p.InboundRules[0].Protocol = named("udp")
 	before := s.b.writes
-	s.tell(policyMessage(policyIDs[0], p))
+	s.send(policyMessage(policyIDs[0], p))
 	s.settle(t)
 	if s.b.writes-before != 1 || !slices.Equal(first, s.b.lists["if-p1"].GetOutput()) {
 		t.Errorf("a rule changed: %d writes, list %v then %v", s.b.writes-before, first, s.b.lists["if-p1"].GetOutput())
@@ -123,12 +123,12 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// Causes name the rule that decides, and whose it is.
+// Causes name the rule that decides, and its owner.
 func TestCauses(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a1")))
-	s.tell(podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a1")))
+	s.send(podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	s.settle(t)
 	tcp := func(src, dst string) packet {
 		return packet{netip.MustParseAddr(src), netip.MustParseAddr(dst), 6, 40000, 80}
@@ -149,7 +149,7 @@ func TestCauses(t *testing.T) {
 		{"if-p1", true, tcp("192.168.0.1", "10.1.1.1"), dataplane.Cause{Kind: dataplane.CauseStatic, Text: "addresses of the node itself"}},
 		{"if-p1", false, tcp("10.1.1.1", "10.1.2.1"), dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "open", Egress: true, Endpoint: "p1"}},
 		{"if-p2", false, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *dataplane.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
-		{"if-p2", false, tcp("10.1.1.2", "10.96.0.1"), dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are judged where they lead"}},
+		{"if-p2", false, tcp("10.1.1.2", "10.96.0.1"), dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are evaluated where they lead"}},
 		{"if-p3", true, tcp("10.1.1.2", "10.1.1.3"), with(rule, func(c *dataplane.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
 		{"overlay", true, tcp("10.1.1.2", "10.1.2.1"), with(rule, func(c *dataplane.Cause) { c.Egress, c.Denied, c.Endpoint = true, true, "p2" })},
 		{"if-p4", true, tcp("10.1.1.2", "10.1.1.4"), dataplane.Cause{Kind: dataplane.CauseIsolated, Denied: true}},
@@ -168,7 +168,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// What is not understood lets nothing more pass, and is said.
+// A part that is not understood lets no additional packet pass, and has a note.
 func TestFailClosed(t *testing.T) {
 	bad := map[string]func(*felix.Rule){
 		"action":      func(r *felix.Rule) { r.Action = "permit" },
@@ -187,10 +187,10 @@ func TestFailClosed(t *testing.T) {
 	for name, spoil := range bad {
 		for _, action := range []string{"allow", "deny", "pass"} {
 			s := newScene(testNode(dataplane.PostDNAT))
-			s.tell(start()...)
+			s.send(start()...)
 			r := &felix.Rule{Action: action}
 			spoil(r)
-			rest := "allow" // what follows a denial or pass that is not understood
+			rest := "allow" // the rest after a denial or pass that is not understood
 			if action == "allow" {
 				rest = "deny"
 			}
@@ -216,13 +216,13 @@ func named(proto string) *felix.Protocol {
 	return &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: proto}}
 }
 
-// Two endpoints with one address that do not agree are isolated until one goes.
+// Two endpoints with one address and different policies are isolated until one is removed.
 func TestAddressTwice(t *testing.T) {
 	s := newScene(testNode(dataplane.PostDNAT))
-	s.tell(start()...)
+	s.send(start()...)
 	other := podMessage(0, &felix.WorkloadEndpoint{State: "active"})
 	other.GetWorkloadEndpointUpdate().Id = podID("other")
-	s.tell(podMessage(0, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.send(podMessage(0, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	s.r.OnUpdate(other)
 	s.settle(t)
 	p := packet{remotes[0], podIPs[0][0], 6, 1, 80}
@@ -236,7 +236,7 @@ func TestAddressTwice(t *testing.T) {
 	}
 }
 
-// No message, however odd, makes the driver panic, or name a table that is not there.
+// No message makes the driver panic, or name a table that does not exist.
 func FuzzOnUpdate(f *testing.F) {
 	for _, m := range append(start(), policyMessage(policyIDs[0], in2out("allow", "odd")), podMessage(0, withPolicies("a1", "a1")), deltaAdd("nobody told", "x"), deltaAdd("s1", "10.0.0.0/40")) {
 		raw, err := proto.Marshal(m)
@@ -271,7 +271,7 @@ func ExampleRenderer() {
 	r.SetNode(dataplane.Node{View4: dataplane.PostDNAT, View6: dataplane.PostDNAT, Interfaces: map[netip.Addr]string{netip.MustParseAddr("10.1.1.1"): "tap1"}})
 	r.OnUpdate(podMessage(0, withPolicies("", "")))
 	r.OnUpdate(inSync())
-	for r.Apply() { // once more while there are states on the way
+	for r.Apply() { // once more after each interim state
 	}
 	c, _ := r.Cause("tap1", true, 1, 0)
 	fmt.Println(b.lists["tap1"].GetOutput(), c.Kind == dataplane.CauseIsolated, c.Profile)

@@ -12,61 +12,61 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// scope is which packets a segment is for.
+// scope limits the packets that a segment is for.
 type scope struct {
 	egress bool
 	srcs   []netip.Addr // nil: all
 }
 
-// segment is a run of clauses with one action, so that their order does not matter. It becomes one table, or several of which
-// each has the peers of some buckets.
+// segment is a run of clauses with one action, so that their order has no effect. It becomes one table, or several of which each
+// has the peers of some buckets.
 type segment struct {
-	role    string // what it is of
+	role    string // its origin
 	name    string // of its tables
 	scope   scope
 	clauses []clause
-	users   int  // programs and lists it is part of
+	users   int  // number of programs and lists that it is part of
 	host    bool // of a host endpoint
 
 	parts   []part   // written, in order
-	written []clause // the clauses they are of
-	tables  []*table // in order; those without rules left out
-	count   int      // tables it is split into, those without rules counted
-	fresh   bool     // parts are those of the clauses
+	written []clause // the clauses of parts
+	tables  []*table // in order, without empty ones
+	count   int      // number of tables it is split into, with empty ones
+	fresh   bool     // parts belong to clauses
 
-	asks bool          // for ports of SCTP
-	sctp []association // what it says about SCTP
-	told bool          // sctp is made
+	asks     bool          // a clause names ports of SCTP
+	sctp     []association // its rules about SCTP
+	sctpDone bool          // sctp is computed
 }
 
-// rewrite says that what was written out holds no more, for other reasons than that the clauses are others.
+// rewrite invalidates the compiled parts for other reasons than changed clauses.
 func (s *segment) rewrite() { s.fresh, s.parts, s.written = false, nil, nil }
 
-// part is one clause written out: atoms, or atoms to be completed with each member of a set as peer.
+// part is one expanded clause: atoms, or atoms to be completed with each member of a set as peer.
 type part struct {
 	set   string    // "": flat
-	atoms [2][]atom // to be completed, by family
+	atoms [2][]atom // incomplete atoms, by family
 	flat  []atom
 	of    []uint8 // bucket of each of flat; nil: not needed yet
 	sets  bool    // atoms or flat depend on sets
-	noted bool    // there was something to say about it
+	noted bool    // its expansion gave notes
 }
 
-// table is the content of one ACL, as policies have it.
+// table is the content of one ACL before a law applies.
 type table struct {
 	name   string
 	egress bool // the pods whose interfaces have it, or the node, are the source
 	rules  []atom
 	causes []*dataplane.Cause // one for each rule
-	wire   []wire             // the rules as they are sent
+	wire   []wire             // the rules in VPP's form
 	join6  bool               // VPP compares IPv6 prefixes bit by bit, so that neighbours may be joined
 }
 
-// maxRules bounds a segment, and an ACL that is several joined. Each of its rules becomes up to four in VPP (see law), of 48 bytes on the
-// wire: so an ACL is one message of less than 16 MiB.
+// maxRules bounds a segment, and an ACL of several joined tables. Each of its rules becomes up to four in VPP (see law), of 48 bytes on
+// the wire: so an ACL is one message of less than 16 MiB.
 const maxRules = 5 << 14
 
-// shorten replaces a segment that is too big by one that lets nothing more pass: without rules, or denying everything.
+// shorten replaces a segment that is too big by one that lets no additional packet pass: an empty one, or one that denies everything.
 func (s *segment) shorten(x *expander) int {
 	size := 0
 	for i := range s.parts {
@@ -83,13 +83,13 @@ func (s *segment) shorten(x *expander) int {
 	return size
 }
 
-// nameOf is the name of a segment's tables from its role, the same in every process.
+// nameOf returns the name of a segment's tables from its role, the same in every process.
 func nameOf(role string) string {
 	sum := sha256.Sum256([]byte(role))
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:15]))
 }
 
-// tableName is the name of table i of count: at most 30 bytes.
+// tableName returns the name of table i of count: at most 30 bytes.
 func (s *segment) tableName(count, i int) string {
 	if count == 1 {
 		return s.name
@@ -97,8 +97,8 @@ func (s *segment) tableName(count, i int) string {
 	return s.name + "-" + strconv.Itoa(count) + "." + strconv.Itoa(i)
 }
 
-// compile writes the segment out again: all of it, or if the clauses are still those, what the buckets of dirty say.
-// It reports whether its list of tables changed, and appends the tables with new content.
+// compile expands the segment again: completely, or only the buckets of dirty if the clauses are unchanged. It reports whether
+// the list of tables changed, and appends the tables with new content.
 func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (relisted bool) {
 	dirty |= s.writeAll(x)
 	size := 0
@@ -137,7 +137,7 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 	return relisted
 }
 
-// bucketsOf is the buckets of table i of count.
+// bucketsOf returns the buckets of table i of count.
 func bucketsOf(count, i int) (mask uint64) {
 	for b := i; b < buckets; b += count {
 		mask |= 1 << b
@@ -145,10 +145,10 @@ func bucketsOf(count, i int) (mask uint64) {
 	return mask
 }
 
-// same reports whether two tables are the same ACL, whatever stands behind its rules.
+// same reports whether two tables are the same ACL, regardless of causes.
 func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
 
-// alike is how many rules of two tables are the same at the beginning, and of the others at the end.
+// alike returns the number of equal rules at the beginning of two tables and, of the others, at the end.
 func alike(a, b []atom) (start, end int) {
 	n := min(len(a), len(b))
 	for start < n && a[start] == b[start] {
@@ -160,7 +160,7 @@ func alike(a, b []atom) (start, end int) {
 	return start, end
 }
 
-// grow makes room for so many rules.
+// grow reserves memory for rules.
 func (t *table) grow(n int) {
 	t.rules, t.causes = slices.Grow(t.rules, n), slices.Grow(t.causes, n)
 }
@@ -170,7 +170,7 @@ func (t *table) take(o *table, from, to int) {
 	t.rules, t.causes = append(t.rules, o.rules[from:to]...), append(t.causes, o.causes[from:to]...)
 }
 
-// eachSet calls f with the name of each set the segment depends on.
+// eachSet calls f with the name of each set that the segment depends on.
 func (s *segment) eachSet(f func(id string)) {
 	for i := range s.clauses {
 		for _, m := range s.clauses[i].matches {
@@ -179,8 +179,8 @@ func (s *segment) eachSet(f func(id string)) {
 	}
 }
 
-// writeAll brings the parts up to date: it writes the clauses out that are new, those that depend on sets other than by their
-// members as peers, and those there is something to say about. It returns the buckets with rules that may differ.
+// writeAll updates the parts: it expands clauses that are new, that depend on sets other than by their members as peers, or that
+// have notes. It returns the buckets with rules that may differ.
 func (s *segment) writeAll(x *expander) (dirty uint64) {
 	if s.fresh && !slices.ContainsFunc(s.parts, part.passing) {
 		return 0
@@ -191,7 +191,7 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 		note(c, format, args...)
 	}
 	var f follower
-	old, gone := s.parts, 0 // the first that may be gone
+	old, gone := s.parts, 0 // the first that may be obsolete
 	parts := (*x.parts)[:0]
 	for i := range s.clauses {
 		c := &s.clauses[i]
@@ -224,15 +224,15 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 	return dirty
 }
 
-// passing reports whether a part may be other than it is although its clause is not.
+// passing reports whether a part may change although its clause does not.
 func (p part) passing() bool { return p.sets || p.noted }
 
-// likewise reports whether two clauses ask the same and do the same.
+// likewise reports whether two clauses have equal matches and verbs.
 func (c *clause) likewise(o *clause) bool {
 	return c.verb == o.verb && slices.Equal(c.matches, o.matches)
 }
 
-// bucketsIn is which buckets have rules of some parts.
+// bucketsIn returns the buckets with rules of some parts.
 func (s *segment) bucketsIn(parts []part) (mask uint64) {
 	for i := range parts {
 		p := &parts[i]
@@ -247,7 +247,7 @@ func (s *segment) bucketsIn(parts []part) (mask uint64) {
 	return mask
 }
 
-// distribute finds the buckets of what is flat.
+// distribute computes the buckets of flat atoms.
 func (s *segment) distribute(p *part) {
 	if p.of == nil {
 		for _, a := range p.flat {
@@ -256,7 +256,7 @@ func (s *segment) distribute(p *part) {
 	}
 }
 
-// from is the sources whose packets the segment is for.
+// from returns the sources whose packets the segment is for.
 func (s *segment) from(f family) []netip.Prefix {
 	if s.scope.srcs == nil {
 		return []netip.Prefix{f.all()}
@@ -270,7 +270,7 @@ func (s *segment) from(f family) []netip.Prefix {
 	return out
 }
 
-// write writes a clause out.
+// write expands a clause.
 func (s *segment) write(x *expander, c *clause) part {
 	var p part
 	lone, without := s.lone(c)
@@ -300,8 +300,8 @@ func (s *segment) peer(a atom) netip.Prefix {
 	return a.src
 }
 
-// lone returns the only set of the peer's address a clause asks for, and the clause without it. It returns "" if the peer's
-// address must be more, or other things, too.
+// lone returns the only set that a clause requires of the peer's address, and the clause without it. It returns "" if the clause
+// also has other conditions on the peer's address.
 func (s *segment) lone(c *clause) (id string, without *clause) {
 	if !s.scope.egress && s.scope.srcs != nil {
 		return "", nil
@@ -321,14 +321,14 @@ func (s *segment) lone(c *clause) (id string, without *clause) {
 		}
 		id = p.sets[0]
 		open := *m
-		open.asksFrom = false // members lose what it stands for
+		open.asksFrom = false // the members replace the condition
 		open.peer(s.scope.egress).sets = nil
 		w.matches[i] = &open
 	}
 	return id, &w
 }
 
-// rules is how many rules the part has.
+// rules returns the number of rules of the part.
 func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 	if p.set == "" {
 		return len(p.flat)
@@ -344,7 +344,7 @@ func (p *part) rules(sets map[string]*ipset, bytes bool) int {
 	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*size6
 }
 
-// table writes down the rules of table i, which may be about so many.
+// table writes the rules of table i, of the estimated number.
 func (s *segment) table(x *expander, name string, i, about int) *table {
 	t := &table{name: name, egress: s.scope.egress, join6: !x.bytes}
 	t.grow(about)
@@ -361,7 +361,7 @@ func (s *segment) table(x *expander, name string, i, about int) *table {
 	return t
 }
 
-// appendShare appends what table i has of a part.
+// appendShare appends the share of a part in table i.
 func (s *segment) appendShare(out []atom, x *expander, p *part, i int) []atom {
 	switch {
 	case p.set != "":

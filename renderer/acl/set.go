@@ -10,14 +10,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// buckets is how many parts a set has; a table of a split segment takes one or more of them.
+// buckets is the number of parts of a set; a table of a split segment takes one or more of them.
 const buckets = 64
 
-// nearBits is how many addresses are near each other, as a power of two: VPP keeps the rules of about so many under one entry of its hash
-// table (tuple merge of plugins/acl/hash_lookup.c), and puts them on and takes them off faster if they are next to each other.
+// nearBits defines, as a power of two, how many addresses are near each other: VPP keeps the rules of about that many under one entry of
+// its hash table (tuple merge of plugins/acl/hash_lookup.c), and applies and removes them faster if they are adjacent.
 const nearBits = 6
 
-// bucketOf is the part a peer belongs to, the same in every process. Addresses near each other are in the same.
+// bucketOf returns the part of a peer, the same in every process. Addresses near each other have the same part.
 func bucketOf(p netip.Prefix) int {
 	if near := p.Addr().BitLen() - nearBits; p.Bits() > near {
 		p = netip.PrefixFrom(p.Addr(), near).Masked()
@@ -48,20 +48,20 @@ func (e endpoint) compare(o endpoint) int {
 	return int(e.port) - int(o.port)
 }
 
-// ipset is a set of Felix's: of prefixes, or of addresses with ports.
+// ipset is one of Felix's sets: of prefixes, or of addresses with ports.
 type ipset struct {
 	ported bool
-	bad    map[string]struct{} // members that could not be read: while there are any, it is not known what the set holds
+	bad    map[string]struct{} // unreadable members: while any exist, the content of the set is unknown
 	nets   [2]netSet
 	ports  map[endpoint]struct{}
 	sorted []endpoint // of ports; nil: not made yet
 }
 
-// netSet is the members of one family.
+// netSet has the members of one family.
 type netSet struct {
 	parts [buckets][]netip.Prefix // each sorted
 	size  int
-	lens  [129]int       // how many of each length
+	lens  [129]int       // number of prefixes of each length
 	all   []netip.Prefix // sorted; nil: not made yet
 }
 
@@ -96,7 +96,7 @@ func (n *netSet) has(p netip.Prefix) bool {
 	return found
 }
 
-// list is all members, sorted.
+// list returns all members, sorted.
 func (n *netSet) list() []netip.Prefix {
 	if n.all == nil && n.size > 0 {
 		n.all = make([]netip.Prefix, 0, n.size)
@@ -108,7 +108,7 @@ func (n *netSet) list() []netip.Prefix {
 	return n.all
 }
 
-// covers reports whether one member holds all of p.
+// covers reports whether one member contains all of p.
 func (n *netSet) covers(p netip.Prefix) bool {
 	if n.size == 0 {
 		return false
@@ -127,7 +127,7 @@ func newSet(m *felix.IPSetUpdate) *ipset {
 	return s
 }
 
-// add puts members in; the result has a bit for each bucket that changed.
+// add adds members; the result has a bit for each bucket that changed.
 func (s *ipset) add(members []string) (changed uint64) {
 	for _, text := range members {
 		changed |= s.change(text, true)
@@ -135,7 +135,7 @@ func (s *ipset) add(members []string) (changed uint64) {
 	return changed
 }
 
-// remove takes members out.
+// remove removes members.
 func (s *ipset) remove(members []string) (changed uint64) {
 	for _, text := range members {
 		changed |= s.change(text, false)
@@ -184,7 +184,7 @@ func (s *ipset) changeBad(text string, in bool) uint64 {
 	return ^uint64(0)
 }
 
-// endpoints is all members of a set with ports, sorted.
+// endpoints returns all members of a set with ports, sorted.
 func (s *ipset) endpoints() []endpoint {
 	if s.sorted == nil {
 		for e := range s.ports {
@@ -195,7 +195,7 @@ func (s *ipset) endpoints() []endpoint {
 	return s.sorted
 }
 
-// parseEndpoint reads "10.0.0.1,tcp:80".
+// parseEndpoint parses "10.0.0.1,tcp:80".
 func parseEndpoint(text string) (endpoint, error) {
 	addr, rest, _ := strings.Cut(text, ",")
 	proto, port, ok := strings.Cut(rest, ":")

@@ -10,12 +10,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// SourceCheck says from which addresses a pod may send (ADR 13).
+// SourceCheck states from which addresses a pod may send (ADR 13).
 type SourceCheck uint8
 
 // The source checks.
 const (
-	// SourceStrict drops what a pod sends from any address but its own.
+	// SourceStrict drops a pod's packets from any address but the pod's.
 	SourceStrict SourceCheck = iota
 	// SourceAllowed also lets a pod send from the prefixes that its endpoint allows (allow_spoofed_source_prefixes).
 	SourceAllowed
@@ -23,17 +23,17 @@ const (
 	SourceOff
 )
 
-// Felix's setting that makes SourceStrict SourceAllowed (v3.31).
+// Felix's setting that turns SourceStrict into SourceAllowed (v3.31).
 const (
 	configSpoofing  = "WorkloadSourceSpoofing"
 	spoofingAllowed = "Any"
 )
 
-// sources is the source check of an interface: the prefixes its pod may send from, or those that nobody behind it has (outside.go); each
-// sorted, one of them empty. Nil checks nothing.
+// sources is the source check of an interface: the prefixes that its pod may send from, or those that no host behind it has
+// (outside.go); each sorted, one of them empty. Nil checks nothing.
 //
-// A pod without any other list has one list, which permits these prefixes and reflects nothing. A pod that has lists has the check in
-// front of its input, as rules that deny all other prefixes: a list has no "go on".
+// A pod without any other list has one list, which permits these prefixes and reflects nothing. A pod with lists has the check in
+// front of its input, as rules that deny all other prefixes: a list has no "continue".
 type sources struct{ from, not []netip.Prefix }
 
 func (c *sources) same(o *sources) bool {
@@ -43,7 +43,7 @@ func (c *sources) same(o *sources) bool {
 	return slices.Equal(c.from, o.from) && slices.Equal(c.not, o.not)
 }
 
-// covers reports whether c lets pass all that o does.
+// covers reports whether c lets pass every packet that o does.
 func (c *sources) covers(o *sources) bool {
 	switch {
 	case c == nil:
@@ -73,7 +73,7 @@ const (
 // linkLocal are the addresses of neighbour discovery (RFC 4291, 2.5.6): whole bytes, for every VPP.
 var linkLocal = netip.MustParsePrefix("fe80::/64") // read only
 
-// checkOf is the source check of an interface.
+// checkOf returns the source check of an interface.
 func (r *Renderer) checkOf(i *iface) *sources {
 	if r.cfg.SourceCheck == SourceOff || len(i.addrs) == 0 {
 		return nil
@@ -92,7 +92,7 @@ func (r *Renderer) checkOf(i *iface) *sources {
 	return c
 }
 
-// allowsSources reports whether what endpoints allow counts.
+// allowsSources reports whether the prefixes that endpoints allow count.
 func (r *Renderer) allowsSources() bool { return r.cfg.SourceCheck == SourceAllowed || r.spoofing }
 
 // setSpoofing takes whether Felix's settings let pods send from the prefixes their endpoints allow.
@@ -106,7 +106,7 @@ func (r *Renderer) setSpoofing(allowed bool) {
 	}
 }
 
-// outermost leaves out prefixes that lie in others; the list is sorted.
+// outermost omits prefixes inside others; the list is sorted.
 func outermost(list []netip.Prefix) []netip.Prefix {
 	out := list[:0]
 	for _, p := range list {
@@ -138,7 +138,7 @@ func (r *Renderer) checked(i *iface, l lists) lists {
 	return l
 }
 
-// permitOnly writes the check as the only table of a list. Its last rules, which deny the rest, count what is dropped.
+// permitOnly writes the check as the only table of a list. Its last rules, which deny the rest, count the dropped packets.
 func (r *Renderer) permitOnly(t *table, c *sources) {
 	discovery(t, c)
 	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod's own address"}
@@ -160,7 +160,7 @@ func (r *Renderer) denyOthers(t *table, c *sources) {
 	}
 }
 
-// discovery lets neighbour discovery pass, which IPv6 does from link-local addresses and, for duplicates, from none.
+// discovery permits neighbour discovery, which IPv6 does from link-local addresses and, for duplicates, from no address.
 func discovery(t *table, c *sources) {
 	if !slices.ContainsFunc(c.from, func(p netip.Prefix) bool { return p.Addr().Is6() }) {
 		return
@@ -176,7 +176,7 @@ func discovery(t *table, c *sources) {
 	t.add(a, cause)
 }
 
-// of is the prefixes of a family, sorted.
+// of returns the prefixes of a family, sorted.
 func (c *sources) of(f family) (out []netip.Prefix) {
 	for _, p := range c.from {
 		if familyOf(p.Addr()) == f {
@@ -193,16 +193,16 @@ func (c *sources) cause() *dataplane.Cause {
 	return &dataplane.Cause{Kind: dataplane.CauseSource, Denied: true}
 }
 
-// IsSourceCheck reports whether an ACL of that name is a source check: the rules that deny drop what is not from the pod, or what comes from
-// outside under an address of the node's.
+// IsSourceCheck reports whether an ACL of that name is a source check: its denying rules drop packets that are not from the pod, or packets
+// from outside with an address of the node's.
 func IsSourceCheck(acl string) bool { return isSource(acl) }
 
-// isSource reports whether a table is of a source check.
+// isSource reports whether a table belongs to a source check.
 func isSource(table string) bool {
 	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst) || table == outsideOnly || table == outsideFirst
 }
 
-// unchecked is an input list behind its source check.
+// unchecked returns the part of an input list behind its source check.
 func unchecked(list []place) []place {
 	if len(list) > 0 && list[0].source {
 		return list[1:]
@@ -210,7 +210,7 @@ func unchecked(list []place) []place {
 	return list
 }
 
-// checkEffect is what another source check does.
+// checkEffect returns the effect of another source check.
 func checkEffect(old, now *sources) effect {
 	if old.same(now) {
 		return effect{}
@@ -218,17 +218,17 @@ func checkEffect(old, now *sources) effect {
 	return effect{opens: !old.covers(now), closes: !now.covers(old)}
 }
 
-// inputEffect is what other lists do to what enters VPP.
+// inputEffect returns the effect of other lists on packets that enter VPP.
 func inputEffect(old, now lists) effect {
 	e := checkEffect(old.check, now.check)
 	e.add(directionEffect(unchecked(old.in), unchecked(now.in)))
 	return e
 }
 
-// commonInput is an input list that lets pass only what both do.
+// commonInput returns an input list that lets pass only what both lists do.
 func commonInput(old, now lists) []place {
 	rest := commonDirection(unchecked(old.in), unchecked(now.in))
-	front := func(l lists) (place, bool) { // that can stand before others
+	front := func(l lists) (place, bool) { // a check that can precede other tables
 		if len(l.in) > 1 && l.in[0].source {
 			return l.in[0], true
 		}
@@ -242,7 +242,7 @@ func commonInput(old, now lists) []place {
 	case none(rest) && now.check == nil:
 		return old.in
 	case none(rest):
-		return now.in // its table has what both have in common
+		return now.in // its table becomes the common part
 	}
 	for _, l := range []lists{now, old} {
 		if p, ok := front(l); ok {
@@ -252,13 +252,13 @@ func commonInput(old, now lists) []place {
 	return shut()
 }
 
-// shut lets nothing pass.
+// shut returns a list that lets nothing pass.
 func shut() []place {
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
 	return []place{{table: denyAll, denies: true, cause: cause}}
 }
 
-// sourceNotes says which endpoints allow sources that the check does not.
+// sourceNotes notes the endpoints that allow sources which the check does not.
 func (r *Renderer) sourceNotes(i *iface) (notes []model.Note) {
 	if r.cfg.SourceCheck == SourceOff || r.allowsSources() {
 		return nil

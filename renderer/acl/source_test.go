@@ -35,8 +35,8 @@ func TestSourceCheckOfAnOpenPod(t *testing.T) {
 		n := testNode(dataplane.PreDNAT)
 		n.ByteMatch6 = bytes
 		s := newCheckedScene(n, SourceStrict)
-		s.tell(start()...)
-		s.tell(openPod(0))
+		s.send(start()...)
+		s.send(openPod(0))
 		s.settle(t)
 		list := s.b.lists["if-p1"]
 		if len(list.GetInput()) != 1 || len(list.GetOutput()) != 0 {
@@ -55,7 +55,7 @@ func TestSourceCheckOfAnOpenPod(t *testing.T) {
 	}
 }
 
-// checkSources looks at what enters by the interface of a pod whose egress is open.
+// checkSources checks packets that enter by the interface of a pod whose egress is open.
 func (s *scene) checkSources(t interface{ Errorf(string, ...any) }, iface string, pod int) {
 	for _, f := range families {
 		for _, src := range forged(f) {
@@ -83,7 +83,7 @@ func (s *scene) checkSources(t interface{ Errorf(string, ...any) }, iface string
 	}
 }
 
-// A pod that policies restrict has the check in front of them, whatever else it has.
+// A pod that policies restrict has the check in front of its lists.
 func TestSourceCheckComesFirst(t *testing.T) {
 	sctp := &felix.Policy{
 		InboundRules:  []*felix.Rule{{Action: "allow", Protocol: named("sctp"), DstPorts: []*felix.PortRange{{First: 80, Last: 80}}}},
@@ -94,8 +94,8 @@ func TestSourceCheckComesFirst(t *testing.T) {
 			n := testNode(view)
 			n.ByteMatch6 = bytes
 			s := newCheckedScene(n, SourceStrict)
-			s.tell(start()...)
-			s.tell(policyMessage(policyIDs[0], sctp), podMessage(0, withPolicies("a1", "a1")))
+			s.send(start()...)
+			s.send(policyMessage(policyIDs[0], sctp), podMessage(0, withPolicies("a1", "a1")))
 			s.settle(t)
 			if in := s.b.lists["if-p1"].GetInput(); len(in) < 3 || !strings.HasPrefix(in[0], sourceFirst) || !strings.HasPrefix(in[1], "sctp-ports/") {
 				t.Fatalf("%s: input %v", view, in)
@@ -105,7 +105,7 @@ func TestSourceCheckComesFirst(t *testing.T) {
 	}
 }
 
-// What an endpoint allows counts if the agent says so, or Felix; otherwise the endpoint's note says that it does not.
+// Sources that an endpoint allows count if the agent's setting or Felix's says so; otherwise the endpoint's note says that they do not.
 func TestAllowedSources(t *testing.T) {
 	other := packet{netip.MustParseAddr("172.16.3.4"), remotes[0], 6, 40000, 80}
 	felixSays := &felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configSpoofing: spoofingAllowed}}}}
@@ -115,10 +115,10 @@ func TestAllowedSources(t *testing.T) {
 		want  bool
 	}{{SourceStrict, false, false}, {SourceStrict, true, true}, {SourceAllowed, false, true}, {SourceOff, false, true}} {
 		s := newCheckedScene(testNode(dataplane.PreDNAT), c.mode)
-		s.tell(start()...)
-		s.tell(openPod(0, "172.16.0.0/12", "fd99::/16"))
+		s.send(start()...)
+		s.send(openPod(0, "172.16.0.0/12", "fd99::/16"))
 		s.settle(t)
-		if c.felix { // the setting comes later
+		if c.felix { // the setting is added later
 			s.r.OnUpdate(felixSays)
 			s.settle(t)
 		}
@@ -128,7 +128,7 @@ func TestAllowedSources(t *testing.T) {
 		if said := len(s.b.notes["acl/note/interface|if-p1"]) > 0; said == c.want {
 			t.Errorf("%d, felix %v: notes %v", c.mode, c.felix, s.b.notes)
 		}
-		s.tell(openPod(0))
+		s.send(openPod(0))
 		s.settle(t)
 		if got := s.b.on("if-p1", false, other); got != (c.mode == SourceOff) {
 			t.Errorf("%d, felix %v: after the endpoint allows nothing: %v", c.mode, c.felix, got)
@@ -136,14 +136,14 @@ func TestAllowedSources(t *testing.T) {
 	}
 }
 
-// A new pod, and a policy on a pod that had none, need no state on the way for the source check's sake.
+// A new pod, and a policy on a pod that had none, need no interim state because of the source check.
 func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
 	n := testNode(dataplane.PostDNAT)
 	s := newCheckedScene(n, SourceStrict)
-	s.tell(start()...)
-	s.tell(setMessage("s1", felix.IPSetUpdate_NET, nil))
-	s.tell(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}))
-	s.tell(podMessage(0, withPolicies("a1", "")), openPod(2))
+	s.send(start()...)
+	s.send(setMessage("s1", felix.IPSetUpdate_NET, nil))
+	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"s1"}}}}))
+	s.send(podMessage(0, withPolicies("a1", "")), openPod(2))
 	fewer := n
 	fewer.Interfaces = map[netip.Addr]string{podIPs[0][0]: "if-p1", podIPs[2][0]: "if-p3"}
 	s.r.SetNode(fewer)
@@ -151,18 +151,18 @@ func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
 	more := fewer
 	more.Interfaces = map[netip.Addr]string{podIPs[0][0]: "if-p1", podIPs[2][0]: "if-p3", podIPs[1][0]: "if-p2"}
 	s.r.SetNode(more)
-	s.tell(openPod(1), deltaAdd("s1", "10.1.1.2/32")) // the new pod's list closes, the set opens
+	s.send(openPod(1), deltaAdd("s1", "10.1.1.2/32")) // the new pod's list closes, the set opens
 	if s.r.Apply() {
 		t.Error("a new pod needs a state on the way")
 	}
-	s.tell(podMessage(2, withPolicies("a1", "")))
+	s.send(podMessage(2, withPolicies("a1", "")))
 	if s.r.Apply() {
 		t.Error("a pod's first policy needs a state on the way")
 	}
 	if in := s.b.lists["if-p3"].GetInput(); len(in) < 2 || !strings.HasPrefix(in[0], sourceFirst) {
 		t.Errorf("input %v", in)
 	}
-	s.tell(openPod(2))
+	s.send(openPod(2))
 	if s.r.Apply() {
 		t.Error("a pod that loses its policies needs a state on the way")
 	}
@@ -180,18 +180,18 @@ func TestSourceRulesAreExact(t *testing.T) {
 		n := testNode(dataplane.PreDNAT)
 		n.ByteMatch6 = bytes
 		s := newCheckedScene(n, SourceAllowed)
-		s.tell(start()...)
+		s.send(start()...)
 		var allowed []string
 		for range rapid.IntRange(0, 3).Draw(t, "prefixes") {
 			allowed = append(allowed, pick(t, "prefix", nets))
 		}
-		s.tell(policyMessage(policyIDs[0], &felix.Policy{}))
+		s.send(policyMessage(policyIDs[0], &felix.Policy{}))
 		msg := withPolicies("a1", "")
 		msg.ProfileIds, msg.AllowSpoofedSourcePrefixes = []string{"open"}, allowed
 		if rapid.Bool().Draw(t, "open") {
 			msg.Tiers = nil
 		}
-		s.tell(podMessage(0, msg))
+		s.send(podMessage(0, msg))
 		s.settle(t)
 		for _, f := range families {
 			for _, src := range slices.Concat(forged(f), podIPs[0][f:f+1], remotes) {
@@ -207,7 +207,7 @@ func TestSourceRulesAreExact(t *testing.T) {
 	})
 }
 
-// TestStatesOfAChangedCheck: where addresses and policies change at once, nothing passes on the way that neither state lets pass.
+// TestStatesOfAChangedCheck: if addresses and policies change at once, nothing passes during the change that neither state lets pass.
 func TestStatesOfAChangedCheck(t *testing.T) {
 	old := &sources{from: []netip.Prefix{netip.MustParsePrefix("10.1.1.1/32")}}
 	now := &sources{from: []netip.Prefix{netip.MustParsePrefix("10.1.1.2/32")}}
@@ -236,14 +236,14 @@ func TestStatesOfAChangedCheck(t *testing.T) {
 	}
 }
 
-// A state on the way has the source check, too: one pod is restricted while another opens.
+// An interim state has the source check, too: one pod is restricted while another opens.
 func TestStateOnTheWayChecksSources(t *testing.T) {
 	s := newCheckedScene(testNode(dataplane.PostDNAT), SourceStrict)
-	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], in2out("allow", "allow")))
-	s.tell(openPod(0), podMessage(1, withPolicies("a1", "")))
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], in2out("allow", "allow")))
+	s.send(openPod(0), podMessage(1, withPolicies("a1", "")))
 	s.settle(t)
-	s.tell(podMessage(0, withPolicies("", "a1")), openPod(1))
+	s.send(podMessage(0, withPolicies("", "a1")), openPod(1))
 	if !s.r.Apply() {
 		t.Fatal("no state on the way")
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// onTheWay is the verdict for a packet while interfaces have changed from a to b, or not yet: it passes if it can.
+// onTheWay returns the verdict for a packet while some interfaces have changed from a to b and others have not: it passes if any such state
+// lets it.
 func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
 	in := "if-" + from
 	switch {
@@ -26,7 +27,7 @@ func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
 	return (a.on(in, false, dialled) || b.on(in, false, dialled)) && (a.leaves(p, from, to) || b.leaves(p, from, to))
 }
 
-// While interfaces change, in whatever order, nothing passes that is denied both before and after.
+// While interfaces change, in any order, nothing passes that is denied both before and after.
 func TestNothingPassesOnTheWay(t *testing.T) {
 	interims := 0
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
@@ -34,11 +35,11 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newTightCheckedScene(testNode(view), rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
 				s.r.most = pick(t, "most", mosts)
-				s.tell(start()...)
+				s.send(start()...)
 				for range rapid.IntRange(1, 8).Draw(t, "changes") {
 					states := []*book{s.b.clone()}
 					for range rapid.IntRange(1, 6).Draw(t, "messages") {
-						s.tell(drawMessage(t, s.w))
+						s.send(drawMessage(t, s.w))
 					}
 					for again := true; again; {
 						again = s.r.Apply()
@@ -55,11 +56,11 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 	}
 }
 
-// checkTheWay looks at all packets, and at those of other pods as if the forger had sent them.
+// checkTheWay checks all packets, and those of other pods as if the forger had sent them.
 func checkTheWay(t *rapid.T, states []*book, view dataplane.View, forger string) {
 	first, last := states[0], states[len(states)-1]
 	look := func(p packet, from, to string) {
-		judge := func(p, dialled packet, how string) {
+		evaluate := func(p, dialled packet, how string) {
 			pass := func(b *book) bool { return onTheWay(b, b, p, dialled, from, to) }
 			if pass(first) || pass(last) {
 				return
@@ -70,16 +71,16 @@ func checkTheWay(t *rapid.T, states []*book, view dataplane.View, forger string)
 				}
 			}
 		}
-		judge(p, p, "")
+		evaluate(p, p, "")
 		if from != "" && leavesBy(p.dst) == "uplink" {
 			leaving := p
 			leaving.src = nodeIPs[familyOf(p.src)]
-			judge(leaving, p, " masqueraded")
+			evaluate(leaving, p, " masqueraded")
 		}
 		if view == dataplane.PreDNAT && from != "" && p.translated() && p.src.Is4() {
 			dialled := p
 			dialled.dst, dialled.dport = netip.MustParseAddr("10.96.0.10"), 8081
-			judge(p, dialled, " by a service")
+			evaluate(p, dialled, " by a service")
 		}
 	}
 	each(func(p packet, from, to string) {
@@ -90,13 +91,13 @@ func checkTheWay(t *rapid.T, states []*book, view dataplane.View, forger string)
 	})
 }
 
-// What opens and closes at once is done in two steps, what only opens or only closes in one.
+// A change that opens and closes takes two steps, a change that only opens or only closes takes one.
 func TestStepsOfAChange(t *testing.T) {
 	both := func(in, out string) *scene {
 		s := newScene(testNode(dataplane.PostDNAT))
-		s.tell(start()...)
-		s.tell(policyMessage(policyIDs[0], in2out(in, "allow")), policyMessage(policyIDs[1], in2out("allow", out)))
-		s.tell(podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a2")))
+		s.send(start()...)
+		s.send(policyMessage(policyIDs[0], in2out(in, "allow")), policyMessage(policyIDs[1], in2out("allow", out)))
+		s.send(podMessage(0, withPolicies("a1", "")), podMessage(1, withPolicies("", "a2")))
 		s.settle(t)
 		return s
 	}
@@ -113,7 +114,7 @@ func TestStepsOfAChange(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := both(c.in, c.out)
-			s.tell(policyMessage(policyIDs[0], in2out(c.thenIn, "allow")), policyMessage(policyIDs[1], in2out("allow", c.thenOut)))
+			s.send(policyMessage(policyIDs[0], in2out(c.thenIn, "allow")), policyMessage(policyIDs[1], in2out("allow", c.thenOut)))
 			steps := 1
 			for s.r.Apply() {
 				steps++
@@ -125,23 +126,23 @@ func TestStepsOfAChange(t *testing.T) {
 	}
 }
 
-// What one pod may send is asked twice where its input sees services, and opens at one place while it closes at another; but it is
-// asked about the same packet, so one step does. Of two pods with the same policies, one may use the address of the other: what it
-// dials then is asked at the input, as it is dialled, and where it leaves, as it arrives.
+// A pod's egress is evaluated twice if its input sees Services, and opens at one place while it closes at another. Both evaluate
+// the same packet, so one step suffices. Of two pods with the same policies, one may use the address of the other: what it dials
+// then is evaluated at the input, as dialled, and where it leaves, as it arrives.
 func TestStepsOfOneProgram(t *testing.T) {
 	for _, users := range []int{1, 2} {
 		s := newScene(testNode(dataplane.PreDNAT))
-		s.tell(start()...)
+		s.send(start()...)
 		to := func(net string) *felix.ToDataplane {
 			return policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "allow", DstNet: []string{net}}}})
 		}
-		s.tell(to("10.1.2.1/32"))
+		s.send(to("10.1.2.1/32"))
 		for i := range users {
-			s.tell(podMessage(i, withPolicies("", "a1")))
+			s.send(podMessage(i, withPolicies("", "a1")))
 		}
 		s.settle(t)
 		before := s.b.clone()
-		s.tell(to("10.96.0.10/32"))
+		s.send(to("10.96.0.10/32"))
 		steps := 1
 		for ; s.r.Apply(); steps++ {
 		}

@@ -7,22 +7,22 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
-// The flags of TCP that tell what begins a connection: SYN without ACK.
+// The flags of TCP that show the beginning of a connection: SYN without ACK.
 const (
 	tcpSYN = 0x02
 	tcpACK = 0x10
 )
 
-// wire is the rules of a table as VPP gets them at interfaces with these served ports. It is never changed.
+// wire has the rules of a table in VPP's form, at interfaces with these served ports. It is immutable.
 type wire struct {
 	served string
 	rules  []*acl.ACL_Rule
 	joined []atom  // the condensed table; the table's own rules if nothing was joined
-	ends   []int32 // for each rule of the condensed table, where those end that it became
+	ends   []int32 // for each rule of the condensed table, the end of its rules in VPP
 	from   []int32 // the rule of the table that each of the condensed ones begins with; nil: they are the table's own
 }
 
-// written is the table at interfaces with these served ports; nil: not written so far.
+// written returns the table at interfaces with these served ports; nil: not written yet.
 func (t *table) written(served string) *wire {
 	for i := range t.wire {
 		if t.wire[i].served == served {
@@ -32,7 +32,7 @@ func (t *table) written(served string) *wire {
 	return nil
 }
 
-// value is the table as VPP's agent takes it. Old is what was there before; nil: nothing.
+// value returns the table as a value for vppagent. Old is the table before; nil: none.
 func (t *table) value(old *table, served *ports) *acl.ACL {
 	w := t.written(served.key())
 	if w == nil {
@@ -41,7 +41,7 @@ func (t *table) value(old *table, served *ports) *acl.ACL {
 	return &acl.ACL{Name: wireName(t.name, served), Rules: w.rules}
 }
 
-// write writes the rules; those that old has too are the same pieces.
+// write writes the rules; rules that old has too keep their pointers.
 func (t *table) write(old *table, served *ports) *wire {
 	var before *wire
 	start, end := 0, 0
@@ -76,7 +76,7 @@ func (t *table) write(old *table, served *ports) *wire {
 	return &t.wire[len(t.wire)-1]
 }
 
-// end is where the rules end that the first n of the table became.
+// end returns the end of the VPP rules of the first n table rules.
 func (w *wire) end(n int) int {
 	if n == 0 {
 		return 0
@@ -84,7 +84,7 @@ func (w *wire) end(n int) int {
 	return int(w.ends[n-1])
 }
 
-// of is the number of the table's rule that became that one of VPP's.
+// of returns the index of the table rule that became the given rule of VPP's.
 func (w *wire) of(rule int) (int, bool) {
 	if rule < 0 || rule >= len(w.rules) {
 		return 0, false
@@ -96,7 +96,7 @@ func (w *wire) of(rule int) (int, bool) {
 	return i, true
 }
 
-// render writes rules. Their pieces come from one allocation for all.
+// render writes rules. One allocation has the memory of all.
 func render(out []*acl.ACL_Rule, atoms []atom) {
 	n := len(atoms)
 	rules, ips, ranges := make([]ruleValue, n), make([]acl.ACL_Rule_IpRule_Ip, n), make([]acl.ACL_Rule_IpRule_PortRange, 2*n)
@@ -145,7 +145,7 @@ func (a *atom) ranges(r []acl.ACL_Rule_IpRule_PortRange) (src, dst *acl.ACL_Rule
 	return &r[0], &r[1]
 }
 
-// icmp writes types and codes. The other family's ICMP is a protocol like any.
+// icmp writes types and codes. The other family's ICMP is an ordinary protocol.
 func (v *ruleValue) icmp(a *atom) {
 	if familyOf(a.src.Addr()).icmp() != a.proto {
 		v.ip.Ip.Protocol = uint32(a.proto)

@@ -9,7 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// record is a listener that writes down what it hears.
+// record is a listener that records its calls.
 type record []string
 
 func (r *record) ServiceChanged(old, now *renderer.ContivService) {
@@ -24,7 +24,7 @@ func (r *record) ServiceChanged(old, now *renderer.ContivService) {
 
 func (r *record) NodeIPsChanged(ips *renderer.IPAddresses) { *r = append(*r, ips.String()) }
 
-// A listener hears of each change once; a resync brings what differs and nothing else.
+// A listener receives each change once; a resync passes only differences.
 func TestListen(t *testing.T) {
 	svc := func(name string, n uint32) *renderer.ContivService {
 		s := renderer.NewContivService()

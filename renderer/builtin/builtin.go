@@ -32,8 +32,8 @@ func (c Choice) Served() renderer.Families {
 	return renderer.Families{IPv4: true, IPv6: c != NAT44}
 }
 
-// PostDNAT returns the families in which the access lists of an input see packets to Services with the endpoint's address.
-// Where nothing serves a family, nothing is translated, which is the same view.
+// PostDNAT returns the families in which the access lists of an input see packets to Services with the endpoint's address. A
+// family that no renderer serves has no translation, which is the same view.
 func (c Choice) PostDNAT() renderer.Families { return renderer.Families{IPv4: c == CNAT, IPv6: true} }
 
 // cnat returns the families that belong to cnat.

@@ -21,7 +21,7 @@ type sink struct {
 func (s *sink) Set(owner string, values map[string]proto.Message, notes []model.Note) {
 	s.values[owner] = len(values)
 	for _, n := range notes {
-		if strings.HasPrefix(n.Reason, "address ") { // the others are about the node, of which nothing is known here
+		if strings.HasPrefix(n.Reason, "address ") { // the others are about the node, which is unknown here
 			s.notes = append(s.notes, n.Reason)
 		}
 	}

@@ -5,6 +5,6 @@
 //	                                                                           ┘
 //	Renderer keeps the last of each and calls the two functions again when something they depend on changed.
 //
-// Invariant: Service and Node are pure; the same facts in any order give the same bytes. What cannot be rendered comes
-// back as a note on the object. Where this renderer serves a family, no other does.
+// Invariant: Service and Node are pure; the same facts in any order give the same bytes. An object that cannot be rendered gets a
+// note. No other renderer serves a family of this one.
 package cnat

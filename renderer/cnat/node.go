@@ -12,15 +12,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// Node is everything VPP must have whatever the services are: cnat on its interfaces, the policy for sources, and where packets to
-// be dropped go. NodeIPs are those of all nodes.
+// Node returns the values that do not depend on Services: cnat on its interfaces, the policy for sources, and the routes for
+// packets to be dropped. NodeIPs are the addresses of all nodes.
 //
-// There is no route that drops what is sent to unallocated cluster IPs: over an address cnat is told of, unless that has a route of
-// its own at every moment, it would kill VPP (fib_entry_src_rr_resolve_via_connected, VPP 24.06; 25.10 for next hops only).
+// No route drops packets to unallocated cluster IPs: over an address of cnat, unless that always has a separate route, it would
+// crash VPP (fib_entry_src_rr_resolve_via_connected, VPP 24.06; 25.10 for next hops only).
 //
-// The policy is the one for Kubernetes (cnat_set_snat_policy K8S, VPP 24.06): this node's address is the source of what a pod sends
-// to itself, of what comes from outside and goes on to another node, and, unless that is switched off, of what pods send out of the
-// cluster. Packets among pods, services and nodes keep theirs.
+// The policy is the one for Kubernetes (cnat_set_snat_policy K8S, VPP 24.06). This node's address is the source of packets from a
+// pod to itself, of packets from outside that continue to another node and, unless that is switched off, of packets from pods to
+// outside the cluster. Packets among pods, Services and nodes keep their sources.
 func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, backends renderer.Interfaces, cfg Config) (kv.Values, []model.Note) {
 	values := kv.Values{}
 	if cfg.IPv4 {
@@ -42,7 +42,7 @@ func Node(node renderer.NodeState, nodeIPs *renderer.IPAddresses, frontends, bac
 	return values, notes
 }
 
-// onInterface puts cnat on an interface. What the policy says of interfaces it says of tables it needs an address for.
+// onInterface puts cnat on an interface. Its tables carry the policy's rules for interfaces, which need an address.
 func onInterface(name string, node renderer.NodeState, policy *cnat.SnatPolicy, cfg Config) *cnat.Interface {
 	m := &cnat.Interface{Name: name, Ipv4: cfg.IPv4, Ipv6: cfg.IPv6}
 	switch {
@@ -57,7 +57,7 @@ func onInterface(name string, node renderer.NodeState, policy *cnat.SnatPolicy, 
 	return m
 }
 
-// snat is the policy; nil if there is no address to give, and the notes say what follows.
+// snat returns the policy; nil if no address is available, and the notes state the consequences.
 func snat(node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (*cnat.SnatPolicy, []model.Note) {
 	var notes []model.Note
 	policy := &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES}
@@ -104,7 +104,7 @@ func snat(node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (*
 	return policy, notes
 }
 
-// sourceOf is the first address of a family that the node has on its uplink, else one of its uplink's, else the node's first.
+// sourceOf returns the first address of a family that the node has on its uplink, else one of its uplink's, else the node's first.
 func sourceOf(node renderer.NodeState, is func(netip.Addr) bool) netip.Addr {
 	usable := func(a netip.Addr) bool { return is(a) && !a.IsLinkLocalUnicast() }
 	has := func(a netip.Addr) bool {

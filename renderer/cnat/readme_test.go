@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/page"
 )
 
-// The example of the page is what happens.
+// The example of the page is the actual output.
 func TestREADME(t *testing.T) {
 	changes, err := manifest.Load(page.File(t, "yaml"))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// Renderer feeds a sink from Service and Node. Its calls never fail: what cannot be rendered is a note.
+// Renderer feeds a sink from Service and Node. Its calls never fail: an object that cannot be rendered gets a note.
 type Renderer struct{ *adapter.Renderer }
 
-// New returns a renderer that has told its sink nothing yet; cfg must be valid.
+// New returns a renderer that has written nothing to its sink; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{adapter.New(adapter.Functions{
 		Name: Name,
@@ -26,7 +26,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		NodeMatters: func(old, now renderer.NodeState) bool {
 			return !slices.Equal(old.IPs, now.IPs) || !slices.Equal(old.UplinkIPs, now.UplinkIPs) || !slices.Equal(old.NoNodePorts, now.NoNodePorts)
 		},
-		// A cluster without services of a family that is served has nothing of cnat, which VPP may not have either.
+		// A cluster without Services of a served family has no values of cnat, which VPP may lack.
 		Concerns: func(svc *renderer.ContivService) bool {
 			return slices.ContainsFunc(svc.ClusterIPs.Addrs(), cfg.Has) || slices.ContainsFunc(svc.ExternalIPs.Addrs(), cfg.Has)
 		},

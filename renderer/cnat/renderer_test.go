@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter/adaptertest"
 )
 
-// book is a sink that keeps what it was told as text.
+// book is a sink that keeps its values as text.
 type book map[string][]string
 
 func (b book) Set(owner string, values map[string]proto.Message, notes []model.Note) {
@@ -29,7 +29,7 @@ func (b book) Set(owner string, values map[string]proto.Message, notes []model.N
 	b[owner] = lines(values, notes)
 }
 
-// A cluster without services of a family that is served has nothing of cnat.
+// A cluster without Services of a served family has no values of cnat.
 func TestRendererOwners(t *testing.T) {
 	b := book{}
 	r := New(v6, b)
@@ -86,7 +86,7 @@ func drawNode(t *rapid.T) renderer.NodeState {
 	return n
 }
 
-// Whatever the calls were, the sink has what one Resync of the final state gives.
+// After any sequence of calls, the sink has what one Resync of the final state gives.
 func TestIncrementalIsResync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
@@ -107,7 +107,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// Every translation ever rendered keeps to what VPP survives: paths there are, of its family, and the address is a real one.
+// Every rendered translation is one that VPP survives: it has paths of its family, and a real address.
 func TestEveryTranslationIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
@@ -130,7 +130,7 @@ func TestEveryTranslationIsSafe(t *testing.T) {
 	})
 }
 
-// Where node ports are may change alone: when another address of the node comes first.
+// The address of node ports may change alone: when another address of the node becomes the first.
 func TestRendererNodePortAddresses(t *testing.T) {
 	b := book{}
 	r := New(v6, b)

@@ -11,11 +11,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// Service is everything VPP must have for one service on the given node: a Translation for each frontend that leads somewhere, and
-// a reject route for each of its addresses. NodeIPs are those of all nodes. Of the node, its addresses matter.
+// Service returns all values of one Service on the given node: a Translation for each frontend with endpoints, and a reject route
+// for each of its addresses. NodeIPs are the addresses of all nodes. Of the node, its addresses matter.
 //
-// Translations are of real addresses throughout: what cnat does not translate meets the route below, which refuses it or is the
-// node's own. VPP goes by the first translation of an address, so that any other choice could come too late.
+// Translations always have real addresses: packets that cnat does not translate meet the route below, which rejects them or is
+// the node's own. VPP uses the flag of the first translation of an address, so that any other choice could be too late.
 func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (kv.Values, []model.Note) {
 	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, values: kv.Values{}, notes: adapter.Notes{Of: svc.ID}}
 	if svc.Renderer != "" && svc.Renderer != Name {
@@ -33,7 +33,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 
 type family struct{ served, v6 bool }
 
-// ports renders all ports of the service in the families that are served.
+// ports renders all ports of the Service in the served families.
 func (s *rendering) ports() {
 	for _, name := range s.svc.PortNames() {
 		for _, family := range []family{{s.cfg.IPv4, false}, {s.cfg.IPv6, true}} {
@@ -44,7 +44,7 @@ func (s *rendering) ports() {
 	}
 }
 
-// rendering is one call of Service.
+// rendering is the state of one call of Service.
 type rendering struct {
 	svc     *renderer.ContivService
 	node    renderer.NodeState
@@ -54,7 +54,7 @@ type rendering struct {
 	notes   adapter.Notes
 }
 
-// of are the addresses of a family.
+// of returns the addresses of a family.
 func of(addrs *renderer.IPAddresses, v6 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs.Addrs()), func(a netip.Addr) bool { return a.Is6() != v6 })
 }
@@ -107,7 +107,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 	}
 }
 
-// conditions says what holds for every frontend of a family.
+// conditions returns the facts that hold for every frontend of a family.
 func (s *rendering) conditions(v6 bool) {
 	is := netip.Addr.Is4
 	name := "IPv4"
@@ -124,8 +124,8 @@ func (s *rendering) conditions(v6 bool) {
 	}
 }
 
-// external are the paths of external addresses and this node's own. VPP gives a client from outside the node's address where the
-// endpoint is on another node; where it is here, the client keeps its own, whatever the policy.
+// external returns the paths of external addresses and this node's addresses. VPP gives a client from outside the node's address
+// if the endpoint is on another node; if it is on this node, the client keeps its address, regardless of the policy.
 func (s *rendering) external(cluster, local []*cnat.Path) []*cnat.Path {
 	if s.svc.TrafficPolicy == renderer.ClusterWide {
 		return cluster
@@ -138,8 +138,8 @@ func (s *rendering) external(cluster, local []*cnat.Path) []*cnat.Path {
 	return local
 }
 
-// choose leaves another node's address to that node, which translates and hides the client; only with policy Local pods of this
-// node reach every endpoint right from here, because the other node would show them its own endpoints only.
+// choose omits another node's address, because that node translates it and hides the client. Only with policy Local do pods of
+// this node reach every endpoint directly, because the other node would offer them only its endpoints.
 func (s *rendering) choose(a netip.Addr, outside, inside []*cnat.Path) []*cnat.Path {
 	switch {
 	case !s.nodeIPs.Contains(a) || slices.Contains(s.node.IPs, a):
@@ -150,7 +150,7 @@ func (s *rendering) choose(a netip.Addr, outside, inside []*cnat.Path) []*cnat.P
 	return inside
 }
 
-// discard leads to where packets are dropped.
+// discard returns the path that drops packets.
 func discard(v6 bool) []*cnat.Path {
 	address := DiscardIPv4
 	if v6 {
@@ -192,7 +192,7 @@ func protocol(p renderer.ProtocolType) cnat.Protocol {
 	return cnat.Protocol_TCP
 }
 
-// paths are the endpoints of a family, sorted, each as often as it weighs. The messages are shared by all translations of a port.
+// paths returns the endpoints of a family, sorted, each repeated by its weight. All translations of a port share the messages.
 func (s *rendering) paths(port string, list []*renderer.ServiceBackend, v6 bool) []*cnat.Path {
 	set := adapter.Endpoints(nil, list, func(a netip.Addr) bool { return a.IsValid() && a.Is6() == v6 })
 	if n := len(set); n > MaxEndpoints {
@@ -211,13 +211,14 @@ func (s *rendering) paths(port string, list []*renderer.ServiceBackend, v6 bool)
 	return out
 }
 
-// MaxEndpoints is how many endpoints of a port a node uses at most: the most buckets of a load balance (LB_MAX_BUCKETS of load_balance.h, VPP 24.06).
+// MaxEndpoints is the most endpoints of a port that a node uses: the most buckets of a load balance (LB_MAX_BUCKETS of load_balance.h, VPP
+// 24.06).
 const MaxEndpoints = 8192
 
-// maxPaths bounds what weights make of a set: VPP walks through all paths at each change, and Maglev's table has 1009 places.
+// maxPaths bounds the number of weighted paths: VPP walks through all paths at each change, and Maglev's table has 1009 places.
 const maxPaths = 256
 
-// weight is how often a local endpoint is there: as often as wanted, or as there is room for; once if there are no others.
+// weight returns the number of repetitions of a local endpoint: the wanted number, bounded by the room; one if no remote endpoint exists.
 func (s *rendering) weight(set []adapter.Endpoint) int {
 	locals := 0
 	for _, e := range set {

@@ -73,7 +73,7 @@ func externalLocal(svc *renderer.ContivService) { svc.TrafficPolicy = renderer.N
 func internalLocal(svc *renderer.ContivService) { svc.InternalTrafficPolicy = renderer.NodeLocal }
 func affinity(svc *renderer.ContivService)      { svc.SessionAffinityTimeout = 600 }
 
-// lines is a readable form: one line per value, then the notes.
+// lines returns a readable form: one line per value, then the notes.
 func lines(values kv.Values, notes []model.Note) []string {
 	var out, rest []string
 	for _, key := range values.Keys() {
@@ -216,7 +216,7 @@ func TestServiceOfANodeWithoutAddress(t *testing.T) {
 	}
 }
 
-// Weights never make more than maxPaths of what is not more.
+// Weights never make more than maxPaths of fewer endpoints.
 func TestWeightsAreBounded(t *testing.T) {
 	var all []string
 	for i := range 200 {
@@ -228,7 +228,7 @@ func TestWeightsAreBounded(t *testing.T) {
 	}
 }
 
-// A load balance of VPP has 8,192 buckets. A port with one endpoint more is served with as many, which differ from node to node.
+// A load balance of VPP has 8,192 buckets. A port with one more endpoint is served with the maximum, which differs from node to node.
 func TestMostEndpoints(t *testing.T) {
 	render := func(n int, name string) (map[string]bool, []model.Note) {
 		var ips []string

@@ -1,6 +1,6 @@
 package dataplane
 
-// CauseKind says what decided about a packet.
+// CauseKind is the kind of rule that decided about a packet.
 type CauseKind uint8
 
 // PortsPlace is the place number of a decision about ports of SCTP, which is made beside the lists of an interface.

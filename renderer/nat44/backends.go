@@ -9,10 +9,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// locals are the endpoints of a port as VPP gets them: IPv4, sorted, each once, at most MaxBackends, weighed. The
-// messages are shared by all mappings of the port.
+// locals returns the endpoints of a port in VPP's form: IPv4, sorted, each once, at most MaxBackends, weighted. All mappings of
+// the port share the messages.
 func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.DNat44_StaticMapping_LocalIP {
-	var room [16]adapter.Endpoint // mostly enough
+	var room [16]adapter.Endpoint // usually enough
 	set := adapter.Endpoints(room[:], list, netip.Addr.Is4)
 	if n := len(set); n > MaxBackends {
 		s.notes.Add(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
@@ -35,7 +35,7 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 	return out
 }
 
-// addresses are those of all backends in one text, each with a space behind it: one piece of memory for all.
+// addresses returns the addresses of all backends in one text, each with a space behind it: one allocation for all.
 func addresses(set []adapter.Endpoint) string {
 	var room [256]byte
 	out := room[:0]
@@ -45,14 +45,14 @@ func addresses(set []adapter.Endpoint) string {
 	return string(out)
 }
 
-// weights are those of remote and of local endpoints, whose ratio is the wanted one or the nearest whose sum VPP can hold
-// (rule A5). A set is never larger than MaxBackends, so they are at least 1.
+// weights returns the weights of remote and of local endpoints, whose ratio is the wanted one or the nearest whose sum VPP can
+// hold (rule A5). A set is never larger than MaxBackends, so they are at least 1.
 //
-// They are doubled while there is room: VPP draws endpoints and the ports of twice-nat from one generator whose lowest bit
-// alternates, and takes the draw modulo the sum. With a sum of 2, connections that draw twice would all get the same endpoint
-// of two (rule A11); doubled, each endpoint has an odd and an even draw. Larger factors would be better for clients that draw four
-// times in turn, and worse for all others: where there is no room for one any more all weights change, and VPP ends the
-// sessions of an endpoint whose weight does.
+// They are doubled if the sum allows it: VPP draws endpoints and the ports of twice-nat from one generator whose lowest bit
+// alternates, and takes the draw modulo the sum. With a sum of 2, connections that draw twice would all get the same endpoint of
+// two (rule A11); doubled, each endpoint has an odd and an even draw. Larger factors would be better for clients that draw four
+// times in turn, and worse for all others: when the sum no longer allows a factor, all weights change, and VPP ends the sessions
+// of an endpoint whose weight changes.
 func weights(set []adapter.Endpoint, wanted uint8) (remote, local uint32) {
 	locals := 0
 	for _, b := range set {

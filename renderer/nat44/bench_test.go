@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// A namespace and a name may have 63 and 253 characters: labels carry them whole, whatever VPP's tags can hold.
+// A namespace and a name may have 63 and 253 characters: labels contain them completely, although VPP's tags are shorter.
 func TestLongNames(t *testing.T) {
 	svc := web(endpoints("10.1.1.2"))
 	svc.ID.Namespace, svc.ID.Name = strings.Repeat("n", 63), strings.Repeat("s", 253)

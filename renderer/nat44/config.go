@@ -9,21 +9,21 @@ import (
 
 // Limits of VPP 24.06's load-balancing mappings (nat44_add_del_lb_static_mapping, nat44_lb_static_mapping_add_del_local).
 const (
-	// MaxBackends is how many endpoints one frontend may have: VPP counts locals in 8 bits, and two of the 255 are
-	// pads that keep a mapping load-balancing when it has a single endpoint (rules A2, A6).
+	// MaxBackends is the most endpoints of one frontend: VPP counts locals in 8 bits, and two of the 255 are pads that keep a
+	// mapping load-balancing when it has a single endpoint (rules A2, A6).
 	MaxBackends = 253
 
 	// maxWeight is the largest sum of weights: VPP adds them up in 8 bits (rule A5).
 	maxWeight = 255
 )
 
-// PadNetwork is where the addresses of pads and of the drop target are (RFC 5737); its packets go nowhere.
+// PadNetwork has the addresses of pads and of the drop target (RFC 5737); its packets are dropped.
 const PadNetwork = "192.0.2.0/24"
 
-// outside is an address that leads where the default route leads (RFC 5737).
+// outside is an address that the default route serves (RFC 5737).
 const outside = "203.0.113.254"
 
-// Name is what a Service's annotation calls this renderer.
+// Name is the name of this renderer in a Service's annotation.
 const Name = "nat44"
 
 // anyVRF makes an address pool serve every VRF.
@@ -32,34 +32,34 @@ const anyVRF = 4294967295
 // defaultVXLANPort is IANA's.
 const defaultVXLANPort = 4789
 
-// IdentitiesLabel labels the identity mappings; no service has it, because theirs hold a slash.
+// IdentitiesLabel labels the identity mappings; no Service has it, because labels of Services contain a slash.
 const IdentitiesLabel = "identities"
 
-// Config chooses what is left open by Kubernetes. The zero value is usable.
+// Config has the choices that Kubernetes does not make. The zero value is usable.
 type Config struct {
-	// LocalEndpointWeight is how much likelier an endpoint of this node is than one of another, 0 and 1: equally.
-	// It shrinks where the sum of weights would exceed VPP's 255.
+	// LocalEndpointWeight is the weight of an endpoint on this node relative to one on another; 0 and 1: equal. It shrinks if the
+	// sum of weights would exceed VPP's 255.
 	LocalEndpointWeight uint8
 
 	// DisableSNAT keeps the addresses of pods in packets that leave the cluster.
 	DisableSNAT bool
 
 	// Families are the address families that belong to this renderer; zero: both. It serves IPv4, and refuses addresses of IPv6
-	// if that family is its own.
+	// if that family belongs to it.
 	Families renderer.Families
 
-	// NoSourceRanges is why access lists are not this agent's to write, so that load-balancer IPs with source ranges are not
-	// served: PoliciesOff or ListsOfDriver; "": they are.
+	// NoSourceRanges is the reason why this agent does not write access lists, so that load-balancer IPs with source ranges are
+	// not served: PoliciesOff or ListsOfDriver; "": it does.
 	NoSourceRanges string
 
 	// VXLANPort is the UDP port of the overlay, exempt from SNAT; 0: 4789.
 	VXLANPort uint16
 
-	// Sessions is the size of VPP's session table per worker. VPP takes it when NAT44 is enabled, and keeps the size it has until it restarts.
-	// 0: DefaultSessions, and the size that VPP has where NAT44 is enabled already is as good.
+	// Sessions is the size of VPP's session table per worker. VPP reads it when NAT44 is enabled, and keeps its size until it restarts. 0:
+	// DefaultSessions; if NAT44 is already enabled, any size that VPP has.
 	Sessions uint32
 
-	// Seconds that VPP keeps an idle session; 0: the defaults below. VPP takes them at any time, for existing sessions as well.
+	// Seconds that VPP keeps an idle session; 0: the defaults below. VPP accepts changes at any time, for existing sessions as well.
 	TimeoutUDP, TimeoutTCPEstablished, TimeoutTCPTransitory, TimeoutICMP uint32
 }
 
@@ -67,11 +67,11 @@ type Config struct {
 // the main thread included, when NAT44 is enabled: 9 threads fit into VPP's default main heap of 1 GB.
 const DefaultSessions = 1 << 17
 
-// Default timeouts in seconds. VPP has one for all of UDP, whatever the port and whether the server has answered, where Linux has
-// 30 s for a question and its answer and 120 s for a stream: 60 s is twice the keep-alive of 25 to 30 s that UDP applications
-// send for NATs, and lets a node make 2,184 new UDP connections each second for ever (with VPP's 300 s and 64,512: 215).
-// Established TCP keeps VPP's value, RFC 5382's least, which is longer than TCP's own keep-alive of 7,200 s. Opening and closing
-// TCP has Linux's 120 s (SYN_SENT, TIME_WAIT), ICMP Linux's 30 s.
+// Default timeouts in seconds. VPP has one timeout for all of UDP, regardless of the port and of whether the server has answered;
+// Linux has 30 s for a question and its answer and 120 s for a stream. 60 s is twice the keep-alive of 25 to 30 s that UDP
+// applications send for NATs, and lets a node make 2,184 new UDP connections each second for ever (with VPP's 300 s and 64,512:
+// 215). Established TCP keeps VPP's value, RFC 5382's least, which is longer than TCP's keep-alive of 7,200 s. Opening and
+// closing TCP has Linux's 120 s (SYN_SENT, TIME_WAIT), ICMP Linux's 30 s.
 const (
 	DefaultTimeoutUDP            = 60
 	DefaultTimeoutTCPEstablished = 7440
@@ -79,14 +79,14 @@ const (
 	DefaultTimeoutICMP           = 30
 )
 
-// Why load-balancer IPs with source ranges are not served.
+// Reasons why load-balancer IPs with source ranges are not served.
 const (
 	PoliciesOff   = "policies are switched off on this node"
 	ListsOfDriver = "those are the driver's on this node"
 )
 
-// minSessions and maxSessions bound what VPP can make a table of: a session takes about 400 bytes of the main heap, and VPP ends
-// when the heap has no room.
+// minSessions and maxSessions bound the table that VPP can make: a session takes about 400 bytes of the main heap, and VPP aborts
+// when the heap is full.
 const (
 	minSessions = 1 << 10
 	maxSessions = 1 << 24
@@ -117,5 +117,5 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ownsIPv6 reports whether addresses of IPv6 are this renderer's to refuse.
+// ownsIPv6 reports whether this renderer must refuse addresses of IPv6.
 func (c Config) ownsIPv6() bool { return c.Families == (renderer.Families{}) || c.Families.IPv6 }

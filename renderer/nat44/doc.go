@@ -5,6 +5,6 @@
 //	                                                          ┘
 //	Renderer keeps the last of each and calls the two functions again when something they depend on changed.
 //
-// Invariant: Service and Node are pure; the same facts in any order give the same bytes. What cannot be rendered comes
-// back as a note on the object. Rules named A1 … C24 in comments are explained in README.md.
+// Invariant: Service and Node are pure; the same facts in any order give the same bytes. An object that cannot be rendered gets a
+// note. Rules named A1 … C24 in comments are explained in README.md.
 package nat44

@@ -16,12 +16,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// Node is everything VPP must have whatever the services are: NAT44 itself, its interfaces and address pools, and routes
-// that drop packets for unallocated cluster IPs and for pads.
+// Node returns the values that do not depend on Services: NAT44 itself, its interfaces and address pools, and routes that drop
+// packets for unallocated cluster IPs and for pads.
 //
-// Roles of interfaces, measured on VPP 24.06 (nat44_interface_add_del_feature, nat44_ed_add_del_output_interface): all
-// are inside and outside at once (rule B12). With SNAT the uplink has the output feature instead, which does both
-// directions; the two exclude each other.
+// Roles of interfaces, measured on VPP 24.06 (nat44_interface_add_del_feature, nat44_ed_add_del_output_interface): all are inside
+// and outside at once (rule B12). With SNAT the uplink has the output feature instead, which covers both directions; the two
+// exclude each other.
 func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg Config) (kv.Values, []model.Note) {
 	values := kv.Values{}
 	values.Put(&nat.Nat44Global{Forwarding: true}) // rule B13: without it everything but services is dropped
@@ -60,9 +60,9 @@ func Node(node renderer.NodeState, frontends, backends renderer.Interfaces, cfg 
 	return values, notes
 }
 
-// dropOwnPods drops what is for a pod without a route. The NAT loopback is mostly an address of the same range, and no pod's: what an endpoint
-// outside the cluster answers to a client outside is for the loopback when the uplink takes it in, and for the client when the uplink
-// sends it out. So it follows the default route, unless VPP has another route to it: a pod that has the address all the same.
+// dropOwnPods drops packets for a pod without a route. The NAT loopback is usually an address of the same range, and not a pod's: an answer
+// from an endpoint outside the cluster to a client outside has the loopback as destination when the uplink receives it, and the client when
+// the uplink sends it. So the loopback follows the default route, unless VPP has another route to it: a pod that has the address nevertheless.
 func dropOwnPods(values kv.Values, node renderer.NodeState) {
 	within := func(p netip.Prefix) bool { return p.Contains(node.Loopback) }
 	if slices.ContainsFunc(adapter.DropOwnPods(values, node, netip.Addr.Is4), within) {
@@ -70,9 +70,9 @@ func dropOwnPods(values kv.Values, node renderer.NodeState) {
 	}
 }
 
-// snat is the address that pods have outside the cluster; the zero address: they keep their own, and the note says why.
-// It needs an overlay apart from the uplink: the output feature knows no exceptions, so traffic to pods of other nodes
-// would be translated, too.
+// snat returns the address that pods have outside the cluster; the zero address: they keep theirs, and the note has the reason.
+// It needs an overlay apart from the uplink: the output feature has no exceptions, so traffic to pods of other nodes would be
+// translated, too.
 func snat(node renderer.NodeState, cfg Config) (netip.Addr, []model.Note) {
 	off := func(why string) (netip.Addr, []model.Note) {
 		return netip.Addr{}, []model.Note{{
@@ -94,8 +94,8 @@ func snat(node renderer.NodeState, cfg Config) (netip.Addr, []model.Note) {
 	return off(fmt.Sprintf("neither the uplink %s nor the node has an IPv4 address", node.Uplink))
 }
 
-// uplinkAddr is the first IPv4 address of the node that its uplink has, else the uplink's first one that is not link-local.
-// An uplink without any (unnumbered, in front of the node's own network stack) speaks for the node's first address.
+// uplinkAddr returns the first IPv4 address of the node that its uplink has, else the uplink's first one that is not link-local.
+// An uplink without any (unnumbered, in front of the node's network stack) stands for the node's first address.
 func uplinkAddr(node renderer.NodeState) netip.Addr {
 	has := func(a netip.Addr) bool {
 		return slices.ContainsFunc(node.UplinkIPs, func(p netip.Prefix) bool { return p.Addr() == a })
@@ -118,7 +118,7 @@ func uplinkAddr(node renderer.NodeState) netip.Addr {
 	return netip.Addr{}
 }
 
-// identities exempts the overlay's own packets from SNAT: answers to them find no session otherwise.
+// identities exempts the overlay's packets from SNAT: answers to them have no session otherwise.
 func identities(address netip.Addr, cfg Config) *nat.DNat44 {
 	port := uint32(cfg.VXLANPort)
 	if port == 0 {

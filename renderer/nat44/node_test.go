@@ -81,7 +81,7 @@ func TestSNATOff(t *testing.T) {
 	}
 }
 
-// A range that another node's pods are in as well, as blocks of addresses may be, is not dropped.
+// A range that also contains another node's pods, such as blocks of addresses, is not dropped.
 func TestSharedRangeIsNotDropped(t *testing.T) {
 	n := node()
 	n.Remote = append(n.Remote, renderer.RemoteNode{PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.64/26")}})
@@ -92,7 +92,7 @@ func TestSharedRangeIsNotDropped(t *testing.T) {
 
 func TestSNATAddressIsOnTheUplink(t *testing.T) {
 	n := node()
-	n.IPs = []netip.Addr{netip.MustParseAddr("10.9.9.9"), thisNode} // the first one is not VPP's
+	n.IPs = []netip.Addr{netip.MustParseAddr("10.9.9.9"), thisNode} // VPP does not have the first one
 	if got, _ := snat(n, Config{}); got != thisNode {
 		t.Errorf("SNAT address = %s, want the node's address that the uplink has", got)
 	}

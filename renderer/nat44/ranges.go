@@ -16,10 +16,10 @@ import (
 // restricted is a frontend that only the clients of loadBalancerSourceRanges may use.
 type restricted struct {
 	renderer.Frontend
-	mapping *nat.DNat44_StaticMapping // nil: without endpoints it is rejected, for those who may use it
+	mapping *nat.DNat44_StaticMapping // nil: without endpoints it is rejected, for permitted clients
 }
 
-// restrict keeps one such frontend apart.
+// restrict stores one such frontend separately.
 func (s *rendering) restrict(f renderer.Frontend, to target) {
 	switch {
 	case !f.IP.Is4():
@@ -36,8 +36,8 @@ func (s *rendering) restrict(f renderer.Frontend, to target) {
 	}
 }
 
-// putRestricted puts the source ranges, and a DNat44 of its own for each frontend: so one that goes is removed before anything that
-// protects it is changed, as a part of a value could not be.
+// putRestricted puts the source ranges, and a separate DNat44 for each frontend: a removed DNat44 leaves VPP before its protection
+// changes, which a part of a value could not.
 func (s *rendering) putRestricted(values kv.Values) {
 	if len(s.restricted) == 0 {
 		return
@@ -63,8 +63,8 @@ func (s *rendering) putRestricted(values kv.Values) {
 	}
 }
 
-// ranges are the clients that may use a load balancer's address. If an address of this node is among them, so is the load balancer's
-// own: a node that has it, too, may call from it.
+// ranges returns the clients that may use a load balancer's address. If an address of this node is among them, so is the load
+// balancer's address: a node that has it, too, may call from it.
 func (s *rendering) ranges(vip netip.Addr) []string {
 	set := adapter.SourceRanges(s.svc, vip)
 	if slices.ContainsFunc(s.node.IPs, func(a netip.Addr) bool {

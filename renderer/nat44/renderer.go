@@ -9,10 +9,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// Renderer feeds a sink from Service and Node. Its calls never fail: what cannot be rendered is a note.
+// Renderer feeds a sink from Service and Node. Its calls never fail: an object that cannot be rendered gets a note.
 type Renderer struct{ *adapter.Renderer }
 
-// New returns a renderer that has told its sink nothing yet; cfg must be valid.
+// New returns a renderer that has written nothing to its sink; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	return &Renderer{adapter.New(adapter.Functions{
 		Name: Name,

@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter/adaptertest"
 )
 
-// book is a sink that keeps what it was told as text.
+// book is a sink that keeps its values as text.
 type book map[string][]string
 
 func (b book) Set(owner string, values map[string]proto.Message, notes []model.Note) {
@@ -70,7 +70,7 @@ func drawNode(t *rapid.T) renderer.NodeState {
 	return n
 }
 
-// Whatever the calls were, the sink has what one Resync of the final state gives.
+// After any sequence of calls, the sink has what one Resync of the final state gives.
 func TestIncrementalIsResync(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		adaptertest.IncrementalIsResync(t, world, func() (adaptertest.Renderer, map[string][]string) {
@@ -95,7 +95,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
-// Every mapping ever rendered keeps to what VPP survives.
+// Every rendered mapping is one that VPP survives.
 func TestEveryMappingIsSafe(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		svc := world.Service(t, "1")
@@ -104,7 +104,7 @@ func TestEveryMappingIsSafe(t *testing.T) {
 	})
 }
 
-// Where node ports are may change alone: when another address of the node comes first.
+// The address of node ports may change alone: when another address of the node becomes the first.
 func TestRendererNodePortAddresses(t *testing.T) {
 	b := book{}
 	r := New(Config{}, b)

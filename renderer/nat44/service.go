@@ -12,8 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 )
 
-// Service is everything VPP must have for one service on the given node: a DNat44 if anything can be mapped, and a reject
-// route for each of its addresses. NodeIPs are those of all nodes. Of the node, name, addresses and loopback matter.
+// Service returns all values of one Service on the given node: a DNat44 if anything can be mapped, and a reject route for each of
+// its addresses. NodeIPs are the addresses of all nodes. Of the node, name, addresses and loopback matter.
 func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses, cfg Config) (kv.Values, []model.Note) {
 	s := &rendering{svc: svc, node: node, nodeIPs: nodeIPs, cfg: cfg, notes: adapter.Notes{Of: svc.ID}}
 	if len(svc.Ports)*(svc.ClusterIPs.Len()+svc.ExternalIPs.Len()) > 1 || svc.HasNodePort() {
@@ -37,27 +37,28 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	return values, s.notes.List
 }
 
-// rendering is one call of Service.
+// rendering is the state of one call of Service.
 type rendering struct {
 	svc      *renderer.ContivService
 	node     renderer.NodeState
 	nodeIPs  *renderer.IPAddresses
 	cfg      Config
-	seen     map[renderer.Frontend]struct{} // nil: there can be one only
+	seen     map[renderer.Frontend]struct{} // nil: only one can exist
 	mappings []*nat.DNat44_StaticMapping
-	// restricted are the frontends that not everybody may use, each with its mapping; nil: it has none.
+	// restricted are the frontends with source ranges, each with its mapping; nil: it has none.
 	restricted []restricted
 	notes      adapter.Notes
 }
 
-// target is where a kind of traffic goes.
+// target is the destination of a kind of traffic.
 type target struct {
-	locals []*nat.DNat44_StaticMapping_LocalIP // none: to be dropped
+	locals []*nat.DNat44_StaticMapping_LocalIP // none: packets are dropped
 	source nat.DNat44_StaticMapping_TwiceNatMode
-	reject bool // there is no mapping: the reject route answers, or another node
+	reject bool // no mapping: the reject route answers, or another node
 }
 
-// elsewhere reports that nothing of the service is for this renderer: it asks for another one, or all of it is IPv6, which is another's.
+// elsewhere reports that this renderer serves nothing of the Service: the Service names another renderer, or all its addresses are of IPv6,
+// which belongs to another.
 func (s *rendering) elsewhere() bool {
 	v4 := false
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
@@ -70,7 +71,7 @@ func (s *rendering) elsewhere() bool {
 	return s.svc.Renderer != "" && s.svc.Renderer != Name || !s.cfg.ownsIPv6() && !v4
 }
 
-// refuseFamilies says which addresses are left out for being IPv6 (rule A10).
+// refuseFamilies notes the addresses that are not served because they are IPv6 (rule A10).
 func (s *rendering) refuseFamilies() {
 	for _, addrs := range []*renderer.IPAddresses{s.svc.ClusterIPs, s.svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
@@ -81,7 +82,7 @@ func (s *rendering) refuseFamilies() {
 	}
 }
 
-// port renders one port of the service on every address.
+// port renders one port of the Service on every address.
 func (s *rendering) port(name string, port *renderer.ServicePort) {
 	if port.Protocol != renderer.TCP && port.Protocol != renderer.UDP {
 		s.notes.Add(true, "port %q (%s %d) is not served: nat44 translates the ports of TCP and UDP only", name, port.Protocol, port.Port)
@@ -119,7 +120,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 	}
 }
 
-// choose is inside for addresses of other nodes: only pods of this node meet them here, on their way there.
+// choose returns inside for addresses of other nodes: only pods of this node dial them through this VPP.
 func (s *rendering) choose(a netip.Addr, outside, inside target) target {
 	if s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a) {
 		return inside
@@ -127,7 +128,7 @@ func (s *rendering) choose(a netip.Addr, outside, inside target) target {
 	return outside
 }
 
-// internal is the target of cluster IPs: the source is kept.
+// internal returns the target of cluster IPs: the source is kept.
 func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
 	set := cluster
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
@@ -139,8 +140,8 @@ func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 	return s.shown(set)
 }
 
-// shown keeps the client's address, except in a call of an endpoint to itself (rule A8). That takes the NAT loopback, and a
-// mapping that asks for one waits until there is one: without it better all calls but those to oneself than none.
+// shown keeps the client's address, except in a call of an endpoint to itself (rule A8). That call needs the NAT loopback, and a
+// mapping with it waits until the node has one: until then all calls work except those to oneself.
 func (s *rendering) shown(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	t := target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
 	if !t.reject && !s.node.Loopback.Is4() {
@@ -150,8 +151,8 @@ func (s *rendering) shown(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	return t
 }
 
-// external is the target of external addresses and this node's own. Policy Cluster hides the client, so that answers
-// of endpoints elsewhere come back through this node; policy Local shows it.
+// external returns the target of external addresses and this node's addresses. Policy Cluster hides the client, so that answers
+// of endpoints elsewhere return through this node; policy Local shows it.
 func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
 	if s.svc.TrafficPolicy == renderer.ClusterWide {
 		return s.hidden(cluster)
@@ -165,10 +166,10 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 	return s.shown(set)
 }
 
-// podsOnly is the target of other nodes' addresses. With policy Cluster there is no mapping: the other node translates, and
-// hides the client, so the way back is the same. That spares a mapping for every node, whose removal with the node would
-// cut the connections of all others to the same endpoints (rule C20). With policy Local the other node keeps the client's
-// address, and the answer of an endpoint elsewhere would miss it: so pods reach every endpoint right from here.
+// podsOnly returns the target of other nodes' addresses. With policy Cluster no mapping exists: the other node translates and
+// hides the client, so the return path is the same. That saves a mapping for every node, whose removal with the node would cut
+// the connections of all others to the same endpoints (rule C20). With policy Local the other node keeps the client's address,
+// and the answer of an endpoint elsewhere would bypass it: so pods reach every endpoint directly.
 func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target {
 	if s.svc.TrafficPolicy == renderer.ClusterWide {
 		return target{reject: true}
@@ -176,7 +177,7 @@ func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target
 	return s.shown(cluster)
 }
 
-// hidden replaces the client by the NAT loopback. Without one VPP would drop such packets ("out of ports", rule A8).
+// hidden replaces the client by the NAT loopback. Without it VPP would drop such packets ("out of ports", rule A8).
 func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	t := target{locals: set, source: nat.DNat44_StaticMapping_ENABLED, reject: len(set) == 0}
 	if !t.reject && !s.node.Loopback.Is4() {
@@ -187,14 +188,14 @@ func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	return t
 }
 
-// add appends the mapping of one frontend, unless it belongs to another service or this one has it already.
+// add appends the mapping of one frontend, unless it belongs to another Service or this one has it already.
 func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
 	if f.IP.Is4() && !to.reject && s.ours(f, nodePort) {
 		s.mappings = append(s.mappings, s.mapping(f, to))
 	}
 }
 
-// ours reports that a frontend belongs to no other service, and was not met before.
+// ours reports that a frontend belongs to no other Service, and did not occur before.
 func (s *rendering) ours(f renderer.Frontend, nodePort bool) bool {
 	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
 		return false
@@ -222,7 +223,7 @@ func (s *rendering) mapping(f renderer.Frontend, to target) *nat.DNat44_StaticMa
 	return m
 }
 
-// affinity returns how long clients of an address are held to an endpoint, in seconds; 0: not at all.
+// affinity returns the time in seconds for which clients of an address keep their endpoint; 0: none.
 func (s *rendering) affinity(a netip.Addr) uint32 {
 	if s.svc.SessionAffinityTimeout > 0 && !s.holds(a) {
 		s.notes.Add(false, "session affinity does not hold at %s: only a range of cluster IPs and this node's addresses are safe from sessions that kill VPP", a)
@@ -231,9 +232,9 @@ func (s *rendering) affinity(a netip.Addr) uint32 {
 	return s.svc.SessionAffinityTimeout
 }
 
-// holds reports whether nobody can have a session of the uplink's SNAT with an address that Services may get: only such an address
-// may have session affinity (rule A12). VPP drops packets to cluster IPs that no Service has, and packets to this node's addresses
-// do not leave by the uplink. Any other address may be dialled before a Service has it.
+// holds reports whether no client can have a session of the uplink's SNAT with an address that Services may get: only such an
+// address may have session affinity (rule A12). VPP drops packets to cluster IPs that no Service has, and packets to this node's
+// addresses do not leave by the uplink. Clients may dial any other address before a Service has it.
 func (s *rendering) holds(a netip.Addr) bool {
 	return slices.Contains(s.node.IPs, a) || slices.ContainsFunc(s.node.ServiceCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
 }

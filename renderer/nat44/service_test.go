@@ -63,7 +63,7 @@ func nodePort(svc *renderer.ContivService)      { svc.Ports["http"].NodePort = 3
 func externalLocal(svc *renderer.ContivService) { svc.TrafficPolicy = renderer.NodeLocal }
 func internalLocal(svc *renderer.ContivService) { svc.InternalTrafficPolicy = renderer.NodeLocal }
 
-// lines is a readable form: one line per mapping "10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", then the keys of other values,
+// lines returns a readable form: one line per mapping "10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", then the keys of other values,
 // then the notes.
 func lines(values kv.Values, notes []model.Note) []string {
 	var out, rest []string
@@ -214,7 +214,7 @@ func TestA9SCTPIsRefused(t *testing.T) {
 	}
 }
 
-// Rule A10: there is no IPv6; the IPv4 part of a dual-stack service is served.
+// Rule A10: IPv6 is not served; the IPv4 part of a dual-stack Service is.
 func TestA10IPv6IsRefused(t *testing.T) {
 	svc := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
 	want := []string{
@@ -243,7 +243,7 @@ func mapped(svc *renderer.ContivService, name string, cfg Config) (*nat.DNat44_S
 	return values[kv.DNat44Key("default/web")].(*nat.DNat44).StMappings[0], notes
 }
 
-// Rule A6: VPP counts locals in 8 bits and dies of the 256th; two places are for pads.
+// Rule A6: VPP counts locals in 8 bits and crashes on the 256th; two places are for pads.
 func TestA6AtMost253Backends(t *testing.T) {
 	exact, notes := mapped(many(0, 253), "node-1", Config{})
 	if len(exact.LocalIps) != 253 || len(notes) != 0 {
@@ -254,7 +254,7 @@ func TestA6AtMost253Backends(t *testing.T) {
 	if len(one.LocalIps) != 253 || len(notes) != 1 || notes[0].Reason != want || notes[0].Refused {
 		t.Fatalf("300 endpoints: %d used, notes %v", len(one.LocalIps), notes)
 	}
-	// One endpoint less changes at most one of the others.
+	// One endpoint fewer changes at most one of the others.
 	less := many(0, 300)
 	gone := less.Backends["http"][0].Addr().String()
 	less.Backends["http"] = less.Backends["http"][1:]
@@ -262,7 +262,7 @@ func TestA6AtMost253Backends(t *testing.T) {
 	if n := missing(one, two); n > 1 || n == 1 && !uses(one, gone) {
 		t.Errorf("%d endpoints were exchanged because of one", n)
 	}
-	// Nodes choose apart, so that together they use all.
+	// Nodes choose independently, so that together they use all.
 	other, _ := mapped(many(0, 300), "node-2", Config{})
 	if missing(one, other) == 0 {
 		t.Error("two nodes chose the same endpoints")
@@ -273,7 +273,7 @@ func uses(m *nat.DNat44_StaticMapping, ip string) bool {
 	return slices.ContainsFunc(m.LocalIps, func(l *nat.DNat44_StaticMapping_LocalIP) bool { return l.LocalIp == ip })
 }
 
-// missing counts the locals of a that b has not.
+// missing counts the locals of a that b lacks.
 func missing(a, b *nat.DNat44_StaticMapping) int {
 	n := 0
 	for _, l := range a.LocalIps {
@@ -284,7 +284,7 @@ func missing(a, b *nat.DNat44_StaticMapping) int {
 	return n
 }
 
-// Rule A5: VPP adds weights up in 8 bits; a sum of 256 kills it, a larger one starves endpoints.
+// Rule A5: VPP adds weights up in 8 bits; a sum of 256 crashes it, a larger one starves endpoints.
 func TestA5WeightsFitIn255(t *testing.T) {
 	for _, tc := range []struct {
 		local, remote int
@@ -333,7 +333,7 @@ func TestA11EndpointsGetTheirShare(t *testing.T) {
 	for _, draws := range []int{1, 2, 3, 6} {
 		for n := 2; n <= 127; n++ {
 			m, _ := mapped(many(0, n), "node-1", Config{})
-			var ends []uint32 // one for each endpoint: the draws below it that are not below the one before are its own
+			var ends []uint32 // one for each endpoint: its draws are those below its entry and not below the entry before
 			sum := uint32(0)
 			for _, l := range m.LocalIps {
 				sum += l.Probability
@@ -371,7 +371,7 @@ func TestA8NoLoopbackKeepsClients(t *testing.T) {
 	}
 }
 
-// A refusal at the prefix of a pod's route would replace that route (ip_route_add_del: all its callers are one source to VPP's FIB).
+// A reject route at the prefix of a pod's route would replace that route (ip_route_add_del: all its callers are one source to VPP's FIB).
 func TestAddressOfAPodHasNoReject(t *testing.T) {
 	svc := web(endpoints("10.1.2.2"), externalIP("203.0.113.7"))
 	svc.PodIPs = renderer.NewIPAddresses(net.ParseIP("203.0.113.7"))
@@ -382,7 +382,7 @@ func TestAddressOfAPodHasNoReject(t *testing.T) {
 	}
 }
 
-// Rule A2: one and two endpoints differ in nothing but the second, so that VPP's mapping can be changed in place.
+// Rule A2: mappings with one and with two endpoints differ only in the second, so that VPP can change the mapping in place.
 func TestA2OneEndpointIsNoSpecialCase(t *testing.T) {
 	one, _ := mapped(web(endpoints("10.1.1.2")), "node-1", Config{LocalEndpointWeight: 5})
 	two, _ := mapped(web(endpoints("10.1.1.2", "10.1.2.2")), "node-1", Config{LocalEndpointWeight: 5})
@@ -436,15 +436,15 @@ func TestSourceRanges(t *testing.T) {
 			}
 		})
 	}
-	// Without endpoints there is nothing to translate; who may not dial is still not answered.
+	// Without endpoints nothing is translated; a client that may not dial still gets no answer.
 	values, _ := Service(web(externalIP("203.0.113.7"), ranges("10.0.0.0/8")), node(), nodeIPs, Config{})
 	if values[kv.SourceRangesKey("default/web@203.0.113.7")] == nil || len(values) != 3 {
 		t.Errorf("without endpoints: %v", values)
 	}
 }
 
-// Rule C20: a mapping that goes takes along the sessions of every other mapping to the same endpoints. A node that leaves
-// must not do that.
+// Rule C20: the removal of a mapping ends the sessions of every other mapping to the same endpoints. A node that leaves must not
+// cause that.
 func TestC20NodesComeAndGoWithoutChange(t *testing.T) {
 	svc := web(endpoints("10.1.1.2", "10.1.2.2"), nodePort, externalIP("203.0.113.7"))
 	few, _ := Service(svc, node(), renderer.IPAddressesOf(thisNode), Config{})
@@ -454,7 +454,7 @@ func TestC20NodesComeAndGoWithoutChange(t *testing.T) {
 	}
 }
 
-// Where another renderer has IPv6, a dual-stack service has its IPv4 part here, and one of IPv6 alone nothing.
+// If another renderer has IPv6, a dual-stack Service has its IPv4 part here, and one of IPv6 alone nothing.
 func TestIPv6IsLeftToAnother(t *testing.T) {
 	dual := web(endpoints("10.1.1.2", "fd00:1::2"), func(s *renderer.ContivService) { s.ClusterIPs.Add(net.ParseIP("fd00::10")) })
 	want := []string{"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject}

@@ -13,7 +13,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-// checkSafe fails on any mapping that VPP 24.06 crashes on, or takes and then does not honour.
+// checkSafe fails on any mapping that VPP 24.06 crashes on, or accepts and does not honour.
 func checkSafe(t failer, values kv.Values) {
 	t.Helper()
 	for key, value := range values {

@@ -7,11 +7,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// What opens because VPP translates something else, opens when it does.
+// An opening that follows from another translation in VPP happens together with that translation.
 func TestTranslatedOpensLast(t *testing.T) {
 	s := newScene(testNode(dataplane.PreDNAT))
-	s.tell(start()...)
-	s.tell(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("", "a1")))
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], in2out("allow", "deny")), podMessage(0, withPolicies("", "a1")))
 	s.settle(t)
 	node := testNode(dataplane.PreDNAT)
 	fresh := netip.MustParsePrefix("10.99.0.1/32")

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// oneOf is a rule of few kinds, so that rules repeat: many lines, a set, a set and something to say, a pass. Wide ones allow,
-// so that many are in one segment, which is split.
+// oneOf draws a rule of few kinds, so that rules repeat: many lines, a set, a set with a note, a pass. Wide rules allow, so that
+// one segment has many and is split.
 func oneOf(t *rapid.T, egress, wide bool) *felix.Rule {
 	r := &felix.Rule{Action: "allow"}
 	kind, n := pick(t, "kind", []int{0, 0, 1, 3}), rapid.IntRange(0, 9).Draw(t, "n")
@@ -35,7 +35,7 @@ func oneOf(t *rapid.T, egress, wide bool) *felix.Rule {
 		}
 	case 2:
 		sets = []string{"s1"}
-	case 3: // nothing is known of one of the sets
+	case 3: // one of the sets is unknown
 		sets = []string{"s1", pick(t, "set", []string{"s2", "unheard-of"})}
 	case 4:
 		r.Protocol = &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "sctp"}}
@@ -50,7 +50,7 @@ func oneOf(t *rapid.T, egress, wide bool) *felix.Rule {
 	return r
 }
 
-// edited is rules of which some are others, went, came or moved.
+// edited returns rules of which some are changed, removed, added or moved.
 func edited(t *rapid.T, rules []*felix.Rule, egress, wide bool) []*felix.Rule {
 	out := slices.Clone(rules)
 	for range rapid.IntRange(0, 3).Draw(t, "edits") {
@@ -70,13 +70,13 @@ func edited(t *rapid.T, rules []*felix.Rule, egress, wide bool) []*felix.Rule {
 	return out
 }
 
-// TestToldAgain: a policy told again with some rules changed, between changes of its sets, is what it would be if it were
-// told for the first time: tables, lists, notes, and what stands behind each rule.
-func TestToldAgain(t *testing.T) {
+// TestRepeatedPolicy: a policy that is sent again with some rules changed, between changes of its sets, gives the same result as
+// if it were sent for the first time: tables, lists, notes, and the cause of each rule.
+func TestRepeatedPolicy(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newScene(testNode(pick(t, "view", []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT})))
-		s.tell(start()...)
-		s.tell(podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a1", "")))
+		s.send(start()...)
+		s.send(podMessage(0, withPolicies("a1", "a1")), podMessage(1, withPolicies("a1", "")))
 		p, wide := &felix.Policy{}, rapid.Bool().Draw(t, "wide")
 		for range rapid.IntRange(0, 12).Draw(t, "rules") {
 			p.InboundRules, p.OutboundRules = append(p.InboundRules, oneOf(t, false, wide)), append(p.OutboundRules, oneOf(t, true, wide))
@@ -85,7 +85,7 @@ func TestToldAgain(t *testing.T) {
 			switch rapid.IntRange(0, 3).Draw(t, "step") {
 			case 0:
 				kind := pick(t, "kind", []felix.IPSetUpdate_IPSetType{felix.IPSetUpdate_NET, felix.IPSetUpdate_NET, felix.IPSetUpdate_IP_AND_PORT})
-				s.tell(setMessage("s1", kind, []string{pick(t, "member", append(nets, "no address"))}))
+				s.send(setMessage("s1", kind, []string{pick(t, "member", append(nets, "no address"))}))
 			case 1:
 				d := &felix.IPSetDeltaUpdate{Id: pick(t, "set", []string{"s1", "s2"})}
 				for range 3 {
@@ -94,15 +94,15 @@ func TestToldAgain(t *testing.T) {
 				if slices.Sort(d.AddedMembers); rapid.Bool().Draw(t, "leave") {
 					d.AddedMembers, d.RemovedMembers = nil, d.AddedMembers
 				}
-				s.tell(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}})
+				s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}})
 			default:
 				p = &felix.Policy{InboundRules: edited(t, p.InboundRules, false, wide), OutboundRules: edited(t, p.OutboundRules, true, wide)}
 			}
-			s.tell(policyMessage(policyIDs[0], proto.Clone(p).(*felix.Policy)))
+			s.send(policyMessage(policyIDs[0], proto.Clone(p).(*felix.Policy)))
 			s.settle(t)
 		}
 		fresh := newScene(s.r.node)
-		fresh.tell(s.w.all()...)
+		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) {
 			t.Fatalf("tables: -from scratch +told again\n%s", cmp.Diff(fresh.b.acls, s.b.acls, protocmp.Transform()))
@@ -120,7 +120,7 @@ func TestToldAgain(t *testing.T) {
 	})
 }
 
-// sameCauses compares what stands behind the rules of all lists.
+// sameCauses compares the causes of the rules of all lists.
 func sameCauses(t *rapid.T, want, got *scene) {
 	for name, l := range want.b.lists {
 		for output, tables := range map[bool][]string{false: l.GetInput(), true: l.GetOutput()} {
