@@ -445,7 +445,7 @@ func (v *value) steady() bool {
 	return v.state == event.Configured && v.err == "" && v.will && !v.unsure && !v.rebind && v.want != nil && v.have == v.want
 }
 
-// missing are the keys that v waits for, sorted.
+// missingKeys returns the keys that v waits for, sorted.
 func (v *value) missingKeys() (keys []string) {
 	if v.base != nil && !v.base.will {
 		keys = append(keys, v.base.key)

@@ -38,8 +38,8 @@ const (
 // findExits finds the packets that host endpoints deny to leave, and marks the programs that must include those denials. It runs
 // after endpoints are located.
 func (r *Renderer) findExits() {
-	told := len(r.dirty.policies)+len(r.dirty.profiles) > 0
-	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !told {
+	changed := len(r.dirty.policies)+len(r.dirty.profiles) > 0
+	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !changed {
 		return
 	}
 	now := map[string]*exit{}

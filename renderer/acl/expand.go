@@ -176,7 +176,7 @@ func (x *expander) endpoints(id string) ([]endpoint, bool) {
 func (x *expander) missing(id string, s *ipset) {
 	switch {
 	case s == nil:
-		x.note(x.c, "refers to set %s, which was not told", id)
+		x.note(x.c, "refers to set %s, which is not known", id)
 	case len(s.bad) > 0:
 		x.note(x.c, "refers to set %s, which has a member that cannot be read", id)
 	default:

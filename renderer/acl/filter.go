@@ -200,7 +200,7 @@ func (s span) value() *contivacl.SCTPPorts_Ports {
 	return &contivacl.SCTPPorts_Ports{Lower: uint32(s.lo), Upper: uint32(s.hi)}
 }
 
-// effect returns the effect of a change of the filter in a direction: the lists before and after permit the packets that it permits.
+// filterEffect returns the effect of a change of the filter in a direction: the lists before and after permit the packets that it permits.
 func filterEffect(old, now *filter, d int) (e effect) {
 	had, has := old.direction(d), now.direction(d)
 	switch {

@@ -180,8 +180,8 @@ func TestFailClosed(t *testing.T) {
 		"ICMP":        func(r *felix.Rule) { r.Icmp = &felix.Rule_IcmpType{IcmpType: 256} },
 		"HTTP":        func(r *felix.Rule) { r.HttpMatch = &felix.HTTPMatch{Methods: []string{"GET"}} },
 		"later part":  func(r *felix.Rule) { r.ProtoReflect().SetUnknown([]byte{0xf8, 0x07, 1}) },
-		"set":         func(r *felix.Rule) { r.SrcIpSetIds = []string{"nobody told"} },
-		"not set":     func(r *felix.Rule) { r.NotSrcIpSetIds = []string{"nobody told"} },
+		"set":         func(r *felix.Rule) { r.SrcIpSetIds = []string{"unknown"} },
+		"not set":     func(r *felix.Rule) { r.NotSrcIpSetIds = []string{"unknown"} },
 		"named port":  func(r *felix.Rule) { r.Protocol = named("tcp"); r.DstNamedPortIpSetIds = []string{"s1"} },
 	}
 	for name, spoil := range bad {
@@ -238,7 +238,7 @@ func TestAddressTwice(t *testing.T) {
 
 // No message makes the driver panic, or name a table that does not exist.
 func FuzzOnUpdate(f *testing.F) {
-	for _, m := range append(start(), policyMessage(policyIDs[0], in2out("allow", "odd")), podMessage(0, withPolicies("a1", "a1")), deltaAdd("nobody told", "x"), deltaAdd("s1", "10.0.0.0/40")) {
+	for _, m := range append(start(), policyMessage(policyIDs[0], in2out("allow", "odd")), podMessage(0, withPolicies("a1", "a1")), deltaAdd("unknown", "x"), deltaAdd("s1", "10.0.0.0/40")) {
 		raw, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)

@@ -105,16 +105,16 @@ func TestRepeatedPolicy(t *testing.T) {
 		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) {
-			t.Fatalf("tables: -from scratch +told again\n%s", cmp.Diff(fresh.b.acls, s.b.acls, protocmp.Transform()))
+			t.Fatalf("tables: -from scratch +sent again\n%s", cmp.Diff(fresh.b.acls, s.b.acls, protocmp.Transform()))
 		}
 		if diff := cmp.Diff(fresh.b.lists, s.b.lists, protocmp.Transform()); diff != "" {
-			t.Fatalf("lists: -from scratch +told again\n%s", diff)
+			t.Fatalf("lists: -from scratch +sent again\n%s", diff)
 		}
 		if diff := cmp.Diff(fresh.b.ports, s.b.ports, protocmp.Transform()); diff != "" {
-			t.Fatalf("ports of SCTP: -from scratch +told again\n%s", diff)
+			t.Fatalf("ports of SCTP: -from scratch +sent again\n%s", diff)
 		}
 		if diff := cmp.Diff(fresh.b.notes, s.b.notes); diff != "" {
-			t.Fatalf("notes: -from scratch +told again\n%s", diff)
+			t.Fatalf("notes: -from scratch +sent again\n%s", diff)
 		}
 		sameCauses(t, fresh, s)
 	})
@@ -128,7 +128,7 @@ func sameCauses(t *rapid.T, want, got *scene) {
 				for rule := range want.b.acls[table].GetRules() {
 					a, _ := want.r.Cause(name, output, place, rule)
 					if b, ok := got.r.Cause(name, output, place, rule); !ok || a != b {
-						t.Fatalf("%s output %v, %s rule %d: from scratch %+v, told again %+v", name, output, table, rule, a, b)
+						t.Fatalf("%s output %v, %s rule %d: from scratch %+v, sent again %+v", name, output, table, rule, a, b)
 					}
 				}
 			}
