@@ -14,7 +14,7 @@ import (
 func (p *Processor) ownRanges(interfaces map[netip.Addr]string) []netip.Prefix {
 	var out []netip.Prefix
 	if p.stream != nil {
-		out = p.stream.blocks()
+		out = p.stream.blocks(p.translations.node.PodCIDRs)
 	} else {
 		for _, r := range p.ranges[p.cfg.NodeName] {
 			if r = r.Masked(); !p.strayIn(r) {
@@ -117,8 +117,12 @@ func (p *Processor) strayIn(r netip.Prefix) bool {
 	return false
 }
 
-// blocks returns the routes to several workloads of this node, except those that hold workloads of another node.
-func (s *stream) blocks() (out []netip.Prefix) {
+// blocks returns the routes to several workloads of this node and its pod CIDRs (empty without Services), except those that hold
+// workloads of another node.
+func (s *stream) blocks(cidrs []netip.Prefix) (out []netip.Prefix) {
+	for _, r := range cidrs {
+		out = append(out, r.Masked())
+	}
 	for r := range s.local {
 		if !r.IsSingleIP() {
 			out = append(out, r)

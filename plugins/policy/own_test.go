@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/renderer"
+
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -102,5 +104,16 @@ func TestOwnBlocks(t *testing.T) {
 		if got := fmt.Sprint(r.node.Own); got != step.want {
 			t.Errorf("%q: %s, not %s", step.text, got, step.want)
 		}
+	}
+	// With Services the node's pod CIDR is known, as without a Felix.
+	node := renderer.NodeState{Name: "node-1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")}}
+	if err := p.Translations().(renderer.NodeRenderer).UpdateNode(node); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(r.node.Own); got != "[10.1.1.0/24]" {
+		t.Errorf("with Services: %s", got)
 	}
 }
