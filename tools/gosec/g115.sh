@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 GO=${GO:-go} list=tools/gosec/g115.txt dir=$(mktemp -d)
+command -v jq >/dev/null || apt-get install -y -qq jq >/dev/null 2>&1 || { echo "$0 needs jq" >&2; exit 1; }
 trap 'rm -rf "$dir"' EXIT
 $GO build -modfile=tools/gosec/go.mod -o "$dir/gosec" github.com/securego/gosec/v2/cmd/gosec
 # Package by package: gosec of the whole tree takes ten times as long. The simulated VPP and the tests are no part of the agent.

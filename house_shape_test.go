@@ -1,0 +1,209 @@
+package contivagent
+
+import (
+	"go/ast"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Caps on packages and types. Those above a cap are listed with today's number, which may only shrink: a number that the tree has
+// left behind by more than a twentieth must be lowered here.
+const (
+	maxPackage = 2500 // lines of a package, without tests and generated code
+	maxFields  = 15   // of a struct
+	maxMethods = 30   // of a type
+	maxBare    = 5    // packages that define a function of one bare lower-case name
+)
+
+// largePackages, by folder.
+var largePackages = map[string]int{
+	"renderer/acl":            7953,
+	"sim":                     7286,
+	"cmd/contiv-agent":        5476,
+	"vppagent":                5354,
+	"vpp":                     5157,
+	"agent":                   5132,
+	"calc":                    4836,
+	"calico/datastore":        4244,
+	"sim/nat44ed":             3903,
+	"test/oracle/policy":      3572,
+	"source/convert":          3264,
+	"vppagent/descriptor/acl": 3148,
+	"plugins/policy":          2813,
+	"calico/felix":            2537,
+}
+
+// largeStructs, by folder and name.
+var largeStructs = map[string]int{
+	"agent.Config":                        49,
+	"renderer/acl.Renderer":               49,
+	"calico/datastore.Rule":               45,
+	"sim/nat44ed.Engine":                  34,
+	"cmd/contiv-agent.runFlags":           29,
+	"plugins/controller.Controller":       29,
+	"vppagent.value":                      29,
+	"agent.Status":                        28,
+	"plugins/service.Processor":           26,
+	"vppagent.Agent":                      25,
+	"plugins/policy.Processor":            24,
+	"sim.iface":                           23,
+	"cmd/contiv-agent.agentFlags":         22,
+	"sim/nat44ed.session":                 21,
+	"agent.metrics":                       20,
+	"calico/fanout.conn":                  20,
+	"cmd/contiv-agent.fanoutFlags":        20,
+	"plugins/policy.stream":               20,
+	"sim.state":                           20,
+	"vpp.session":                         20,
+	"agent.parts":                         19,
+	"calico/fanout.Config":                19,
+	"model.Service":                       19,
+	"calc.labelIndex":                     18,
+	"renderer/acl.dirt":                   18,
+	"renderer/dataplane.Node":             18,
+	"calc.policies":                       17,
+	"calico/datastore.WorkloadEndpoint":   17,
+	"calico/datastore.v3BGPPeer":          17,
+	"calico/typha.Config":                 17,
+	"renderer.ContivService":              17,
+	"agent.proxyHealth":                   16,
+	"calico/datastore.v3BGPConfiguration": 16,
+	"calico/fanout.metrics":               16,
+	"sim.VPP":                             16,
+	"sim/nat44ed.work":                    16,
+	"source/kube/report.Reporter":         16,
+}
+
+// largeTypes are types with many methods, by folder and name.
+var largeTypes = map[string]int{
+	"renderer/acl.Renderer":         167,
+	"sim.VPP":                       162,
+	"sim/nat44ed.Engine":            136,
+	"vppagent.Agent":                88,
+	"test/oracle/policy.World":      71,
+	"sim/cnat.Engine":               68,
+	"source/convert.problems":       66,
+	"plugins/policy.Processor":      61,
+	"sim/acl.Engine":                58,
+	"trace.Cluster":                 55,
+	"plugins/service.Processor":     52,
+	"plugins/controller.Controller": 46,
+	"test/oracle/policy.Cluster":    44,
+	"sim/nat44ed.work":              42,
+	"calico/datastore.reader":       35,
+	"vpp.session":                   35,
+	"test/adversary.Law":            34,
+	"sim.table":                     32,
+	"sim/packet.Packet":             31,
+}
+
+// bareNames are names of functions and methods that say no more than a verb or a noun, and how many packages define them.
+var bareNames = map[string]int{
+	"add": 25, "set": 22, "compare": 15, "count": 14, "message": 14, "all": 13, "change": 13, "send": 13, "text": 13, "put": 12, "join": 11,
+	"of": 11, "take": 11, "end": 10, "find": 10, "read": 10, "run": 10, "same": 10, "addresses": 9, "follow": 9, "get": 9, "key": 9,
+	"remove": 9, "at": 8, "begin": 8, "changes": 8, "forget": 8, "leave": 8, "publish": 8, "release": 8, "settle": 8, "write": 8, "answer": 7,
+	"apply": 7, "behind": 7, "fail": 7, "flush": 7, "has": 7, "look": 7, "node": 7, "rules": 7, "check": 6, "drop": 6, "encode": 6, "keep": 6,
+	"next": 6, "note": 6, "number": 6, "parse": 6, "port": 6, "ports": 6, "report": 6, "restart": 6, "room": 6, "rule": 6, "table": 6,
+	"within": 6,
+}
+
+// shape is what the caps are about.
+type shape struct {
+	lines, fields, methods map[string]int
+	names                  map[string]map[string]bool
+}
+
+func measureShape(t *testing.T) shape {
+	t.Helper()
+	s := shape{lines: map[string]int{}, fields: map[string]int{}, methods: map[string]int{}, names: map[string]map[string]bool{}}
+	for _, file := range tree(t) {
+		if file.isTest() || generated(file.file) {
+			continue
+		}
+		s.lines[file.dir()] += file.fset.File(file.file.Pos()).LineCount()
+		for _, decl := range file.file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				s.function(file.dir(), d)
+			case *ast.GenDecl:
+				s.structs(file.dir(), d)
+			}
+		}
+	}
+	return s
+}
+
+func (s shape) function(dir string, d *ast.FuncDecl) {
+	if name := d.Name.Name; name == strings.ToLower(name) && name != "main" {
+		if s.names[name] == nil {
+			s.names[name] = map[string]bool{}
+		}
+		s.names[name][dir] = true
+	}
+	if d.Recv == nil {
+		return
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	if index, ok := typ.(*ast.IndexExpr); ok {
+		typ = index.X
+	}
+	if id, ok := typ.(*ast.Ident); ok {
+		s.methods[dir+"."+id.Name]++
+	}
+}
+
+func (s shape) structs(dir string, d *ast.GenDecl) {
+	for _, spec := range d.Specs {
+		ts, ok := spec.(*ast.TypeSpec)
+		if !ok {
+			continue
+		}
+		if st, ok := ts.Type.(*ast.StructType); ok {
+			for _, field := range st.Fields.List {
+				s.fields[dir+"."+ts.Name.Name] += max(1, len(field.Names))
+			}
+		}
+	}
+}
+
+// hold compares what the tree has with a cap and its exceptions.
+func hold(t *testing.T, what string, have map[string]int, most int, exceptions map[string]int) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(have)) {
+		n, listed := have[name], exceptions[name]
+		switch {
+		case n > max(most, listed):
+			t.Errorf("%s has %d %s, at most %d", name, n, what, max(most, listed))
+		case listed > 0 && n <= most:
+			t.Errorf("%s has %d %s: it is no exception any more, take it from the list", name, n, what)
+		case listed > 0 && n < listed-listed/20:
+			t.Errorf("%s has %d %s: lower its number %d in the list", name, n, what, listed)
+		}
+	}
+	for name := range exceptions {
+		if have[name] == 0 {
+			t.Errorf("%s is in the list of exceptions and not in the tree", name)
+		}
+	}
+}
+
+func TestPackagesAndTypesOnlyShrink(t *testing.T) {
+	s := measureShape(t)
+	hold(t, "lines", s.lines, maxPackage, largePackages)
+	hold(t, "fields", s.fields, maxFields, largeStructs)
+	hold(t, "methods", s.methods, maxMethods, largeTypes)
+}
+
+// A name that many packages define cannot be followed by grep.
+func TestNamesSayWhatTheyActOn(t *testing.T) {
+	have := map[string]int{}
+	for name, dirs := range measureShape(t).names {
+		have[name] = len(dirs)
+	}
+	hold(t, "packages that define it", have, maxBare, bareNames)
+}
