@@ -84,7 +84,7 @@
 //
 // BUGS. Seed 1329 still breaks the law (cnat, IPv6, UDP): a pod answers a client that its node's translation hid; the translation has
 // expired, so the packet reaches the node itself. The excuse for lost translations does not cover it. Seed 3178 loses an allowed
-// connection (nat44, UDP from port 81 to 60000 of a pod on another node, established before); its cause is unknown.
+// connection (cnat, UDP from port 81 to 60000 of a pod on another node, established before); its cause is unknown.
 //
 // Senders outside have their own addresses: the attacker tries no packet by the uplink with the address of a pod or of a NAT
 // loopback. The simulated VPP knows no fragments, so that none are sent. Of host endpoints only what comes in from outside, and not by
