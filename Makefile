@@ -77,8 +77,7 @@ lint: ## gofumpt, vet, staticcheck, integer conversions
 	GO=$(GO) ./tools/gosec/g115.sh
 
 shape: ## figures about the tree's size and structure (BEFORE=folder: beside those of another tree)
-	$(GO) test -C tools -count=1 ./shape
-	@$(GO) run -C tools ./shape $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)
+	@$(GO) run ./test/shape/print $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)
 
 words: ## private idioms in comments and pages, by room (BEFORE=folder: beside those of another tree)
 	@$(GO) run ./test/words/count $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)

@@ -1,11 +1,11 @@
 package contivagent
 
 import (
-	"go/ast"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
+
+	"github.com/contiv-agent/contiv-agent/test/shape"
 )
 
 // Caps on packages and types. Those above a cap are listed with today's number, which may only shrink: a number that the tree has
@@ -109,68 +109,6 @@ var bareNames = map[string]int{
 	"within": 6,
 }
 
-// shape is what the caps are about.
-type shape struct {
-	lines, fields, methods map[string]int
-	names                  map[string]map[string]bool
-}
-
-func measureShape(t *testing.T) shape {
-	t.Helper()
-	s := shape{lines: map[string]int{}, fields: map[string]int{}, methods: map[string]int{}, names: map[string]map[string]bool{}}
-	for _, file := range tree(t) {
-		if file.isTest() || generated(file.file) {
-			continue
-		}
-		s.lines[file.dir()] += file.fset.File(file.file.Pos()).LineCount()
-		for _, decl := range file.file.Decls {
-			switch d := decl.(type) {
-			case *ast.FuncDecl:
-				s.function(file.dir(), d)
-			case *ast.GenDecl:
-				s.structs(file.dir(), d)
-			}
-		}
-	}
-	return s
-}
-
-func (s shape) function(dir string, d *ast.FuncDecl) {
-	if name := d.Name.Name; name == strings.ToLower(name) && name != "main" {
-		if s.names[name] == nil {
-			s.names[name] = map[string]bool{}
-		}
-		s.names[name][dir] = true
-	}
-	if d.Recv == nil {
-		return
-	}
-	typ := d.Recv.List[0].Type
-	if star, ok := typ.(*ast.StarExpr); ok {
-		typ = star.X
-	}
-	if index, ok := typ.(*ast.IndexExpr); ok {
-		typ = index.X
-	}
-	if id, ok := typ.(*ast.Ident); ok {
-		s.methods[dir+"."+id.Name]++
-	}
-}
-
-func (s shape) structs(dir string, d *ast.GenDecl) {
-	for _, spec := range d.Specs {
-		ts, ok := spec.(*ast.TypeSpec)
-		if !ok {
-			continue
-		}
-		if st, ok := ts.Type.(*ast.StructType); ok {
-			for _, field := range st.Fields.List {
-				s.fields[dir+"."+ts.Name.Name] += max(1, len(field.Names))
-			}
-		}
-	}
-}
-
 // hold compares what the tree has with a cap and its exceptions.
 func hold(t *testing.T, what string, have map[string]int, most int, exceptions map[string]int) {
 	t.Helper()
@@ -193,16 +131,16 @@ func hold(t *testing.T, what string, have map[string]int, most int, exceptions m
 }
 
 func TestPackagesAndTypesOnlyShrink(t *testing.T) {
-	s := measureShape(t)
-	hold(t, "lines", s.lines, maxPackage, largePackages)
-	hold(t, "fields", s.fields, maxFields, largeStructs)
-	hold(t, "methods", s.methods, maxMethods, largeTypes)
+	f := shape.Measure(tree(t))
+	hold(t, "lines", f.Packages, maxPackage, largePackages)
+	hold(t, "fields", f.Fields, maxFields, largeStructs)
+	hold(t, "methods", f.Methods, maxMethods, largeTypes)
 }
 
 // A name that many packages define cannot be followed by grep.
 func TestNamesSayWhatTheyActOn(t *testing.T) {
 	have := map[string]int{}
-	for name, dirs := range measureShape(t).names {
+	for name, dirs := range shape.Measure(tree(t)).Names {
 		have[name] = len(dirs)
 	}
 	hold(t, "packages that define it", have, maxBare, bareNames)

@@ -1,12 +1,10 @@
 // Package contivagent holds the project's house rules: it turns the tree into parsed files and checks ranks, fences,
-// package comments, sizes and pages. Invariant: it reads sources only, so a rule fails on the very commit that breaks it.
+// package comments, sizes and pages. Invariant: it reads shape.Files only, so a rule fails on the very commit that breaks it.
 package contivagent
 
 import (
 	"bytes"
 	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -16,13 +14,15 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/contiv-agent/contiv-agent/test/shape"
 )
 
 const module = "github.com/contiv-agent/contiv-agent/"
 
 // ranks gives each room its rank; a room is the longest prefix of a package's folder. Imports point to a lower rank.
 var ranks = map[string]int{
-	"calico": 0, "model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "backoff": 0, "httpserver": 0, "calico/recorded": 0, "test/page": 0, "test/pace": 0, "test/port": 0, "test/words": 0,
+	"calico": 0, "model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "backoff": 0, "httpserver": 0, "calico/recorded": 0, "test/page": 0, "test/pace": 0, "test/port": 0, "test/words": 0, "test/shape": 0,
 	"calico/v3": 1, "event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
@@ -62,16 +62,7 @@ var fences = map[string][]string{
 	"github.com/vishvananda": {"vppagent/descriptor/linux"},
 }
 
-type source struct {
-	path string // slash-separated, relative to the root
-	file *ast.File
-	fset *token.FileSet
-}
-
-func (s source) dir() string  { return filepath.ToSlash(filepath.Dir(s.path)) }
-func (s source) isTest() bool { return strings.HasSuffix(s.path, "_test.go") }
-
-func tree(t *testing.T) []source {
+func tree(t *testing.T) []shape.File {
 	t.Helper()
 	out, err := parseOnce()
 	if err != nil {
@@ -84,44 +75,7 @@ func tree(t *testing.T) []source {
 }
 
 // parseOnce parses the tree for all tests together.
-var parseOnce = sync.OnceValues(func() ([]source, error) {
-	var out []source
-	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() {
-			if skipDir(path) {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(path, ".go") {
-			return nil
-		}
-		fset := token.NewFileSet()
-		file, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
-		if err != nil {
-			return err
-		}
-		out = append(out, source{path: filepath.ToSlash(path), file: file, fset: fset})
-		return nil
-	})
-	return out, err
-})
-
-// skipDir leaves out other modules (they have separate rules) and folders without sources.
-func skipDir(path string) bool {
-	if path == "." {
-		return false
-	}
-	base := filepath.Base(path)
-	if strings.HasPrefix(base, ".") || base == "testdata" || base == "bin" {
-		return true
-	}
-	_, err := os.Stat(filepath.Join(path, "go.mod"))
-	return err == nil
-}
+var parseOnce = sync.OnceValues(func() ([]shape.File, error) { return shape.Tree(".") })
 
 func room(dir string) string {
 	best := ""
@@ -133,9 +87,9 @@ func room(dir string) string {
 	return best
 }
 
-func imports(s source) []string {
+func imports(s shape.File) []string {
 	var out []string
-	for _, imp := range s.file.Imports {
+	for _, imp := range s.AST.Imports {
 		out = append(out, strings.Trim(imp.Path.Value, `"`))
 	}
 	return out
@@ -145,17 +99,17 @@ func imports(s source) []string {
 func TestFeaturesStandAlone(t *testing.T) {
 	const contract = "vppagent/descriptor"
 	for _, s := range tree(t) {
-		if s.dir() != contract && !strings.HasPrefix(s.dir(), contract+"/") || s.isTest() {
+		if s.Dir() != contract && !strings.HasPrefix(s.Dir(), contract+"/") || s.IsTest() {
 			continue
 		}
-		feature := strings.TrimPrefix(strings.TrimPrefix(s.dir(), contract), "/")
+		feature := strings.TrimPrefix(strings.TrimPrefix(s.Dir(), contract), "/")
 		allowed, known := features[feature]
 		if !known {
-			t.Errorf("%s: %q is no feature; add it to features and to docs/ARCHITECTURE.md", s.path, feature)
+			t.Errorf("%s: %q is no feature; add it to features and to docs/ARCHITECTURE.md", s.Path, feature)
 		}
 		for _, imp := range imports(s) {
 			if other, ok := strings.CutPrefix(imp, module+contract+"/"); ok && !slices.Contains(allowed, other) {
-				t.Errorf("%s imports the feature %s", s.path, other)
+				t.Errorf("%s imports the feature %s", s.Path, other)
 			}
 		}
 	}
@@ -163,10 +117,10 @@ func TestFeaturesStandAlone(t *testing.T) {
 
 func TestImportsPointToALowerRank(t *testing.T) {
 	for _, s := range tree(t) {
-		from := room(s.dir())
+		from := room(s.Dir())
 		if from == "" {
-			if s.dir() != "." {
-				t.Errorf("%s: folder belongs to no room; add it to ranks and to docs/ARCHITECTURE.md", s.path)
+			if s.Dir() != "." {
+				t.Errorf("%s: folder belongs to no room; add it to ranks and to docs/ARCHITECTURE.md", s.Path)
 			}
 			continue
 		}
@@ -175,11 +129,11 @@ func TestImportsPointToALowerRank(t *testing.T) {
 			if !strings.HasPrefix(imp, module) || to == from || to == "" {
 				continue
 			}
-			if s.isTest() && ranks[to] <= max(ranks[from], 2) {
+			if s.IsTest() && ranks[to] <= max(ranks[from], 2) {
 				continue // a test may bring a partner of the same rank
 			}
 			if ranks[to] >= ranks[from] && !sameRank[[2]string{from, to}] && ranks[from] != 4 {
-				t.Errorf("%s: room %s (rank %d) imports %s (rank %d)", s.path, from, ranks[from], to, ranks[to])
+				t.Errorf("%s: room %s (rank %d) imports %s (rank %d)", s.Path, from, ranks[from], to, ranks[to])
 			}
 		}
 	}
@@ -192,8 +146,8 @@ func TestFences(t *testing.T) {
 				if imp != fenced && !strings.HasPrefix(imp, fenced+"/") {
 					continue
 				}
-				if !inside(s.dir(), rooms) && !s.isTest() && room(s.dir()) != "test" {
-					t.Errorf("%s: imports %s, which only %v may", s.path, imp, rooms)
+				if !inside(s.Dir(), rooms) && !s.IsTest() && room(s.Dir()) != "test" {
+					t.Errorf("%s: imports %s, which only %v may", s.Path, imp, rooms)
 				}
 			}
 		}
@@ -213,20 +167,20 @@ func TestEachPackageHasOneComment(t *testing.T) {
 	comments := map[string][]string{} // dir → files with a package comment
 	names := map[string]string{}
 	for _, s := range tree(t) {
-		if s.isTest() && s.dir() != "." {
+		if s.IsTest() && s.Dir() != "." {
 			continue
 		}
-		names[s.dir()] = s.file.Name.Name
-		if s.file.Doc == nil || strings.HasPrefix(strings.TrimSpace(s.file.Doc.Text()), "Code generated") {
+		names[s.Dir()] = s.AST.Name.Name
+		if s.AST.Doc == nil || strings.HasPrefix(strings.TrimSpace(s.AST.Doc.Text()), "Code generated") {
 			continue
 		}
-		comments[s.dir()] = append(comments[s.dir()], s.path)
-		word := "Package " + s.file.Name.Name + " "
-		if s.file.Name.Name == "main" {
+		comments[s.Dir()] = append(comments[s.Dir()], s.Path)
+		word := "Package " + s.AST.Name.Name + " "
+		if s.AST.Name.Name == "main" {
 			word = "Command "
 		}
-		if !strings.HasPrefix(s.file.Doc.Text(), word) {
-			t.Errorf("%s: package comment must start with %q", s.path, word)
+		if !strings.HasPrefix(s.AST.Doc.Text(), word) {
+			t.Errorf("%s: package comment must start with %q", s.Path, word)
 		}
 	}
 	for dir, name := range names {
@@ -240,43 +194,34 @@ func TestEachPackageHasOneComment(t *testing.T) {
 func TestSizes(t *testing.T) {
 	const maxFunc, maxFile = 100, 500
 	for _, s := range tree(t) {
-		if generated(s.file) {
+		if s.Generated() {
 			continue
 		}
-		if lines := s.fset.File(s.file.Pos()).LineCount(); lines > maxFile && !s.isTest() {
-			t.Errorf("%s: %d lines, at most %d", s.path, lines, maxFile)
+		if lines := s.Fset.File(s.AST.Pos()).LineCount(); lines > maxFile && !s.IsTest() {
+			t.Errorf("%s: %d lines, at most %d", s.Path, lines, maxFile)
 		}
-		for _, decl := range s.file.Decls {
+		for _, decl := range s.AST.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
-			if !ok || s.isTest() {
+			if !ok || s.IsTest() {
 				continue
 			}
-			if n := s.fset.Position(fn.End()).Line - s.fset.Position(fn.Pos()).Line; n > maxFunc {
-				t.Errorf("%s: func %s has %d lines, at most %d", s.path, fn.Name.Name, n, maxFunc)
+			if n := s.Fset.Position(fn.End()).Line - s.Fset.Position(fn.Pos()).Line; n > maxFunc {
+				t.Errorf("%s: func %s has %d lines, at most %d", s.Path, fn.Name.Name, n, maxFunc)
 			}
 		}
 	}
-}
-
-func generated(f *ast.File) bool {
-	for _, c := range f.Comments {
-		if c.Pos() < f.Package && strings.Contains(c.Text(), "Code generated") {
-			return true
-		}
-	}
-	return false
 }
 
 func TestExportedIsDocumented(t *testing.T) {
 	for _, s := range tree(t) {
-		if s.isTest() || generated(s.file) {
+		if s.IsTest() || s.Generated() {
 			continue
 		}
-		for _, decl := range s.file.Decls {
+		for _, decl := range s.AST.Decls {
 			switch d := decl.(type) {
 			case *ast.FuncDecl:
 				if d.Name.IsExported() && d.Name.Name != "Error" && d.Doc == nil && exportedReceiver(d) {
-					t.Errorf("%s: exported func %s has no comment", s.path, d.Name.Name)
+					t.Errorf("%s: exported func %s has no comment", s.Path, d.Name.Name)
 				}
 			case *ast.GenDecl:
 				checkTypeDocs(t, s, d)
@@ -300,28 +245,28 @@ func exportedReceiver(d *ast.FuncDecl) bool {
 	return ok && id.IsExported()
 }
 
-func checkTypeDocs(t *testing.T, s source, d *ast.GenDecl) {
+func checkTypeDocs(t *testing.T, s shape.File, d *ast.GenDecl) {
 	for _, spec := range d.Specs {
 		if ts, ok := spec.(*ast.TypeSpec); ok && ts.Name.IsExported() && d.Doc == nil && ts.Doc == nil {
-			t.Errorf("%s: exported type %s has no comment", s.path, ts.Name.Name)
+			t.Errorf("%s: exported type %s has no comment", s.Path, ts.Name.Name)
 		}
 	}
 }
 
 func TestNoSleepNoInitNoDefaults(t *testing.T) {
 	for _, s := range tree(t) {
-		if s.isTest() || generated(s.file) {
+		if s.IsTest() || s.Generated() {
 			continue
 		}
-		for _, decl := range s.file.Decls {
+		for _, decl := range s.AST.Decls {
 			if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s: init function", s.path)
+				t.Errorf("%s: init function", s.Path)
 			}
 		}
-		ast.Inspect(s.file, func(n ast.Node) bool {
+		ast.Inspect(s.AST, func(n ast.Node) bool {
 			if sel, ok := n.(*ast.SelectorExpr); ok {
 				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" && sel.Sel.Name == "Sleep" {
-					t.Errorf("%s: time.Sleep", s.fset.Position(sel.Pos()))
+					t.Errorf("%s: time.Sleep", s.Fset.Position(sel.Pos()))
 				}
 			}
 			return true
@@ -331,15 +276,15 @@ func TestNoSleepNoInitNoDefaults(t *testing.T) {
 
 func TestLowRanksAndRenderersDoNotLog(t *testing.T) {
 	for _, s := range tree(t) {
-		r := room(s.dir())
+		r := room(s.Dir())
 		// serve hands a logger to net/http, which logs by itself and returns nothing.
 		quiet := r != "" && r != "vpp" && r != "httpserver" && (ranks[r] == 0 || ranks[r] == 1 || strings.HasPrefix(r, "renderer/"))
-		if !quiet || s.isTest() {
+		if !quiet || s.IsTest() {
 			continue
 		}
 		for _, imp := range imports(s) {
 			if imp == "log" || imp == "log/slog" {
-				t.Errorf("%s: room %s imports %s; return facts instead", s.path, r, imp)
+				t.Errorf("%s: room %s imports %s; return facts instead", s.Path, r, imp)
 			}
 		}
 	}

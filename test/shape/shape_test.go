@@ -1,9 +1,8 @@
-package main
+package shape
 
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -40,17 +39,15 @@ func TestMeasure(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := measure(dir)
+	files, err := Tree(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.lines != 10 || f.testLines != 5 || f.commentLines != 2 || f.fields["a.T"] != 2 || f.methods["a.T"] != 1 {
+	f := Measure(files)
+	if f.Lines != 10 || f.TestLines != 5 || f.CommentLines != 2 || f.Fields["a.T"] != 2 || f.Methods["a.T"] != 1 || !f.Names["add"]["a"] {
 		t.Errorf("figures = %+v", f)
 	}
-	if f.back != 1 || f.references != 2 { // a.go needs helper, b.go needs T
-		t.Errorf("%d of %d references are back", f.back, f.references)
-	}
-	if text := table([]string{dir}, []figures{f}); !strings.Contains(text, "| packages | 1 |") {
-		t.Error(text)
+	if back, all := References(files); back != 1 || all != 2 { // a.go needs helper, b.go needs T
+		t.Errorf("%d of %d references are back", back, all)
 	}
 }
