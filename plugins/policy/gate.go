@@ -172,7 +172,7 @@ func (g *gate) settle() bool {
 	return len(changed) > 0
 }
 
-// weigh claims the sizes of policies whose messages or sets are in msgs, and of fresh policies: the graph sends no message for a
+// weigh claims the sizes of policies whose messages or sets are among the messages, and of fresh policies: the graph sends no message for a
 // changed object with the same rules.
 func (g *gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
 	touched := map[*gated]struct{}{}

@@ -16,16 +16,15 @@ func (p *Processor) refreshNodes() {
 	p.stateDirty = true
 	wasRemote, wasSelf := p.remote, p.self.Addrs()
 	var addrs []netip.Addr
-	p.remoteNodes, p.remote = nil, nil
+	p.remoteNodes = nil
 	for name, node := range p.nodes {
 		addrs = append(addrs, node.Addrs()...)
 		if name != p.cfg.NodeName {
 			p.remoteNodes = append(p.remoteNodes, renderer.RemoteNode{Name: name, IPs: node.Addrs(), PodCIDRs: node.PodCIDRs})
-			p.remote = append(p.remote, node.PodCIDRs...)
 		}
 	}
 	slices.SortFunc(p.remoteNodes, func(a, b renderer.RemoteNode) int { return cmp.Compare(a.Name, b.Name) })
-	sortPrefixes(p.remote)
+	p.remote = renderer.NodeState{Remote: p.remoteNodes}.RemotePodCIDRs()
 	zone := p.self.Zone
 	p.self = model.Node{Name: p.cfg.NodeName}
 	if node := p.nodes[p.cfg.NodeName]; node != nil {
