@@ -113,7 +113,7 @@ func (s *story) never(status string, since int64) {
 			return
 		}
 	}
-	s.t.Fatalf("etcd does not tell its history: %v", ctx.Err())
+	s.t.Fatalf("etcd does not return its history: %v", ctx.Err())
 }
 
 // gone waits until Felix has ended, and its driver with it.

@@ -111,7 +111,7 @@ func TestRealClientOfOurFanout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, addr := fanoutAt(t, fanout.Config{})
 			want := map[string]any{}
-			tell := func(status wire.Status, kvs ...wire.KV) {
+			send := func(status wire.Status, kvs ...wire.KV) {
 				for _, kv := range kvs {
 					if delete(want, kv.Key); !kv.Deleted() {
 						want[kv.Key] = parsed(string(kv.Value))
@@ -119,12 +119,12 @@ func TestRealClientOfOurFanout(t *testing.T) {
 				}
 				s.Publish(wire.Batch{Syncer: wire.Felix, Status: status, KVs: kvs})
 			}
-			tell(wire.ResyncInProgress, wireKV("/calico/v1/Ready", "true"))
+			send(wire.ResyncInProgress, wireKV("/calico/v1/Ready", "true"))
 			for i := range 3000 {
-				tell(wire.ResyncInProgress, wireKV(podKey(fmt.Sprintf("prod/web-%d", i)),
+				send(wire.ResyncInProgress, wireKV(podKey(fmt.Sprintf("prod/web-%d", i)),
 					podValue(fmt.Sprintf("10.1.%d.%d", i/250, i%250), map[string]string{"app": "web"})))
 			}
-			tell(wire.InSync)
+			send(wire.InSync)
 			c := startClient(t, addr, args...)
 			compare := func(when string) {
 				t.Helper()
@@ -140,7 +140,7 @@ func TestRealClientOfOurFanout(t *testing.T) {
 			}
 			c.until(func() bool { return c.status == "in-sync" })
 			compare("in sync")
-			tell(wire.InSync, wire.KV{Key: podKey("prod/web-17")}, wire.KV{Key: podKey("prod/never")},
+			send(wire.InSync, wire.KV{Key: podKey("prod/web-17")}, wire.KV{Key: podKey("prod/never")},
 				wireKV(podKey("prod/new"), podValue("10.2.0.1", nil)), wireKV(podKey("prod/web-3"), podValue("10.2.0.2", nil)))
 			c.until(heard(podKey("prod/web-3"), "10.2.0.2"))
 			compare("after some changes")
@@ -151,7 +151,7 @@ func TestRealClientOfOurFanout(t *testing.T) {
 			for i := range 1000 {
 				many = append(many, wireKV(podKey(fmt.Sprintf("prod/web-%d", i)), podValue("10.3.0.1", nil)))
 			}
-			tell(wire.InSync, many...)
+			send(wire.InSync, many...)
 			c.until(heard(podKey("prod/web-999"), "10.3.0.1"))
 			compare("after many changes")
 			if !c.Running() {

@@ -321,18 +321,18 @@ func TestOurClientTLS(t *testing.T) {
 // guestbook publishes the example to a real Typha, as Calico's converters write it.
 func (r *realTypha) guestbook() {
 	r.t.Helper()
-	tell := func(list []calico.KV) {
+	send := func(list []calico.KV) {
 		for _, kv := range list {
 			if !strings.HasPrefix(kv.Key, datastore.ServiceCIDRPrefix) { // no key of Calico's
 				r.put(kv.Key, string(kv.Value))
 			}
 		}
 	}
-	tell(datastore.Builtin())
+	send(datastore.Builtin())
 	err := manifest.New(manifest.Config{Paths: []string{"../examples/guestbook"}, Keys: true}).Run(r.t.Context(), func(e event.Event) {
 		if u, ok := e.(*event.Update); ok {
 			for _, c := range u.Changes {
-				tell(c.Keys)
+				send(c.Keys)
 			}
 		}
 	})

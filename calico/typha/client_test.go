@@ -77,7 +77,7 @@ func (p *place) serve(t *testing.T, cfg fanout.Config, kvs ...wire.KV) (s *fanou
 	if err != nil {
 		t.Fatal(err)
 	}
-	tell(s, kvs...)
+	publish(s, kvs...)
 	l := newPipes()
 	p.mu.Lock()
 	p.at = l
@@ -96,7 +96,7 @@ func (p *place) serve(t *testing.T, cfg fanout.Config, kvs ...wire.KV) (s *fanou
 	}
 }
 
-func tell(s *fanout.Server, kvs ...wire.KV) {
+func publish(s *fanout.Server, kvs ...wire.KV) {
 	for _, modern := range []bool{false, true} {
 		s.Publish(wire.Batch{Syncer: wire.Felix, Modern: modern, Status: wire.InSync, KVs: kvs})
 	}
@@ -174,7 +174,7 @@ func TestReconnectWithdrawsOnlyDifferences(t *testing.T) {
 				if d := cmp.Diff([]string{"in-sync", "P001=a", "P002=b", "P003=c", "/contiv/x=1", "found"}, h.take()); d != "" {
 					t.Fatal(d)
 				}
-				tell(s, param(1, "a2"), param(4, "d"), own("2"))
+				publish(s, param(1, "a2"), param(4, "d"), own("2"))
 				time.Sleep(time.Second)
 				if d := cmp.Diff([]string{"in-sync", "P001=a2", "P004=d", "/contiv/x=2"}, h.take()); d != "" {
 					t.Fatal(d)
@@ -412,7 +412,7 @@ func TestSource(t *testing.T) {
 		if d := cmp.Diff([]string{"- Namespace prod", "typha in-sync false"}, lines[max(0, len(lines)-2):]); d != "" {
 			t.Errorf("%s\n%q", d, lines)
 		}
-		tell(s, kv(podKey))
+		publish(s, kv(podKey))
 		time.Sleep(time.Second)
 		if d := cmp.Diff([]string{"- Pod prod/web-0"}, h.take()); d != "" {
 			t.Error(d)

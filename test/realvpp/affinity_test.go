@@ -46,7 +46,7 @@ func TestVPPAffinityConnections(t *testing.T) {
 		t.Fatalf("%d clients met only %b", addresses, met)
 	}
 	c.is[gone] = absent
-	c.tell(c.slices(), false)
+	c.emit(c.slices(), false)
 
 	var mu sync.Mutex
 	var all sync.WaitGroup

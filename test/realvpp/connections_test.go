@@ -120,7 +120,7 @@ func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config, more in
 	c.startAgent()
 	t.Cleanup(func() { c.agent.Close() })
 	c.objects = objects
-	c.tell(append(slices.Clone(objects), c.slices()...), true)
+	c.emit(append(slices.Clone(objects), c.slices()...), true)
 	for _, f := range c.families {
 		f.past = history{{usable: usable(c.is, cfg.KeepTerminating)}}
 	}
@@ -217,7 +217,7 @@ func (c *crowd) startAgent() {
 }
 
 // tell returns when VPP has acknowledged everything.
-func (c *crowd) tell(objects []model.Object, inSync bool) {
+func (c *crowd) emit(objects []model.Object, inSync bool) {
 	c.t.Helper()
 	events := []event.Event{&event.Update{Source: source, Changes: puts(objects)}}
 	if inSync {
@@ -345,7 +345,7 @@ func (c *crowd) step(n int) {
 			c.is[c.rng.IntN(len(c.is))] = []condition{ready, draining}[c.rng.IntN(2)]
 		}
 		what = fmt.Sprint("endpoints are ", c.is)
-		c.tell(c.slices(), false)
+		c.emit(c.slices(), false)
 	}
 	done, after := time.Now(), usable(c.is, c.config.KeepTerminating)
 	for _, f := range c.families {
@@ -365,7 +365,7 @@ func (c *crowd) restart() {
 	c.t.Helper()
 	c.agent.Close()
 	c.startAgent()
-	c.tell(append(slices.Clone(c.objects), c.slices()...), true)
+	c.emit(append(slices.Clone(c.objects), c.slices()...), true)
 }
 
 // hold sees to it that there is a connection to every usable endpoint.

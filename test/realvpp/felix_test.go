@@ -105,7 +105,7 @@ func TestVPPUnderFelix(t *testing.T) {
 		f.check(w.startAgent(s))
 	}
 	say(felixSays) // before in sync
-	f.check(w.tell(w.all()))
+	f.check(w.feedAll(w.all()))
 	if len(w.written) != before {
 		t.Fatalf("after a restart written: %v", w.written[before:])
 	}

@@ -315,8 +315,8 @@ func doubled(t *testing.T, cfg agent.Config, world string) liar {
 	}
 }
 
-// tell sends packets and looks where they go.
-func (send liar) tell(t *testing.T, lies []lie) {
+// check sends packets and compares where they go.
+func (send liar) check(t *testing.T, lies []lie) {
 	t.Helper()
 	for _, l := range lies {
 		p, err := packet.Parse(l.packet)
@@ -344,7 +344,9 @@ func (send liar) tell(t *testing.T, lies []lie) {
 // TestSourceCheck: no pod sends from an address that is not its own, and nobody outside from one that only the node has, in the sim.
 func TestSourceCheck(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, forgeries, probes)) })
+		t.Run(name, func(t *testing.T) {
+			simulated(t, cfg, identityWorld).check(t, slices.Concat(spoofs, forgeries, probes))
+		})
 	}
 }
 
@@ -352,14 +354,14 @@ func TestSourceCheck(t *testing.T) {
 func TestVPPSourceCheck(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, slices.Concat(spoofs, forgeries, probes)) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).check(t, slices.Concat(spoofs, forgeries, probes)) })
 	}
 }
 
 // TestNATBypass: no session lets a pod reach an isolated one, in the sim.
 func TestNATBypass(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, bypasses) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).check(t, bypasses) })
 	}
 }
 
@@ -367,14 +369,14 @@ func TestNATBypass(t *testing.T) {
 func TestVPPNATBypass(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, bypasses) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).check(t, bypasses) })
 	}
 }
 
 // TestServicesInvite: who dials a Service whose endpoint it may not reach is reached by that endpoint, with nat44.
 func TestServicesInvite(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg, invitingWorld).tell(t, invitations(cfg.ServiceRenderer)) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, invitingWorld).check(t, invitations(cfg.ServiceRenderer)) })
 	}
 }
 
@@ -385,7 +387,7 @@ func TestVPPServicesInvite(t *testing.T) {
 		if cfg.ServiceRenderer == agent.RendererCNAT && isNewerVPP(path) {
 			continue // its cnat is another one than the simulated one
 		}
-		t.Run(name, func(t *testing.T) { doubled(t, cfg, invitingWorld).tell(t, invitations(cfg.ServiceRenderer)) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, invitingWorld).check(t, invitations(cfg.ServiceRenderer)) })
 	}
 }
 
@@ -394,18 +396,18 @@ func TestVPPServicesInvite(t *testing.T) {
 func TestNodeAddressesAreNobodys(t *testing.T) {
 	node := lie{"node", "tcp 192.168.16.1:5000 -> 10.1.1.3:6379 [S]", ""}
 	open := lie{"node", "tcp 192.168.16.1:5001 -> 10.1.1.4:80 [S]", friendDoor}
-	simulated(t, agent.Config{}, identityWorld).tell(t, []lie{node, open})
+	simulated(t, agent.Config{}, identityWorld).check(t, []lie{node, open})
 	node.want = victimDoor
 	trusting := slices.Clone(bypasses)
 	trusting[1].want, trusting[2].want, trusting[4].want = victimDoor, victimDoor, victimDoor
-	simulated(t, agent.Config{TrustNodeAddresses: true}, identityWorld).tell(t, append(trusting, node, open))
-	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}, identityWorld).tell(t, []lie{node, open})
+	simulated(t, agent.Config{TrustNodeAddresses: true}, identityWorld).check(t, append(trusting, node, open))
+	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}, identityWorld).check(t, []lie{node, open})
 }
 
 // TestSCTPFailsClosed: a denied attempt of SCTP opens no way back, in the sim.
 func TestSCTPFailsClosed(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).tell(t, associations) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, identityWorld).check(t, associations) })
 	}
 }
 
@@ -413,6 +415,6 @@ func TestSCTPFailsClosed(t *testing.T) {
 func TestVPPSCTPFailsClosed(t *testing.T) {
 	theVPP(t)
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).tell(t, associations) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, identityWorld).check(t, associations) })
 	}
 }

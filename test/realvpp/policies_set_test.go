@@ -124,14 +124,14 @@ func newSetCase(t *testing.T, path string) *setCase {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.tell(append(puts(objects), changes...))
+	m.feedAll(append(puts(objects), changes...))
 	m.side.tap.take()
 	return m
 }
 
-func (m *setCase) feed(objects ...model.Object) { m.tell(puts(objects)) }
+func (m *setCase) feed(objects ...model.Object) { m.feedAll(puts(objects)) }
 
-func (m *setCase) tell(changes []event.Change) {
+func (m *setCase) feedAll(changes []event.Change) {
 	m.t.Helper()
 	if err := m.side.cni.Apply(changes); err != nil || m.lab.err != nil {
 		m.t.Fatal(err, m.lab.err)

@@ -126,10 +126,10 @@ func (w *twin) apply(changes []event.Change) error {
 			w.objects[ch.Ref] = ch.Object
 		}
 	}
-	return w.tell(changes)
+	return w.feedAll(changes)
 }
 
-func (w *twin) tell(changes []event.Change) error {
+func (w *twin) feedAll(changes []event.Change) error {
 	w.tick()
 	for _, s := range w.sides {
 		if err := s.cni.Apply(changes); err != nil {
@@ -268,7 +268,7 @@ func (w *twin) restartAgents() error {
 			return err
 		}
 	}
-	return w.tell(w.all())
+	return w.feedAll(w.all())
 }
 
 // settled restarts both agents, which must find nothing to do.
