@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures our fan-out server beside the real Typha's sync server (interop), each in a process of its own under the same load,
+# Measures our fan-out server beside the real Typha's sync server (interop), each in a separate process under the same load,
 # prints a table with the bars, and records it in bench/results/<date>-<cpu>-<cores>-fanout.md. SHORT=1: two small rows, once,
 # and no record. Needs the module proxy the first time, and an idle machine for figures worth keeping. Where it may, it lets the
 # machine's TCP use cubic meanwhile, Linux's default: one that paces (bbr) makes loopback's clock most of what a herd waits for.

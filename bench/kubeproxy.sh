@@ -21,7 +21,7 @@ table() {
 		BEGIN {
 			name["kube-proxy=1s"] = "kube-proxy, minSyncPeriod 1s (its default)"
 			name["kube-proxy=1ns"] = "kube-proxy, minSyncPeriod 1ns (the least it takes)"
-			name["agent=sim"] = "contiv-agent, the sim in a process of its own"
+			name["agent=sim"] = "contiv-agent, the sim in a separate process"
 			name["agent=vpp"] = "contiv-agent, a real VPP"
 			print "| services | what | change → programmed, p50 | at most | processor time per change | memory | everything programmed after |"
 			print "|---|---|---|---|---|---|---|"
@@ -59,7 +59,7 @@ if [ -n "${SHORT:-}" ]; then exit; fi
 {
 	echo "- Services of 2 endpoints; a change replaces one endpoint of an EndpointSlice by one never seen before; the next comes up to 0.5 s after the"
 	echo "  last one is programmed. 20 changes of kube-proxy's (10 at 10,000 services), 100 of the agent's"
-	echo "- programmed: the kernel tells of the nftables transaction with the new endpoint; VPP has answered the messages that bring the new endpoint"
+	echo "- programmed: the kernel reports the nftables transaction with the new endpoint; VPP has answered the messages that bring the new endpoint"
 	echo "  and take the old one. Both are seen from outside, from just before the API server was asked; the agent collects changes for 5 ms"
 	echo "- processor time: kube-proxy with its nft, or the agent; without the API server. A real VPP polls, so its own says nothing"
 	echo

@@ -16,7 +16,7 @@ table() {
 			print "| what | |"
 			print "|---|---|"
 			row("the load generator and the API server need", v["create-s"] " s")
-			row("in sync after the last Service is there", v["then-in-sync-s"] " s")
+			row("in sync after the last Service exists", v["then-in-sync-s"] " s")
 			row("processor time of the agent for all that", v["create-cpu-s"] " s")
 			row("memory then, and at most", v["grown-MB"] " MB, " v["grown-peak-MB"] " MB")
 			row("changes a second", v["changes/s"])
@@ -25,7 +25,7 @@ table() {
 			row("network programming latency: at most", v["max-ms"] " ms")
 			row("processor time of the agent for a change", v["cpu-ms/change"] " ms")
 			row("memory then, and at most", v["changed-MB"] " MB, " v["changed-peak-MB"] " MB")
-			row("an agent that starts when all is there: in sync after", v["start-in-sync-s"] " s")
+			row("an agent that starts when all exists: in sync after", v["start-in-sync-s"] " s")
 			row("its processor time", v["start-cpu-s"] " s")
 			row("its memory, and at most", v["started-MB"] " MB, " v["started-peak-MB"] " MB")
 			row("an agent that starts again on a VPP that has it all: in sync after", v["again-in-sync-s"] " s")

@@ -14,8 +14,8 @@ import (
 // lawMembers is how many addresses a policy lets in, to any port.
 const lawMembers = 5000
 
-// BenchmarkACLSessions is what it costs that answers make no sessions (ADR 12): a set of 5,000 members in 32 access lists, of one rule
-// or of four each, at the output of 1 pod or of 10. It tells what VPP takes for all of the set, and for one member more.
+// BenchmarkACLSessions measures the cost of rules whose answers make no sessions (ADR 12): a set of 5,000 members in 32 access lists, of one
+// rule or of four each, at the output of 1 pod or of 10. It reports VPP's time for the whole set, and for one member more.
 func BenchmarkACLSessions(b *testing.B) {
 	for _, vpp := range []string{"sim", "vpp"} {
 		for _, pods := range []uint32{1, 10} {

@@ -21,7 +21,7 @@ import (
 const (
 	setSize    = 10_000
 	setPods    = 100
-	setChanges = 5 // per figure; a median is told
+	setChanges = 5 // per figure; the benchmark reports the median
 )
 
 // BenchmarkACLSet changes one address of a set of 10,000 that 100 pods allow: what VPP takes to apply it (its workers stand
@@ -85,7 +85,7 @@ func (s *aclSet) places() []aclPlace {
 	return []aclPlace{{"first", 0}, {"middle", n / 2}, {"last", n - 1}}
 }
 
-// aclSet is the set in a VPP of its own.
+// aclSet is the set in a separate VPP.
 type aclSet struct {
 	conn  *bare
 	size  int

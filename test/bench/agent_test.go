@@ -33,7 +33,7 @@ func (s source) Run(ctx context.Context, emit func(event.Event)) error {
 	}
 }
 
-// running is an agent that runs and is told of a cluster by hand.
+// running is an agent that runs; the benchmark sends it the objects of a cluster.
 type running struct {
 	tb        testing.TB
 	agent     *agent.Agent
@@ -98,7 +98,7 @@ func (r *running) wait(what string, fits func(*event.Committed) bool) *event.Com
 	}
 }
 
-// sync tells the agent of everything and waits until VPP has it.
+// sync sends all objects to the agent and waits until VPP has them.
 func (r *running) sync(changes []event.Change) *event.Committed {
 	r.tb.Helper()
 	r.source <- &event.Update{Source: sourceName, Changes: changes, At: time.Now()}
@@ -112,7 +112,7 @@ func (r *running) sync(changes []event.Change) *event.Committed {
 	return c
 }
 
-// change tells the agent of one change and waits until VPP has acknowledged it.
+// change sends one change to the agent and waits until VPP has acknowledged it.
 func (r *running) change(ch event.Change) *event.Committed {
 	r.tb.Helper()
 	r.source <- &event.Update{Source: sourceName, Changes: []event.Change{ch}, At: time.Now()}

@@ -35,7 +35,7 @@ func timed(f func()) time.Duration {
 	return time.Since(began)
 }
 
-// report tells medians, which one stall of the machine does not move.
+// report reports medians: one stall of the machine does not change them.
 func (w *stopwatch) report(b *testing.B) {
 	agent, bare := percentile(w.agent, 50), percentile(w.bare, 50)
 	b.ReportMetric(agent.Seconds()*1e3, "agent-ms")
@@ -79,7 +79,7 @@ func BenchmarkFirstSync(b *testing.B) {
 	benchmarkFirstSync(b, "null", func(b *testing.B) (dialer, func()) { return tape.listen(b), func() {} }, changes, writes)
 }
 
-// benchmarkFirstSync measures both sides in turn, each on a peer of its own that fresh starts.
+// benchmarkFirstSync measures both sides in turn, each on a separate peer that fresh starts.
 func benchmarkFirstSync(b *testing.B, peer string, fresh func(*testing.B) (dialer, func()), changes []event.Change, writes []vpp.Call) {
 	b.Run("peer="+peer, func(b *testing.B) {
 		var w stopwatch
@@ -164,8 +164,8 @@ func (r *running) check() {
 	}
 }
 
-// BenchmarkEndpointChange follows one endpoint that comes and goes, from the event to VPP's acknowledgement. What it costs
-// must not depend on how many services there are: x100 is the median in proportion to that at 100 services.
+// BenchmarkEndpointChange follows one endpoint that is added and removed, from the event to VPP's acknowledgement. The cost
+// must not depend on the number of services: x100 is the ratio of the median to that at 100 services.
 func BenchmarkEndpointChange(b *testing.B) {
 	peers := []struct {
 		name  string
@@ -213,8 +213,8 @@ func benchmarkChange(b *testing.B, c *cluster, dial dialer) time.Duration {
 	return percentile(took, 50)
 }
 
-// BenchmarkMemory tells what an endpoint costs in the heap of an agent in sync, from the object it was told to what it
-// remembers of VPP. VPP itself is gone by then.
+// BenchmarkMemory reports how much heap of an agent in sync one endpoint costs, from the object that the agent received to its memory of
+// VPP's state. The VPP has ended before.
 func BenchmarkMemory(b *testing.B) {
 	for _, services := range []int{100, 1000, manyServices} {
 		b.Run(fmt.Sprintf("services=%d", services), func(b *testing.B) {

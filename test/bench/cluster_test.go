@@ -15,8 +15,8 @@ const (
 	targetPort  = 8080
 )
 
-// cluster is services of as many endpoints each, as the first of its nodes is told of it: all Services, slices and Nodes, and
-// the Pods of its own.
+// cluster has services with the same number of endpoints each, as the agent of its first node receives it: all Services, slices and
+// Nodes, and the Pods of that node.
 type cluster struct {
 	nodes    []*model.Node
 	pods     []*model.Pod

@@ -12,5 +12,5 @@
 //	bare loop: the same requests, vpp.Conn.Do    null: a peer that answers from the tape and does nothing else
 //
 // The sim lives in the process of the agent and works for its answers, which hides the agent's own share; against the null
-// peer that share is nearly all there is. Both are told. The tests assert counts, never durations.
+// peer nearly all time is that share. The benchmarks report both. The tests assert counts, never durations.
 package bench

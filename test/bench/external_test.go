@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// program is another program: it wants nothing at first, and then what it is told to want.
+// program is another program: it wants no values at first, and then those that the test gives it.
 type program chan func(context.Context, func(event.Event))
 
 // String implements controller.ExternalConfigSource.

@@ -33,7 +33,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// What makes this test program an agent: see TestMain.
+// These variables make this test program an agent: see TestMain.
 const (
 	socketVariable  = "CONTIV_BENCH_AGENT_SOCKET"
 	journalVariable = "CONTIV_BENCH_AGENT_JOURNAL"
@@ -71,7 +71,7 @@ func agentProcess(path, journal string) error {
 	return a.Run(context.Background())
 }
 
-// restarted has 1,000 services of every kind NAT44 tells apart.
+// restarted has 1,000 services of every kind that NAT44 distinguishes.
 func restarted() *cluster {
 	return newCluster(pace.Fewer(1000, 4), 5, func(i int, svc *model.Service) {
 		if i%4 == 0 {
@@ -92,7 +92,7 @@ func restarted() *cluster {
 	})
 }
 
-// process is an agent in a process of its own.
+// process is an agent in a separate process.
 type process struct {
 	cmd *exec.Cmd
 	out *bufio.Reader
@@ -237,7 +237,7 @@ func connect(t *testing.T, v *plumbed, c *cluster) (out []connection) {
 	return out
 }
 
-// send sends a packet of the connection and tells what leaves VPP.
+// send sends a packet of the connection and returns the packets that leave VPP.
 func (c connection) send(v *plumbed, flags uint8) string {
 	p := c.first
 	p.TCPFlags = flags

@@ -95,7 +95,7 @@ func (r *recorder) tape(tb testing.TB) *tape {
 	for _, body := range sent[1:] {
 		context := binary.BigEndian.Uint32(body[6:])
 		name := names[binary.BigEndian.Uint16(body)]
-		if e := byContext[context]; e != nil { // closed by a ping, or a cursor goes on
+		if e := byContext[context]; e != nil { // closed by a ping, or a cursor continues
 			e.dump = e.dump || name.name == pingName
 			continue
 		}
@@ -215,7 +215,7 @@ func (t *tape) listen(tb testing.TB) dialer {
 	return socket(path)
 }
 
-// serve answers until the client goes. It writes when there is nothing more to read, or a lot to write.
+// serve answers until the client disconnects. It writes when there is nothing more to read, or a lot to write.
 func (n *null) serve(nc net.Conn) {
 	defer nc.Close()
 	in := bufio.NewReaderSize(nc, 64<<10)
