@@ -11,7 +11,7 @@ import (
 
 // idiomCaps are the private idioms in comments and pages that each room still has; no entry: none. A cap may only shrink.
 var idiomCaps = map[string]int{
-	"test": 150,
+	"test": 30,
 }
 
 // idiomSlack is how far a room may be below its cap before the cap must follow.

@@ -20,13 +20,13 @@ import (
 // Limits leave out a part of what an attacker does: for the search for what else is found.
 type Limits struct {
 	NoForged, NoRestarts, NoChanges, NoSCTP bool
-	// NoBetween: nothing is sent between two messages, and interfaces are there when a VPP restarts.
+	// NoBetween: no packet is sent between two messages, and interfaces exist when a VPP restarts.
 	NoBetween bool
 	// NoShrink: a finding is as it was found.
 	NoShrink bool
 }
 
-// Attacker draws events. Whatever it draws from is in the game, so that a seed says everything.
+// Attacker draws events. It draws only from the game, so a seed determines all events.
 type Attacker struct {
 	rng      *rand.Rand
 	world    *policy.World
@@ -37,7 +37,7 @@ type Attacker struct {
 	used     []uint16        // ports
 	limits   Limits
 	between  int          // packets between the messages of one event, at most
-	talk     []trace.Step // that goes on after a change
+	talk     []trace.Step // continues after a change
 	free     uint16       // the last port of a check
 	hosts    bool         // the world began with host endpoints
 }
@@ -126,7 +126,7 @@ func (k *Attacker) changes(objects []policy.Object) []policy.Change {
 	return Differ(objects, k.Objects())
 }
 
-// converse has what was heard of late go on as whoever does not know of a change would: requests, and answers to requests that are lost.
+// converse continues recent connections as parties that know of no change would: requests, and answers to requests that are lost.
 func (k *Attacker) converse() {
 	k.talk = nil
 	for i := len(k.history) - 1; i >= 0 && len(k.talk) < longestTalk; i-- {
@@ -238,7 +238,7 @@ func (k *Attacker) flags(proto string) string {
 	return ""
 }
 
-// forge gives a pod's packet, now and then, the source address of somebody else.
+// forge gives a pod's packet, now and then, a foreign source address.
 func (k *Attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 bool) {
 	if !strings.HasPrefix(who.name, "pod:") || !k.chance(6) || k.limits.NoForged {
 		return
@@ -270,7 +270,7 @@ func special(objects []policy.Object) []netip.Addr {
 	return list
 }
 
-// target is where a packet goes, and by which protocol: pods, Services by every address they have, nodes, the plumbing.
+// target draws a packet's destination and protocol: pods, Services by each of their addresses, nodes, the plumbing.
 func (k *Attacker) target(objects []policy.Object, v4 bool, proto string) (netip.AddrPort, string) {
 	pods, nodes, _ := parties(objects)
 	var list []netip.Addr
@@ -318,12 +318,12 @@ func (k *Attacker) again(objects []policy.Object) trace.Step {
 	p := &a.Sent
 	s := trace.Step{Question: trace.Question{From: k.from[i], Protocol: protocol(p)}, OneWay: true, SourcePort: number(p, true)}
 	switch n := k.rng.IntN(10); {
-	case n < 4 && a.At != "" && !p.IsICMPError() && !a.Packet.IsICMPError(): // whoever got it answers, or pushes
+	case n < 4 && a.At != "" && !p.IsICMPError() && !a.Packet.IsICMPError(): // the receiver answers, or pushes
 		s.From = receiver(&a)
 		k.address(&s, netip.AddrPortFrom(a.Packet.Src, a.Packet.SrcPort))
 		s.SourcePort = number(&a.Packet, false)
 		s.Flags = answerFlags(k, p)
-	case n < 7: // it goes on, or once more
+	case n < 7: // the next packet of the connection, or the same again
 		k.address(&s, netip.AddrPortFrom(p.Dst, p.DstPort))
 		if s.Flags = continued(k, p); p.Src != own(objects, s.From, p.Src.Is4()) {
 			s.SourceAddress = p.Src.String()
@@ -333,7 +333,7 @@ func (k *Attacker) again(objects []policy.Object) trace.Step {
 		k.address(&s, to)
 	}
 	if own(objects, s.From, p.Dst.Is4()) == (netip.Addr{}) {
-		return k.fresh(objects) // whoever sent it is no more
+		return k.fresh(objects) // the sender no longer exists
 	}
 	return s
 }
@@ -407,7 +407,7 @@ func protocol(p *packet.Packet) string {
 	return p.Proto.String()
 }
 
-// receiver is whoever got a packet, as in questions.
+// receiver is the party that got a packet, as questions name it.
 func receiver(a *trace.Arrival) string {
 	if strings.HasPrefix(a.At, "pod:") || strings.HasPrefix(a.At, "node:") {
 		return a.At
@@ -415,7 +415,7 @@ func receiver(a *trace.Arrival) string {
 	return fmt.Sprintf("external:%s@%s", a.At, a.AtNode)
 }
 
-// own is the address of somebody, of a family; invalid: none, or nobody has that name.
+// own is the address of a named party in a family; invalid: it has none, or does not exist.
 func own(objects []policy.Object, name string, v4 bool) netip.Addr {
 	pods, nodes, outside := parties(objects)
 	for _, p := range slices.Concat(pods, nodes, outside) {

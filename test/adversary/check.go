@@ -12,15 +12,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// Check compares the answer to a question about a new connection with the law: each endpoint that is chosen gets the packet exactly if the
-// policies allow it. Where no endpoint is named, some endpoint must be one that they deny.
+// Check compares the answer to a question about a new connection with the law: each chosen endpoint gets the packet exactly if the
+// policies allow it. Where the answer names no endpoint, the policies must deny at least one.
 func (l *Law) Check(s *trace.Step, answer *trace.Answer, endpoints []netip.AddrPort) Breach {
 	who := l.addrs[s.From]
 	l.Checks++
 	allowed := 0
 	for _, e := range endpoints {
 		src, _ := who.of(e.Addr().Is4())
-		if src == e.Addr() { // it has the address of hidden clients there, and is judged as they are
+		if src == e.Addr() { // there it has the address of hidden clients, and their rights
 			continue
 		}
 		f := newConnection(who.node, src, e, s)
@@ -74,8 +74,8 @@ func (l *Law) kept(c *conn) bool {
 	return c.sent.Proto == model.UDP && c.first.SrcPort >= clientPorts && c.first.DstPort < clientPorts
 }
 
-// Arrives says why one more packet of an established connection breaks the law: it does if the law keeps that connection, and who should
-// get the packet does not. back: the server sent it, to whom the client seems to be.
+// Arrives says why one more packet of an established connection breaks the law: the law keeps that connection, and its receiver does not
+// get the packet. back: the server sent it, to the client's address as the server sees it.
 func (l *Law) Arrives(a *trace.Arrival, back bool) Breach {
 	c := l.dials[dialled(a)]
 	if back {

@@ -20,12 +20,12 @@ type Event struct {
 	Changes []policy.Change
 	// Check: the packet is a question whether a new connection works. It leaves no state.
 	Check bool
-	// Goes: the packet is one of a connection that may be kept, from its client ("there") or its server ("back"); then it has to arrive.
+	// Goes: the packet belongs to a connection that the law may keep, from its client ("there") or its server ("back"); then it must arrive.
 	Goes string
 	// Stop is a node whose agent ends; an event that restarts it, or the end of the sequence, starts it again.
 	Stop string
 	// Bare, of an event that restarts a VPP, draws the order in which its interfaces and routes are made again while the agent writes;
-	// 0: they are there before the agent.
+	// 0: they exist before the agent connects.
 	Bare uint64
 	// Between are packets between two messages to a VPP while the event happens.
 	Between []Between
@@ -105,7 +105,7 @@ func Story(objects []policy.Object, events []Event) string {
 	return "contiv-agent trace --stateful --manifests objects.yaml\n" + questions.String() + files.String()
 }
 
-// party is somebody who can send: a pod, a node, an address outside.
+// party is a possible sender: a pod, a node, an address outside.
 type party struct {
 	name  string // as in questions: pod:<ns>/<name>, node:<name>, external:<ip>@<node>
 	node  string

@@ -110,8 +110,8 @@ func (l *Law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 	return true
 }
 
-// invited says how whoever got a packet had sent one the other way, from and to the same ports, which its own egress allowed: it still does,
-// or the receiver sent nothing on that connection since; "": it had not.
+// invited says how the receiver of a packet had sent one the other way, from and to the same ports, which its own egress allowed: it still
+// does, or the receiver sent nothing on that connection since; "": it had not.
 func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) string {
 	try, sent := l.sent[attempt{a.At, src, a.Sent.Proto, port(&a.Packet, false), port(&a.Sent, true)}]
 	back := a.Packet.Reply()

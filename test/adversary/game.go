@@ -120,7 +120,7 @@ func (t *table) move(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival,
 	if e.Check {
 		answer := t.cluster.AnswerStep(e.Step)
 		if answer.Error != "" {
-			return a, breach, nil // whoever asks, or is asked for, is gone
+			return a, breach, nil // the sender or the destination no longer exists
 		}
 		return a, t.law.Check(&e.Step, &answer, Endpoints(t.objects, e)), nil
 	}
@@ -223,7 +223,7 @@ func (t *table) happen(e *Event) error {
 	return nil
 }
 
-// remakeOne makes one more interface or route of a VPP that restarted; false: all are there.
+// remakeOne makes one more interface or route of a VPP that restarted; false: all exist.
 func (t *table) remakeOne() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -246,7 +246,7 @@ func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() e
 	send := func(node string, s *trace.Step) {
 		a, err := t.cluster.InjectNow(*s)
 		if err != nil || !found.None() {
-			return // whoever sends is gone
+			return // the sender no longer exists
 		}
 		found = t.law.Judge(s.From, &a)
 		if t.note != nil && a.Sender != "" {

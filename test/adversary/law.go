@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
-// Law judges arrivals.
+// Law decides which arrivals are allowed.
 type Law struct {
 	now   *policy.Cluster
 	past  []*policy.Cluster // that may still be enforced, the newest first: before the change under way, and while an agent is away
@@ -93,7 +93,7 @@ type pair struct {
 	dst    netip.Addr
 }
 
-// Counts is what was judged.
+// Counts has the numbers of evaluated arrivals.
 type Counts struct {
 	Packets, Arrived, Allowed, Answers, Checks, Sequences int
 	Established                                           int // packets of connections that had to arrive
@@ -124,7 +124,7 @@ func (c *Counts) excuse(why string, n int) {
 	c.Excused[why] += n
 }
 
-// flow is who opened a connection to whom. ICMP has no ports.
+// flow has both ends of a connection, the one that opened it first. ICMP has no ports.
 type flow struct {
 	client, server string
 	proto          model.Protocol

@@ -115,7 +115,7 @@ func (s *service) slice(name string, family discoveryv1.AddressType, pods []*cor
 	return e
 }
 
-// running are the pods with an address of their own, in the order of their names.
+// running are the pods that have an address which is not their node's, in the order of their names.
 func running(objects []policy.Object) []*corev1.Pod {
 	var out []*corev1.Pod
 	for _, o := range objects {

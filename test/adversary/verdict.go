@@ -230,7 +230,7 @@ func port(p *packet.Packet, source bool) uint16 {
 	return p.DstPort
 }
 
-// opens reports whether whoever sent a packet may open a connection to whoever got it.
+// opens reports whether the sender of a packet may open a connection to its receiver.
 func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (bool, string) {
 	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 	f.SrcPort = a.Sent.SrcPort
@@ -238,13 +238,13 @@ func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 	if !v.Allowed && !strings.HasPrefix(who.name, "pod:") && a.Packet.Src != src {
 		v = c.JudgeHidden(&f, a.Packet.Src)
 	}
-	if v.Allowed && strings.HasPrefix(who.name, "external:") && a.Sent.Dst == a.Packet.Dst { // a Service is judged as it is dialled
+	if v.Allowed && strings.HasPrefix(who.name, "external:") && a.Sent.Dst == a.Packet.Dst { // a Service is evaluated as it is dialled
 		v = c.JudgeUplinks(&f, false)
 	}
 	return v.Allowed, v.Why
 }
 
-// answers reports whether a packet is one that belongs to a connection that whoever got it may open.
+// answers reports whether a packet belongs to a connection that its receiver may open.
 func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of flow) bool {
 	if opening(&a.Sent) {
 		return false

@@ -16,8 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// TestVPPAccessSessions holds what becomes of sessions against the real VPP: idle ones, more than there is room for, and those of an
-// interface that goes.
+// TestVPPAccessSessions compares the simulated and the real VPP in what happens to sessions: idle ones, more than VPP has room for, and
+// those of an interface that is removed.
 func TestVPPAccessSessions(t *testing.T) {
 	w := startTwin(t, theVPP(t), "node-1", agent.Config{})
 	for _, s := range w.sides {

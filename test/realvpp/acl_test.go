@@ -67,7 +67,7 @@ func TestVPPAccessLists(t *testing.T) {
 	t.Logf("%d cases, %d packets agreed", cases, sent)
 }
 
-// edge is an interface with addresses of its own.
+// edge is an interface that has addresses.
 const edge = "edge"
 
 // dualStack is the base with both families.
@@ -430,7 +430,7 @@ func (a *aclCase) del() error {
 	return nil
 }
 
-// compareDumps holds everything the plugins tell about themselves against each other.
+// compareDumps compares all dumps of the plugins of both VPPs.
 func (a *aclCase) compareDumps() error {
 	var lines [2][]string
 	names := [2]map[uint32]string{{}, {}}

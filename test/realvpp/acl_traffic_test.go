@@ -51,7 +51,7 @@ func (a *aclCase) traffic() error {
 	return a.talk(in, a.arrange(src, dst))
 }
 
-// discover asks VPP for its address, or tells it one. (Whom VPP does not know yet it would have to ask back: only neighbours ask.)
+// discover asks VPP for its address, or sends it one. (VPP would have to ask back for a host that it does not know: only neighbours ask.)
 func (a *aclCase) discover() error {
 	p := packet.Packet{
 		Src: netip.MustParseAddr("fd00:e::9"), Dst: netip.MustParseAddr("fd00:e::1"), Proto: model.ICMPv6, ICMPType: packet.NeighborSolicit, TTL: 255,

@@ -34,7 +34,7 @@ const (
 	adversaryPauses = 25
 )
 
-// TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and judges what arrives by who really sent it. Beside each
+// TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and checks what arrives against the policies of its true sender. Beside each
 // real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Agents stay away while objects change. Time
 // passes now and then, a few seconds in place of minutes: NAT44's sessions live shorter meanwhile, those of cnat and of access lists do not.
 func TestVPPAdversary(t *testing.T) {
@@ -351,7 +351,7 @@ func (g *adversaryGame) check(e *adversary.Event) (adversary.Breach, error) {
 	return g.law.Check(&e.Step, &answer, adversary.Endpoints(g.current, e)), nil
 }
 
-// flight is an event's packet, and where it is sent; false: whoever sends it is gone, or has no address of that family.
+// flight is an event's packet, and where it is sent; false: its sender no longer exists, or has no address of that family.
 func (g *adversaryGame) flight(e *adversary.Event) (place, flight, bool) {
 	node, addrs, found := adversary.Party(g.current, e.From)
 	p := packet.Packet{SrcPort: e.SourcePort}

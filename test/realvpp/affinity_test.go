@@ -9,8 +9,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 )
 
-// TestVPPAffinityConnections: clients that a Service remembers, while an endpoint goes. Those of others reach theirs again. Nat44 ends the
-// connections to the one that went, and to at most one that stays: it takes the other's place, so that its clients find somebody.
+// TestVPPAffinityConnections: clients with affinity to an endpoint, while another endpoint is removed. They reach their endpoint again.
+// Nat44 ends the connections to the removed one, and to at most one that remains: that one takes its place, so that its clients are served.
 func TestVPPAffinityConnections(t *testing.T) {
 	const addresses, gone = 24, 1
 	c := openCrowd(t, theVPP(t), 1, agent.Config{}, addresses)

@@ -29,8 +29,8 @@ const (
 	flowsPer    = 10
 )
 
-// TestVPPArrangements holds the simulated NAT44-ED against the real one where no agent goes: random roles of interfaces, pools
-// and mappings of all kinds. What the agent may do tomorrow is simulated right today.
+// TestVPPArrangements compares the simulated NAT44-ED with the real one in configurations that no agent makes: random roles of interfaces,
+// pools and mappings of all kinds. So the simulation is right for configurations that a later agent may make.
 func TestVPPArrangements(t *testing.T) {
 	path := theVPP(t)
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
@@ -130,7 +130,7 @@ func (a *arrangement) ask(msg api.Message) error {
 
 func (a *arrangement) configure() error {
 	msgs := []api.Message{
-		&nat44_ed.Nat44EdPluginEnableDisable{}, // what was before goes
+		&nat44_ed.Nat44EdPluginEnableDisable{}, // removes the earlier configuration
 		&nat44_ed.Nat44EdPluginEnableDisable{Enable: true, Sessions: 4096, Flags: nat44_ed.NAT44_IS_ENDPOINT_DEPENDENT},
 		&nat44_ed.Nat44ForwardingEnableDisable{Enable: !a.chance(5)},
 		pool("192.168.16.1", 0),
@@ -213,7 +213,7 @@ func (a *arrangement) mapping() api.Message {
 			ExternalIPAddress: vip.Addr().As4(), ExternalPort: vip.Port(), LocalIPAddress: backends[0].As4(), LocalPort: 8080,
 		}
 	case 3:
-		// An address of its own: beside mappings of ports of the same address VPP was seen to translate a packet from that
+		// A separate address: beside mappings of ports of the same address VPP was seen to translate a packet from that
 		// address to itself to a port of theirs, which the simulated one does not.
 		vip = netip.AddrPortFrom(netip.MustParseAddr("203.0.113.2"), 0)
 		return &nat44_ed.Nat44AddDelStaticMappingV2{

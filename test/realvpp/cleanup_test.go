@@ -90,13 +90,13 @@ type ground struct {
 	clean agent.CleanupConfig
 	do    func(...api.Message) ([]vpp.Reply, error)
 	shown func(*testing.T) string // what is configured
-	// numbers reports that it has numbers of access lists in it, which depend on what was there before.
+	// numbers reports that it has numbers of access lists in it, which depend on earlier lists.
 	numbers bool
 }
 
 const noInterface = ^interface_types.InterfaceIndex(0)
 
-// somebody puts into VPP what is not ours, of every kind there is; NAT44 is on.
+// somebody configures foreign objects of every kind in VPP; NAT44 is on.
 func (g *ground) somebody(t *testing.T) {
 	t.Helper()
 	theirs := interface_types.InterfaceIndex(g.AddInterface(sim.Interface{Name: "loop7"}))
@@ -197,7 +197,7 @@ func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 	g.somebody(t)
 	before := g.shown(t)
 	g.live(t, dir, serves, func() {
-		for _, socket := range []string{g.clean.StatusSocket, ""} { // VPP knows who is there, too
+		for _, socket := range []string{g.clean.StatusSocket, ""} { // VPP knows of a running agent, too
 			running := g.clean
 			running.StatusSocket = socket
 			if c, err := agent.NewCleaner(t.Context(), running); !errors.Is(err, agent.ErrInUse) {

@@ -49,7 +49,7 @@ ports: [{port: 53, protocol: UDP}]
 endpoints: [{addresses: [10.1.1.5], nodeName: node-1}]
 `
 
-// closedStream is a UDP flow of its own server port that goes on whatever happens.
+// closedStream is a UDP flow with a separate server port that continues during all events.
 type closedStream struct {
 	from     string
 	src, dst netip.AddrPort

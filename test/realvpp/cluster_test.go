@@ -64,7 +64,7 @@ func (c *cluster) join(name string) error {
 // names of the nodes, sorted.
 func (c *cluster) names() []string { return slices.Sorted(maps.Keys(c.nodes)) }
 
-// apply tells every node what changed; one that joins learns everything.
+// apply sends the changes to every node; a node that joins receives all objects.
 func (c *cluster) apply(changes []event.Change) error {
 	joined := map[string]bool{}
 	for _, ch := range changes {
@@ -128,7 +128,7 @@ type place struct {
 	node string
 	door string
 	addr netip.Addr
-	// addrs are all addresses of who is there, if it is known.
+	// addrs are all addresses of the pod or host, if known.
 	addrs []netip.Addr
 }
 
@@ -235,7 +235,7 @@ type outcome struct {
 	back   place
 }
 
-// attempt opens a connection from a port of its own.
+// attempt opens a connection from an unused port.
 func (c *cluster) attempt(from place, p packet.Packet) (outcome, error) {
 	if c.port++; c.port < 33000 {
 		c.port = 33000 // beyond the node ports

@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// TestVPPCNATAlike: two VIPs with one backend, dialled from one port. The replies cannot be told apart; VPP takes both for the first
+// TestVPPCNATAlike: two VIPs with one backend, dialled from one port. The replies look the same; VPP takes both for the first
 // flow's.
 func TestVPPCNATAlike(t *testing.T) {
 	w := startBare(t, theVPP(t), dualStack())

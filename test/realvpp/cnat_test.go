@@ -267,7 +267,7 @@ func (c *cnatCase) snatAddresses() error {
 	})
 }
 
-// route gives a VIP one of its own that is answered by an ICMP error, or takes it away.
+// route adds a route for a VIP that answers with an ICMP error, or removes it.
 func (c *cnatCase) route(add bool) error {
 	vip := c.one(cnatVIPs[:2], cnatVIPs6[:2])
 	a := netip.MustParseAddr(vip)
@@ -307,7 +307,7 @@ func (c *cnatCase) packets() error {
 	return c.talk(in, c.arrange(src, dst))
 }
 
-// compare holds what the plugins tell about themselves against each other.
+// compare compares the dumps of the plugins of both VPPs.
 func (c *cnatCase) compare() error {
 	for _, m := range []api.Message{&cnat.CnatTranslationDump{}, &cnat.CnatSessionDump{}, &ip.IPRouteDump{Table: ip.IPTable{IsIP6: c.six}}} {
 		var lines [2][]string

@@ -36,8 +36,8 @@ const (
 	mourning = time.Second
 )
 
-// TestVPPConnections: real TCP connections through VIPs, while endpoints come and go. Clients and endpoints have network stacks of
-// their own, VPP is between them. What must be answered is in judge; what becomes of the connections that stay is asserted after each
+// TestVPPConnections: real TCP connections through VIPs, while endpoints are added and removed. Clients and endpoints have separate
+// network stacks, VPP is between them. Function judge says which must be answered; the connections that stay are checked after each
 // change: nat44 ends those to endpoints that are taken out, cnat none.
 func TestVPPConnections(t *testing.T) {
 	path := theVPP(t)
@@ -216,7 +216,7 @@ func (c *crowd) startAgent() {
 	c.agent = a
 }
 
-// tell returns when VPP has acknowledged everything.
+// emit returns when VPP has acknowledged all changes.
 func (c *crowd) emit(objects []model.Object, inSync bool) {
 	c.t.Helper()
 	events := []event.Event{&event.Update{Source: source, Changes: puts(objects)}}
@@ -288,7 +288,7 @@ func (c *crowd) run() {
 	}
 }
 
-// linger waits until that many requests were answered, unless nobody is there to answer them.
+// linger waits until that many requests were answered, unless no endpoint exists.
 func (c *crowd) linger(n int) {
 	if usable(c.is, false) == 0 {
 		return
@@ -423,7 +423,7 @@ func (c *crowd) reach() {
 	}
 }
 
-// refused sees to it that dialling is answered with an error at once. VPP refuses ten a second at most, whoever asks.
+// refused checks that dialling is answered with an error at once. VPP refuses at most ten a second, of all clients together.
 func (c *crowd) refused(f *family) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; {

@@ -73,7 +73,7 @@ func TestVPPCounters(t *testing.T) {
 	a, err := agent.New(agent.Config{
 		NodeName: "node-1", Socket: l.socket(), MaxPause: 100 * time.Millisecond, Override: cni.Located(),
 		Sources:      map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
-		Recheck:      time.Second, // VPP tells nobody of a name that is given to an interface
+		Recheck:      time.Second, // VPP sends no event when an interface gets a name
 		RuleCounters: vpp.Stats{Socket: filepath.Join(l.dir, "stats.sock")},
 	})
 	if err != nil {
@@ -117,8 +117,8 @@ func countedLife(t *testing.T, l *lab, a *agent.Agent, web model.PodID, life str
 		{"uplink", "10.2.0.7", "10.1.1.2:80", 3},
 		{"uplink", "10.4.0.7", "10.1.1.2:81", 2},
 		{"uplink", "10.2.9.7", "10.1.1.2:80", 5}, // excepted: the end of the tier
-		{door, "10.1.1.2", "10.3.0.1:53", 4},     // passed on to the second tier's rule, and judged again where it leaves
-		{door, "10.1.1.2", "10.3.7.1:53", 6},     // denied, each packet by itself
+		{door, "10.1.1.2", "10.3.0.1:53", 4},     // passed on to the second tier's rule, and evaluated again where it leaves
+		{door, "10.1.1.2", "10.3.7.1:53", 6},     // denied, each packet separately
 	} {
 		for n := range k.n {
 			from := netip.AddrPortFrom(netip.MustParseAddr(k.from), uint16(2000+n))

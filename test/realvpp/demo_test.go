@@ -35,7 +35,7 @@ func TestVPPDemo(t *testing.T) {
 	d.compare()
 }
 
-// demo tells its story on standard output.
+// demo reports its steps on standard output.
 type demo struct {
 	*site
 	tried int
@@ -74,7 +74,7 @@ func (d *demo) compare() {
 	}
 }
 
-// told is one thing that was tried: what, what came of it, and why that is wrong, if it is.
+// told reports one attempt: its name, its result, and the reason if that is wrong.
 func (d *demo) told(what, came string, wrong error) {
 	d.t.Helper()
 	d.tried++
@@ -182,7 +182,7 @@ func (d *demo) silent(what, from, network, to string) {
 	d.told(what, "no answer", nil)
 }
 
-// refused sees to it that an error comes back at once.
+// refused checks that an error comes back at once.
 func (d *demo) refused(what, from, to string) {
 	d.t.Helper()
 	came := ""

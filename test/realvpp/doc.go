@@ -1,5 +1,5 @@
-// Package realvpp turns a VPP binary into one more node for the tests and holds the simulated VPP against it. Its invariant:
-// whatever a test starts (processes, interfaces, sockets) lives in a network namespace of its own and ends with the test.
+// Package realvpp turns a VPP binary into one more node for the tests and compares the simulated VPP with it. Its invariant:
+// all that a test starts (processes, interfaces, sockets) lives in a separate network namespace and ends with the test.
 //
 //	    objects
 //	  ┌────┴─────┐
@@ -9,8 +9,8 @@
 //	  └────┬─────┘
 //	    packets           both get the same on the same interface; what leaves is compared
 //
-// Where connections are to be seen rather than packets, hosts with network stacks of their own sit behind VPP's interfaces: a client and
-// endpoints that come and go (TestVPPConnections), and the guestbook's programs on several nodes (TestVPPDemo, which is `make vpp-demo`).
+// Tests about connections rather than packets put hosts with separate network stacks behind VPP's interfaces: a client and
+// endpoints that are added and removed (TestVPPConnections), and the guestbook's programs on several nodes (TestVPPDemo, which is `make vpp-demo`).
 //
 // TestVPPTraffic keeps flows between pods running while policies, endpoints, agents and VPPs change, and counts packets (docs/traffic.md).
 //
@@ -18,8 +18,8 @@
 // (test/oracle/policy).
 //
 // TestVPPSequences sends random clusters sequences of packets on top of the state that earlier packets left, while objects change and time
-// passes. It compares each packet, and the sessions of NAT44 and of cnat, which also show what a load
-// balancer chose for a packet that was dropped. What it excuses has a name, a count and a bound.
+// passes. It compares each packet, and the sessions of NAT44 and of cnat, which also show the load
+// balancer's choice for a packet that was dropped. Each excuse has a name, a count and a bound.
 //
 // The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
 // `make vpp-test` says so. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.

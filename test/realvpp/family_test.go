@@ -170,7 +170,7 @@ func (f *family) abandon(before time.Time, cut set, after time.Duration) {
 	}
 }
 
-// stays looks at the connections that were there before a change: those to some endpoints must end, the others go on.
+// stays checks the connections from before a change: those to some endpoints must end, the others must continue.
 func (f *family) stays(t *testing.T, what string, cut set) {
 	t.Helper()
 	errs := make([]error, len(f.held))
@@ -202,7 +202,7 @@ func (f *family) stays(t *testing.T, what string, cut set) {
 	f.held = left
 }
 
-// report judges all requests.
+// report checks all requests.
 func (f *family) report(t *testing.T) {
 	t.Helper()
 	for _, s := range f.held {

@@ -40,8 +40,8 @@ workload_endpoint_update {
 in_sync { }
 `
 
-// TestVPPUnderFelix: what a Felix says is enforced by a real VPP as by the simulated one, goes on after a restart of the driver without
-// a write, and comes back when VPP restarts; endpoints are told up when VPP has them.
+// TestVPPUnderFelix: a real VPP enforces a Felix's messages as the simulated one does, also after a restart of the driver, which writes
+// nothing, and again after a restart of VPP; endpoints are reported up when VPP has them.
 func TestVPPUnderFelix(t *testing.T) {
 	var told felix.Report
 	w := startTwin(t, theVPP(t), "node-1", agent.Config{

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// foreign configures both VPPs of a node as somebody else would.
+// foreign configures both VPPs of a node as another API client would.
 func (s *script) foreign(args []string) error {
 	w := s.nodes[args[0]]
 	if w == nil {

@@ -19,7 +19,7 @@ import (
 type captured struct {
 	pair        int // the veth pair
 	packet      packet.Packet
-	badChecksum bool   // of the IP header: whoever gets it throws it away
+	badChecksum bool   // of the IP header: the receiver drops it
 	raw         []byte // the IP bytes
 	err         error  // not a packet at all
 }
@@ -203,7 +203,7 @@ func sum(b []byte, at int) {
 	binary.BigEndian.PutUint16(b[at:], ^uint16(s))
 }
 
-// vppMAC is the address of VPP's end of a pair, hostMAC that of whoever sits at the other one.
+// vppMAC is the address of VPP's end of a pair, hostMAC that of the host at the other end.
 func vppMAC(pair int) [6]byte  { return [6]byte{2, 0xfe, 0, 0, 0, byte(pair)} }
 func hostMAC(pair int) [6]byte { return [6]byte{2, 0xca, 0, 0, 0, byte(pair)} }
 
@@ -256,8 +256,8 @@ func (n *netns) knock(link string, pair int) (err error) {
 // probeTimeout is how long a VPP that works may take for a packet.
 const probeTimeout = 5 * time.Second
 
-// probe returns when VPP has done everything it had to do with all packets before: a first probe comes back no sooner than
-// VPP's main loop has taken them in, a second one no sooner than that round of the loop is over.
+// probe returns when VPP has processed all earlier packets: a first probe comes back after VPP's main loop has received them, a second one
+// after that round of the loop has ended.
 func (f *frames) probe() error {
 	for range 2 {
 		f.mu.Lock()

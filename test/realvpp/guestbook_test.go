@@ -43,7 +43,7 @@ func guestbook(name, role string, args []string) error {
 		return serveLines(":6379", b.serve)
 	case "dns":
 		return zone(args).serve(":53")
-	case "web": // outside: it tells its callers who they are
+	case "web": // outside: it returns their address to its callers
 		return http.ListenAndServe(args[0], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			host, _, _ := net.SplitHostPort(r.RemoteAddr)
 			fmt.Fprintf(w, "%s sees %s", name, host)
@@ -174,7 +174,7 @@ func dialName(ctx context.Context, name, port string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", net.JoinHostPort(addr, port))
 }
 
-// lookup asks whoever is at the other end of the connections it is given.
+// lookup asks the server at the other end of dial's connections.
 func lookup(ctx context.Context, dial func() (net.Conn, error), name string) (string, error) {
 	r := net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return dial() }}
 	addrs, err := r.LookupNetIP(ctx, "ip4", name+".")
@@ -203,7 +203,7 @@ func command(conn net.Conn, line string) ([]string, error) {
 	return nil, errors.Join(io.ErrUnexpectedEOF, in.Err())
 }
 
-// frontend is the web server: / says who it is and whom it sees, POST /sign writes, /book reads.
+// frontend is the web server: / returns its name and its client's address, POST /sign writes, /book reads.
 type frontend struct{ name string }
 
 func (f frontend) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// gateway4 and gateway6 are the routers of whoever sits in a namespace: addresses VPP has on loop0.
+// gateway4 and gateway6 are the routers of the hosts in namespaces: addresses that VPP has on loop0.
 const gateway4, gateway6 = "169.254.1.1", "fd69:254:1::1"
 
-// inhabit puts a host with a network stack of its own behind an interface: it has the addresses, and VPP is its way to everywhere. No
+// inhabit puts a host with a separate network stack behind an interface: it has the addresses, and its default route leads to VPP. No
 // packets can be injected there any more. The namespace lasts until the lab is closed.
 func (l *lab) inhabit(door string, addrs ...netip.Addr) (*netns, error) {
 	pair, ok := l.pairs[door]

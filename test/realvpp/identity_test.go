@@ -146,7 +146,7 @@ var spoofs = []lie{
 	{"evil", "tcp [fd00:f::1]:4007 -> [fd00:1::3]:6379 [S]", ""},
 	{"evil", "tcp [fd00:1::4]:4008 -> [fd00:1::3]:6379 [S]", ""},
 	{"evil", "tcp [fe80::66]:4009 -> [fd00:1::4]:80 [S]", ""},
-	// As the pod next door, to somebody everybody may reach: what it says would be taken for the neighbour's.
+	// With the address of a neighbouring pod, to a pod that all may reach: its packet would count as the neighbour's.
 	{"evil", "tcp 10.1.1.67:4010 -> 10.1.1.4:80 [S]", ""},
 	{"caged", "tcp 10.1.1.66:4011 -> 10.1.1.4:80 [S]", ""},
 	{"caged", "udp 192.168.16.1:4011 -> 10.1.1.4:80", ""},
@@ -391,8 +391,8 @@ func TestVPPServicesInvite(t *testing.T) {
 	}
 }
 
-// TestNodeAddressesAreNobodys: where no host-link address is known, what has the node's address reaches no pod with policies, and the status
-// names the flag; a setting lets it in all the same, and then the bypass is open.
+// TestNodeAddressesAreNobodys: if no host-link address is known, a packet with the node's address reaches no pod with policies, and the status
+// names the flag; a setting admits it nevertheless, and then the bypass is open.
 func TestNodeAddressesAreNobodys(t *testing.T) {
 	node := lie{"node", "tcp 192.168.16.1:5000 -> 10.1.1.3:6379 [S]", ""}
 	open := lie{"node", "tcp 192.168.16.1:5001 -> 10.1.1.4:80 [S]", friendDoor}

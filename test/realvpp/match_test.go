@@ -30,8 +30,8 @@ func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why
 	return landed, ""
 }
 
-// fewLost is how many packets may get lost on their way to VPP in a whole test, and one more in manyPackets; what VPP drops it
-// drops twice.
+// fewLost is how many packets may get lost on their way to VPP in a whole test, and one more in manyPackets; a packet that VPP drops
+// is dropped twice.
 const (
 	fewLost     = 3
 	manyPackets = 2000

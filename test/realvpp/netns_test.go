@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// netns is a network namespace that exists as long as its thread: everything in it goes when the test process goes, too.
+// netns is a network namespace that exists as long as its thread: all that it holds ends with the test process, too.
 type netns struct {
 	calls chan func()
 	ended chan struct{}
@@ -43,7 +43,7 @@ func (n *netns) do(f func()) {
 	<-done
 }
 
-// beside runs f in the namespace, on a thread of its own; the channel is closed at its end.
+// beside runs f in the namespace, on a separate thread; the channel is closed at its end.
 func (n *netns) beside(f func()) (<-chan struct{}, error) {
 	ended := make(chan struct{})
 	started := make(chan error)

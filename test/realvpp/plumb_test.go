@@ -25,7 +25,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// probePair carries the probes, in a table of their own.
+// probePair carries the probes, in a separate table.
 const (
 	probePair  = 0
 	probeTable = 4000
@@ -575,7 +575,7 @@ func (l *lab) cli(command string) string {
 	return replies[0].Msg.(*vlib.CliInbandReply).Reply
 }
 
-// watch sends a packet once more and tells which way it takes in VPP, and what VPP counts as errors meanwhile.
+// watch sends a packet once more and returns its path through VPP, and the errors that VPP counts meanwhile.
 func (l *lab) watch(in string, p packet.Packet) string {
 	for _, c := range []string{"clear errors", "clear trace", "trace add af-packet-input 10"} {
 		l.cli(c)

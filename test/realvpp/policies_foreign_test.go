@@ -39,7 +39,7 @@ metadata: {name: web, namespace: prod}
 spec: {podSelector: {matchLabels: {app: web}}}
 `
 
-// theirPort is a port of UDP that somebody else forbids.
+// theirPort is a port of UDP that a foreign list denies.
 const theirPort = 9999
 
 // Two doors of the tenants on node-1.
@@ -48,8 +48,8 @@ var (
 	doorClient = cni.PodInterface(model.PodID{Namespace: "test", Name: "client"})
 )
 
-// TestVPPForeignAccessLists: access lists of somebody else, attached and not, stay as they are and where they are: policies come in
-// front of them, go again, and agents that start anew write nothing.
+// TestVPPForeignAccessLists: access lists of another API client, attached and not, stay unchanged: lists of policies are attached
+// in front of them and removed again, and agents that start anew write nothing.
 func TestVPPForeignAccessLists(t *testing.T) {
 	f := &foreignCase{aclCase: newACLCase(startTwin(t, theVPP(t), "node-1", agent.Config{}), 1), t: t}
 	f.put(stories + "/shared/tenants.yaml")
@@ -61,7 +61,7 @@ func TestVPPForeignAccessLists(t *testing.T) {
 	f.stay("restarted", 2)
 	f.check(f.restartVPPs())
 	f.judges("VPP restarted", false, false)
-	f.theirs() // whoever they are, they have to do it again
+	f.theirs() // the other client has to attach them again
 	f.check(f.settled())
 	f.stay("restarted on the new VPP", 2)
 	f.judges("restarted", false, false)
@@ -109,7 +109,7 @@ func (f *foreignCase) policies(there bool) {
 	}
 }
 
-// theirs configures two ACLs as somebody else would; one is put at both directions of prod/db.
+// theirs configures two ACLs as another API client would; one is attached in both directions of prod/db.
 func (f *foreignCase) theirs() {
 	f.t.Helper()
 	every := func(permit acl_types.ACLAction, proto model.Protocol, port uint16, p string) acl_types.ACLRule {
@@ -137,7 +137,7 @@ func (f *foreignCase) theirs() {
 		}
 		f.index = append(f.index, y.Msg.(*acl.ACLAddReplaceReply).ACLIndex)
 	}
-	for _, in := range []bool{true, false} { // behind whatever is there
+	for _, in := range []bool{true, false} { // behind the present lists
 		f.check(f.each(func(i index) api.Message {
 			return &acl.ACLInterfaceAddDel{IsAdd: true, IsInput: in, SwIfIndex: i(doorDB), ACLIndex: f.index[0]}
 		}))
@@ -184,7 +184,7 @@ func (f *foreignCase) stay(when string, ours int) {
 	}
 }
 
-// judges asks whether test/client gets to prod/db, by TCP and by the port of UDP they forbid; prod/api always does by TCP.
+// judges checks whether test/client reaches prod/db, by TCP and by the UDP port that the foreign list denies; prod/api always does by TCP.
 func (f *foreignCase) judges(when string, tcp, udp bool) {
 	f.t.Helper()
 	for _, family := range [][3]string{{"10.1.1.22", "10.1.1.12", "10.1.2.13"}, {"fd00:1:1::22", "fd00:1:1::12", "fd00:1:2::13"}} {

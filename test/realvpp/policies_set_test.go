@@ -40,8 +40,8 @@ spec:
   ingress: [{from: [{podSelector: {matchLabels: {app: client}}}], ports: [{port: 80}]}]
 `
 
-// TestVPPSetMember lets addresses join a set of 10,000 that 100 local pods allow, and tells what that costs a real VPP compared with
-// writing the list anew: messages, rules times the places they are attached to, and time.
+// TestVPPSetMember adds addresses to a set of 10,000 that 100 local pods allow, and reports the cost for a real VPP compared with
+// writing the list anew: messages, rules times the interfaces they are attached to, and time.
 func TestVPPSetMember(t *testing.T) {
 	m := newSetCase(t, theVPP(t))
 	before := m.costs()
@@ -214,7 +214,7 @@ func (c setCosts) lists() (n int) {
 	return n
 }
 
-// repeat sends changes in place once more and tells how long VPP took.
+// repeat sends changes in place once more and returns how long VPP took.
 func (m *setCase) repeat(log []api.Message) time.Duration {
 	m.t.Helper()
 	for _, msg := range log {

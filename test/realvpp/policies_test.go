@@ -134,7 +134,7 @@ func (p *policyCase) run() error {
 	return err
 }
 
-// step changes the world until somebody connected may be no longer, if that comes soon.
+// step changes the world until a connected pair is no longer allowed, if that happens soon.
 func (p *policyCase) step() ([]event.Change, error) {
 	const patient = 12
 	var list []policy.Change
@@ -170,7 +170,7 @@ func (p *policyCase) replaceAll() ([]event.Change, error) {
 	return p.read(list)
 }
 
-// read are changes as a folder of manifests tells them.
+// read returns the changes as a folder of manifests yields them.
 func (p *policyCase) read(changes []policy.Change) ([]event.Change, error) {
 	var out []event.Change
 	var objects []policy.Object
@@ -320,8 +320,8 @@ func (p *policyCase) connect(flow policy.Flow) error {
 	return nil
 }
 
-// beginsAsAnswer reports whether who should have denied an association took its INIT for an answer, since the other side had begun one before:
-// lists know no ports of SCTP. Where they are asked for, VPP knows better.
+// beginsAsAnswer reports whether a list that should have denied an association took its INIT for an answer, because the other side had begun
+// one before: lists do not compare ports of SCTP. Where rules name such ports, the filter does.
 func beginsAsAnswer(way, why string) bool {
 	asked, at := "-outacl:", way[max(0, strings.LastIndex(way, "acl-plugin-out-")):]
 	if strings.HasPrefix(why, "egress ") {
@@ -352,7 +352,7 @@ func (p *policyCase) tooBig(pods ...string) bool {
 	return false
 }
 
-// packet is the first one of a flow, with a source port of its own; judged reports whether the specifications have a say.
+// packet is the first one of a flow, with an unused source port; judged reports whether the specifications decide about it.
 func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, judged bool) {
 	k = packet.Packet{Src: flow.Src, Dst: flow.Dst, Proto: model.Protocol(flow.Proto)}
 	if flow.Proto.Ports() {
@@ -383,7 +383,7 @@ func (p *policyCase) goOn() error {
 		pod, _ := p.who(t.flow.Src, t.flow.Node)
 		peer, _ := p.who(t.flow.Dst, t.flow.Node)
 		if t.pods != [2]string{pod, peer} || t.flow.Src == t.flow.Dst {
-			continue // one of the two is somebody else now
+			continue // one of the two addresses has another owner now
 		}
 		if err := p.tolerate(p.next(t)); err != nil {
 			return err
@@ -394,7 +394,7 @@ func (p *policyCase) goOn() error {
 }
 
 func (p *policyCase) next(t *policyTalk) error {
-	if p.rng.IntN(2) == 0 { // whoever was dialled speaks first
+	if p.rng.IntN(2) == 0 { // the dialled side speaks first
 		if _, err := p.travel(t.back, t.answer.both(packet.Packet.GoingOn)); err != nil {
 			return err
 		}
@@ -444,7 +444,7 @@ func (p *policyCase) askServices() error {
 	return nil
 }
 
-// dial is somebody who dials a service.
+// dial is a client's attempt to dial a service.
 type dial struct {
 	from place
 	svc  *model.Service

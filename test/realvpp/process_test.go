@@ -160,7 +160,7 @@ func (p *process) kill() {
 	<-p.dead
 }
 
-// plain is a connection to VPP's API, tried until somebody answers.
+// plain is a connection to VPP's API, tried until VPP answers.
 func plain(cfg vpp.Config) *plainConn {
 	c := &plainConn{up: make(chan struct{}, 1)}
 	cfg.ClientName = "plumber"

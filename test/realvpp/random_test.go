@@ -236,7 +236,7 @@ func (c *randomCase) transmit(in string, f flight) ([]landing, error) {
 	return c.send(in, f)
 }
 
-// talk sends a packet and goes on as the parties of a connection would.
+// talk sends a packet and continues as the parties of a connection would.
 func (c *randomCase) talk(in string, first packet.Packet) error {
 	f := same(first)
 	out, err := c.transmit(in, f)
@@ -290,7 +290,7 @@ func (c *randomCase) goOn(t talk) error {
 	return err
 }
 
-// complain lets the receiver, or a router on the way to it, send an ICMP error.
+// complain makes the receiver, or a router on the way to it, send an ICMP error.
 func (c *randomCase) complain(_ string, there landing) error {
 	kind, code := packet.Unreachable, packet.CodePort
 	router, far := netip.Addr{}, netip.MustParseAddr("172.16.0.1")

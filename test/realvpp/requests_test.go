@@ -46,7 +46,7 @@ func usable(conditions []condition, keep bool) set {
 type era struct {
 	said, done time.Time // the change was made known, and VPP had acknowledged it
 	usable     set       // who gets new connections from then on
-	cut        set       // whose sessions VPP may end when it is told
+	cut        set       // whose sessions VPP may end at the change
 }
 
 // history are eras, one after the other.
@@ -67,8 +67,8 @@ const nobody = -1
 //   - by an endpoint that is usable at some moment between the first packet and the answer to it. Which endpoints are usable while a
 //     change is on its way is open: those before it or those after it.
 //
-// What nat44 does beyond that is documented: it ends the connections to an endpoint that ceases to be usable, also while they are made
-// and nobody has taken them. Whose connections end is in cut; with cnat it is empty, and then a request that was once taken must be
+// Nat44's further effect is documented: it ends the connections to an endpoint that is no longer usable, also those that are being made
+// and not yet accepted. Field cut has the endpoints whose connections end; with cnat it is empty, and then a request that was once taken must be
 // answered whatever becomes of the endpoint.
 func (h history) judge(r request) error {
 	var may, cut set
@@ -116,7 +116,7 @@ func TestUsableEndpoints(t *testing.T) {
 
 func TestJudgeRequests(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	// Endpoints 0 and 1; from 10 to 12 endpoint 0 goes, from 20 to 22 endpoint 1, from 30 to 32 both come back.
+	// Endpoints 0 and 1; endpoint 0 is removed between 10 and 12, endpoint 1 between 20 and 22; between 30 and 32 both are added again.
 	nat := history{
 		{said: at(0), done: at(0), usable: 0b11},
 		{said: at(10), done: at(12), usable: 0b10, cut: 0b01},

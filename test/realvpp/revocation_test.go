@@ -16,8 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// TestVPPRevocation holds on real VPPs, beside simulated ones, what trace's TestRevokedFlowsEnd and TestAllowedFlowsGoOn hold in the
-// simulated ones alone: established flows end when their rule is revoked, whoever speaks first, and go on otherwise.
+// TestVPPRevocation checks on real VPPs, beside simulated ones, what trace's TestRevokedFlowsEnd and TestAllowedFlowsGoOn check in the
+// simulated ones alone: established flows end when their rule is revoked, whichever side speaks first, and continue otherwise.
 func TestVPPRevocation(t *testing.T) {
 	path := theVPP(t)
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
@@ -151,7 +151,7 @@ func (r *revocation) allow(closed bool) {
 	r.policies(lines...)
 }
 
-// open establishes flows of all kinds, each from a port of its own.
+// open establishes flows of all kinds, each from a separate port.
 func (r *revocation) open() (out []*revocable) {
 	r.t.Helper()
 	for i, server := range []string{"10.1.1.3", "10.1.2.3"} {

@@ -22,7 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
-// stories is where test/scenario has its scripts; its package comment tells what the commands mean.
+// stories is where test/scenario has its scripts; its package comment explains the commands.
 const stories = "../scenario/testdata"
 
 // elsewhere are the scripts that say nothing about a real VPP, by what they need and a real one cannot give.
@@ -36,7 +36,7 @@ var brokenNewer = map[string]string{
 	"services-ipv6":     "has IPv6 addresses whose last 32 bits are the same, which cnat takes for the same address",
 }
 
-// telling are the commands that look at texts, which the simulated VPP's scripts compare already.
+// telling are the commands that compare texts: the simulated VPP's scripts do that already.
 var telling = []string{"dump", "cmp", "cp", "status", "health", "policy", "log", "trace", "stdout", "stderr", "exists"}
 
 // TestVPPScenarios plays the stories of test/scenario with a real VPP on every node, and a simulated one beside it.
@@ -73,7 +73,7 @@ func TestVPPScenarios(t *testing.T) {
 	}
 }
 
-// unreal tells what a script asks for that a real VPP cannot do.
+// unreal returns what a script asks for that a real VPP cannot do.
 func unreal(script string) string {
 	for line := range strings.Lines(script) {
 		words := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "! "))
@@ -422,7 +422,7 @@ const (
 	manyTries = 400
 )
 
-// pkt asks until everything that is to be seen was seen; a real load balancer cannot be told what to choose.
+// pkt sends until all expected results were seen; a test cannot choose for a real load balancer.
 func (s *script) pkt(args []string) error {
 	w, err := want(args[3:])
 	if err != nil || w.verdict == "error" {

@@ -266,7 +266,7 @@ func (c *sequenceCase) converse(o opening) error {
 	return nil
 }
 
-// answers reports whether a packet reached somebody who may answer it.
+// answers reports whether a packet reached a receiver that may answer it.
 func answers(out []landing) bool {
 	return len(out) == 1 && !out[0].spoil && !out[0].sim.IsICMPError() && out[0].at != ""
 }
@@ -288,7 +288,7 @@ func (c *sequenceCase) proceed(t talk) error {
 	return err
 }
 
-// again goes on with a flow that got through some time ago.
+// again continues a flow that got through some time ago.
 func (c *sequenceCase) again() error {
 	t, any := some(c, c.talks)
 	if !any {
@@ -325,7 +325,7 @@ func (c *sequenceCase) vary() error {
 		o.first.Proto ^= model.TCP ^ model.UDP
 		o.first.TCPFlags = 0
 		o.first = o.first.Opening()
-	default: // whoever it reached, directly
+	default: // the receiver that it reached, directly
 		t, any := some(c, c.talks)
 		if !any || t.in != o.in {
 			return c.direct(t, any)
@@ -364,7 +364,7 @@ func (c *sequenceCase) turn() error {
 	return err
 }
 
-// blame lets the receiver of a flow, or a router on the way to it, send an ICMP error.
+// blame makes the receiver of a flow, or a router on the way to it, send an ICMP error.
 func (c *sequenceCase) blame() error {
 	t, any := some(c, c.talks)
 	if _, is := c.lab.pairs[t.there.at]; !any || !is {
@@ -462,7 +462,7 @@ const (
 	timesPass = 60
 )
 
-// pass lets time pass, and goes on with what was known before.
+// pass lets time pass, and continues earlier flows.
 func (c *sequenceCase) pass() error {
 	if c.passed || !c.chance(timesPass) {
 		return c.again()
@@ -488,7 +488,7 @@ func (c *sequenceCase) pass() error {
 	})
 }
 
-// remember goes on with some flows.
+// remember continues some flows.
 func (c *sequenceCase) remember() error {
 	for range 3 {
 		if err := c.again(); err != nil {

@@ -356,7 +356,7 @@ var serviceRanges = &model.ServiceCIDR{
 	Name: "kubernetes", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")},
 }
 
-// change changes the world: policies, pods and labels, or Services and their endpoints, until somebody who talks may be concerned.
+// change changes the world: policies, pods and labels, or Services and their endpoints, until the change may concern a flow.
 func (c *sequenceCase) change() error {
 	const patient = 4
 	var list []policy.Change

@@ -15,8 +15,8 @@ import (
 	testport "github.com/contiv-agent/contiv-agent/test/port"
 )
 
-// TestVPPStopped stops the process of VPP while nothing is asked of it: the agent says so within 3 s, and goes on with VPP on the
-// connection there was.
+// TestVPPStopped stops the process of VPP while no request is pending: the agent reports it within 3 s, and continues on the same
+// connection afterwards.
 func TestVPPStopped(t *testing.T) {
 	l, err := openLab(theVPP(t))
 	defer l.close()

@@ -35,7 +35,7 @@ import (
 //	                                  └── uplinks ── br0 ─────────────┘
 //	                                                  └ clients and servers outside
 //
-// What a CNI would have made in VPP is made here: interfaces, addresses, the tunnels, routes to pods. The agents make the rest.
+// The site makes in VPP what a CNI would make: interfaces, addresses, the tunnels, routes to pods. The agents make the rest.
 type site struct {
 	t       *testing.T
 	dir     string
@@ -379,7 +379,7 @@ func (s *site) dial(from, network, to string, limit time.Duration) (conn net.Con
 	return conn, err
 }
 
-// get is one HTTP request on a connection of its own.
+// get is one HTTP request on a new connection.
 func (s *site) get(from, to, path string, limit time.Duration) (string, error) {
 	conn, err := s.dial(from, "tcp", to, limit)
 	if err != nil {

@@ -21,7 +21,7 @@ type kind struct {
 	protocol uint8
 	// server and client say who sends; with both, the server answers each message.
 	server, client bool
-	// fresh: each request has a connection of its own.
+	// fresh: each request has a new connection.
 	fresh bool
 	// pace is the time between two messages; 0: interval.
 	pace time.Duration
@@ -72,7 +72,7 @@ type flow struct {
 type happening int
 
 const (
-	sent     happening = iota // a message, by whoever speaks first; or an attempt to connect
+	sent     happening = iota // a message of the side that speaks first; or an attempt to connect
 	taken                     // by the server's program
 	answered                  // by the client's program: an answer or a push
 	toServer                  // packets that reached the server's interface
@@ -119,7 +119,7 @@ func (f *flow) seen() [events][]time.Duration {
 	return f.log
 }
 
-// heard are the messages that arrived at a program, of those that show that the flow goes on.
+// heard are the messages that arrived at a program, of those that show that the flow continues.
 func (f *flow) heard() []time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()

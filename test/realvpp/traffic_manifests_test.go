@@ -36,7 +36,7 @@ var roles = []*role{
 // The ports of servers: a Service has servedPort, no Service has highPort, which looks like a client's.
 const servedPort, highPort = 8080, 40000
 
-// server is a pod that serves, behind a Service of its own unless vip is 0.
+// server is a pod that serves, behind a separate Service unless vip is 0.
 type server struct {
 	name       string
 	node, last int // number of the node, last byte of the address

@@ -137,7 +137,7 @@ type happens struct {
 	moves func(*role) bool // whose rules change with it
 	drift bool             // VPP is not as the agent wants it
 	loses bool             // VPP ends, and with it all sessions
-	late  bool             // a pod appears, with which some speak before it is there
+	late  bool             // a pod appears; some send to it before it exists
 	do    func(w *traffic, policies string) time.Time
 }
 
@@ -145,7 +145,7 @@ const (
 	warm  = 3               // messages of each allowed flow before and after an event
 	grace = time.Second     // after the acknowledgement, in which a flow may still end
 	look  = 2 * time.Second // after that
-	// recover is how long after that an allowed flow may take to show that it goes on.
+	// recover is how long after that an allowed flow may take to show that it continues.
 	recovery = 6 * time.Second
 )
 

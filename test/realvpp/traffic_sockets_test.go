@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socket makes a socket in the namespace; it stays there whoever uses it. The file has deadlines.
+// socket makes a socket in the namespace; it stays there, whichever thread uses it. The file has deadlines.
 func (n *netns) socket(domain, kind, protocol int) (*os.File, error) {
 	fd, err := -1, error(nil)
 	n.do(func() { fd, err = unix.Socket(domain, kind|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, protocol) })

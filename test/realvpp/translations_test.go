@@ -107,7 +107,7 @@ func puts(objects []model.Object) []event.Change {
 	return changes
 }
 
-// open sends the first packet of a TCP connection from a port of its own.
+// open sends the first packet of a TCP connection from an unused port.
 func (e *exam) open(in, src, dst string) (flight, []landing) {
 	e.t.Helper()
 	e.port++
@@ -252,7 +252,7 @@ func affinity(e *exam) {
 			e.t.Fatalf("%d packets left", len(out))
 		}
 		chosen[out[0].real.Dst.String()]++
-		if i == 8 { // one that is not the client's goes, another one comes back
+		if i == 8 { // an endpoint that is not the client's is removed, another one is added again
 			e.put(endpoints(slices.DeleteFunc([]*model.Pod{podA, podB, podFar}, func(p *model.Pod) bool {
 				return p.IPs[0] != out[0].real.Dst && p != podFar
 			})...))

@@ -117,7 +117,7 @@ func (w *twin) startAgent(s *side) error {
 	return nil
 }
 
-// apply plumbs and tells both agents; what they write must be the same. The error is the first difference.
+// apply plumbs and sends the changes to both agents; their writes must be the same. The error is the first difference.
 func (w *twin) apply(changes []event.Change) error {
 	for _, ch := range changes {
 		if ch.Object == nil {
@@ -208,8 +208,8 @@ func (w *twin) compareWrites() error {
 	return nil
 }
 
-// alike leaves out what the two are told differently: source NAT and nodes of cnat have another API in VPP 26.06 than in the
-// simulated one. What becomes of packets is compared all the same.
+// alike leaves out the messages that must differ: source NAT and nodes of cnat have another API in VPP 26.06 than in the
+// simulated one. The fate of packets is compared nevertheless.
 func (w *twin) alike(lines []string) []string {
 	if !w.lab.newerCNAT() {
 		return lines
@@ -234,7 +234,7 @@ func (w *twin) writes() ([2][]string, error) {
 	var names [2]map[uint32]string
 	names[0] = map[uint32]string{}
 	for _, n := range w.sim.Interfaces() {
-		names[0][w.sim.AddInterface(sim.Interface{Name: n})] = n // it is there: this only asks for its number
+		names[0][w.sim.AddInterface(sim.Interface{Name: n})] = n // it exists: this only asks for its number
 	}
 	var err error
 	if names[1], err = w.lab.names(); err != nil {
@@ -322,7 +322,7 @@ func (f flight) reply() flight {
 type landing struct {
 	flight
 	at    string // the interface
-	spoil bool   // its checksum is wrong: whoever receives it throws it away
+	spoil bool   // its checksum is wrong: the receiver drops it
 }
 
 // difference is what the two VPPs do not agree about.

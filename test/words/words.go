@@ -1,6 +1,6 @@
 // Package words turns a tree into the number of private idioms in its comments and Markdown pages, by room.
 //
-// A private idiom is a turn of phrase that a newcomer has to decode, such as "is told" for "receives". Each has a plain replacement
+// A private idiom is a turn of phrase that a newcomer has to decode, such as "is glad" for "optional". Each has a plain replacement
 // (Idioms). Invariant: the package reads comments and Markdown only; identifiers, strings and code blocks do not count.
 package words
 
