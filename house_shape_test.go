@@ -24,7 +24,7 @@ var largePackages = map[string]int{
 	"cmd/contiv-agent":        5476,
 	"vppagent":                5354,
 	"vpp":                     5157,
-	"agent":                   5132,
+	"agent":                   4850,
 	"calc":                    4836,
 	"calico/datastore":        4244,
 	"sim/nat44ed":             3903,

@@ -20,8 +20,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
+	"github.com/contiv-agent/contiv-agent/calico/feed"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/httpserver"
@@ -168,8 +168,8 @@ func (f *fanoutFlags) applySettings(fs *pflag.FlagSet, prefix string) error {
 }
 
 // source returns the source of keys; exactly one kind must be given.
-func (f *fanoutFlags) source(in io.Reader, log *slog.Logger) (*agent.Fanout, error) {
-	out := &agent.Fanout{Syncers: f.server.Syncers, Modern: len(f.server.Modern) > 0, Logger: log, Objects: map[string]agent.Source{}}
+func (f *fanoutFlags) source(in io.Reader, log *slog.Logger) (*feed.Feed, error) {
+	out := &feed.Feed{Syncers: f.server.Syncers, Modern: len(f.server.Modern) > 0, Logger: log, Objects: map[string]feed.Source{}}
 	kinds := 0
 	for _, given := range []bool{len(f.manifests) > 0 || f.kubeconfig != "" || f.inCluster, len(f.upstream) > 0 || f.service != "", f.lines != ""} {
 		if given {
@@ -252,7 +252,7 @@ func (f *fanoutFlags) checkListen() error {
 // fanoutParts are the parts of a fan-out server.
 type fanoutParts struct {
 	log    *slog.Logger
-	source *agent.Fanout
+	source *feed.Feed
 	server *fanout.Server
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
+	"github.com/contiv-agent/contiv-agent/calico/feed"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -166,13 +167,13 @@ func (s *server) start(dir string) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	feed := &agent.Fanout{
-		Objects: map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true, Keys: true})},
+	keys := &feed.Feed{
+		Objects: map[string]feed.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true, Keys: true})},
 		Syncers: felix, Modern: true,
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
-	go func() { ended <- feed.Run(ctx, srv.Publish) }()
+	go func() { ended <- keys.Run(ctx, srv.Publish) }()
 	go func() { ended <- srv.Serve(ctx, l) }()
 	s.kill = func() {
 		stop()

@@ -1,4 +1,4 @@
-package agent
+package feed
 
 import (
 	"context"
@@ -109,7 +109,7 @@ func TestFanoutOfObjects(t *testing.T) {
 	}}
 	b := script{[]event.Event{&event.SyncStatus{Source: "b", Status: event.InSync}}}
 	h := &heard{}
-	f := Fanout{Objects: map[string]Source{"a": a, "b": b}, Syncers: wire.SyncerTypes(), Modern: true}
+	f := Feed{Objects: map[string]Source{"a": a, "b": b}, Syncers: wire.SyncerTypes(), Modern: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- f.Run(ctx, h.publish) }()
@@ -169,8 +169,8 @@ func waitFor(t *testing.T, done func() bool) {
 // TestFormsOfPolicies: the feed publishes both forms, whichever the source has, and deletes a policy's old key.
 func TestFormsOfPolicies(t *testing.T) {
 	h := &heard{}
-	f := &Fanout{Syncers: []wire.SyncerType{wire.Felix}, Modern: true}
-	x := &forms{Fanout: f, sink: h.publish, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
+	f := &Feed{Syncers: []wire.SyncerType{wire.Felix}, Modern: true}
+	x := &forms{Feed: f, sink: h.publish, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
 	x.Logger = slog.New(slog.DiscardHandler)
 	policy := func(tier string) []byte {
 		return []byte(fmt.Sprintf(`{"namespace":"prod","tier":%q,"selector":"app == \"web\"","types":["ingress"]}`, tier))
@@ -221,7 +221,7 @@ func TestFanoutOfLines(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &heard{}
-			f := Fanout{Lines: strings.NewReader(c.in), Syncers: []wire.SyncerType{wire.Felix, wire.BGP}}
+			f := Feed{Lines: strings.NewReader(c.in), Syncers: []wire.SyncerType{wire.Felix, wire.BGP}}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
@@ -249,7 +249,7 @@ func TestFanoutOfLines(t *testing.T) {
 
 // TestTiersOfFanouts: a server that follows a server that follows manifests serves the same keys, in both forms.
 func TestTiersOfFanouts(t *testing.T) {
-	tier := func(f Fanout) string {
+	tier := func(f Feed) string {
 		f.Syncers, f.Modern = wire.SyncerTypes(), true
 		s, err := fanout.New(fanout.Config{Syncers: f.Syncers, Modern: []wire.SyncerType{wire.Felix}})
 		if err != nil {
@@ -290,11 +290,11 @@ func TestTiersOfFanouts(t *testing.T) {
 		<-ended
 		return h.keys["felixfalse"]
 	}
-	first := tier(Fanout{Objects: map[string]Source{
-		"manifest": manifest.New(manifest.Config{Paths: []string{"../examples/guestbook"}, Keys: true}),
+	first := tier(Feed{Objects: map[string]Source{
+		"manifest": manifest.New(manifest.Config{Paths: []string{"../../examples/guestbook"}, Keys: true}),
 	}})
-	second := tier(Fanout{Upstream: &typha.Config{Addrs: []string{first}}})
-	third := tier(Fanout{Upstream: &typha.Config{Addrs: []string{second}}})
+	second := tier(Feed{Upstream: &typha.Config{Addrs: []string{first}}})
+	third := tier(Feed{Upstream: &typha.Config{Addrs: []string{second}}})
 	for _, older := range []bool{true, false} {
 		want := follow(first, older)
 		if len(want) < 20 {

@@ -1,4 +1,8 @@
-package agent
+// Package feed publishes keys and values of Calico's datastore to a fan-out server. The keys are made from objects, or are those of
+// another fan-out server, or are read as lines.
+//
+// Invariant: the feed publishes a policy in every form that the server serves, whichever form the source has.
+package feed
 
 import (
 	"bufio"
@@ -20,13 +24,19 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
-// Fanout feeds a fan-out server from objects, from another fan-out server, or from lines.
-type Fanout struct {
-	// Objects are sources whose changes carry keys, by name, as in Config.
+// Source delivers objects; source/manifest and source/kube implement it.
+type Source interface {
+	// Run emits updates and sync states until ctx ends.
+	Run(ctx context.Context, emit func(event.Event)) error
+}
+
+// Feed has exactly one kind of source: objects, an upstream, or lines.
+type Feed struct {
+	// Objects are sources whose changes carry keys, by name.
 	Objects map[string]Source
 	// Upstream is another fan-out server, or a Typha; nil: none.
 	Upstream *typha.Config
-	// Lines are keys and values as JSON, read to their end; nil: none. See Fanout.Run.
+	// Lines are keys and values as JSON, read to their end; nil: none. See Feed.Run.
 	Lines io.Reader
 
 	// Syncers are the sets of keys to serve.
@@ -44,11 +54,11 @@ type Fanout struct {
 //	{"status":"in-sync"}                        of all sets, or of one "syncer"
 //
 // A line that cannot be parsed is an error; the end of the lines is not.
-func (f *Fanout) Run(ctx context.Context, publish func(wire.Batch)) error {
+func (f *Feed) Run(ctx context.Context, publish func(wire.Batch)) error {
 	if f.Logger == nil {
 		f.Logger = slog.New(slog.DiscardHandler)
 	}
-	t := &forms{Fanout: f, sink: publish, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
+	t := &forms{Feed: f, sink: publish, status: map[wire.SyncerType]wire.Status{}, tiered: map[string]string{}}
 	switch {
 	case f.Upstream != nil:
 		return f.relay(ctx, t)
@@ -69,7 +79,7 @@ func (f *Fanout) Run(ctx context.Context, publish func(wire.Batch)) error {
 }
 
 // relay follows each set of keys on a separate connection.
-func (f *Fanout) relay(ctx context.Context, t *forms) error {
+func (f *Feed) relay(ctx context.Context, t *forms) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, syncer := range f.Syncers {
 		client := typha.NewClient(*f.Upstream, syncer, true)
@@ -85,12 +95,12 @@ func (f *Fanout) relay(ctx context.Context, t *forms) error {
 }
 
 // objects merges the keys of all sources' objects.
-func (f *Fanout) objects(ctx context.Context, t *forms) error {
+func (f *Feed) objects(ctx context.Context, t *forms) error {
 	o := &keyTable{forms: t, table: datastore.NewTable(datastore.Builtin()), sync: map[string]event.Sync{}}
 	for name := range f.Objects {
 		o.sync[name] = event.WaitForReady
 	}
-	o.publish(datastore.Builtin())
+	o.publishKeys(datastore.Builtin())
 	g, ctx := errgroup.WithContext(ctx)
 	for _, source := range f.Objects {
 		g.Go(func() error { return source.Run(ctx, o.event) })
@@ -118,18 +128,18 @@ func (o *keyTable) event(ev event.Event) {
 			}
 			steps = append(steps, o.table.Apply(c.Ref, c.Keys)...)
 		}
-		o.publish(steps)
+		o.publishKeys(steps)
 	case *event.SyncStatus:
 		if ev.Err != nil {
 			o.Logger.Warn("source", "name", ev.Source, "status", ev.Status, "err", ev.Err)
 		}
 		o.sync[ev.Source] = max(o.sync[ev.Source], ev.Status) // the last status holds while the source is away
-		o.publish(nil)
+		o.publishKeys(nil)
 	}
 }
 
-// publish distributes changes to their sets.
-func (o *keyTable) publish(steps []calico.KV) {
+// publishKeys distributes changes to their sets.
+func (o *keyTable) publishKeys(steps []calico.KV) {
 	status := wire.InSync
 	for _, st := range o.sync {
 		status = min(status, wire.Status(st))
@@ -149,7 +159,7 @@ func (o *keyTable) publish(steps []calico.KV) {
 
 // forms publishes each set to the server in all its forms.
 type forms struct {
-	*Fanout
+	*Feed
 	sink func(wire.Batch)
 
 	mu     sync.Mutex
