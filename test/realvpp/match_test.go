@@ -2,6 +2,7 @@ package realvpp
 
 import (
 	"fmt"
+	"testing"
 
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -48,6 +49,18 @@ func reported(s, r packet.Packet) packet.Packet {
 	return s
 }
 
+// lawPort is the lowest port of a client: lists treat packets from and to lower ones as a server's (ADR 12).
+const lawPort = 32768
+
+// crossed reports whether NAT drew a port below lawPort on one VPP and one above it on the other, so that lists rightly differ.
+func (f flight) crossed() bool {
+	low := func(p, q uint16) bool { return (p < lawPort) != (q < lawPort) }
+	if a, b := f.sim.Inner, f.real.Inner; a != nil && b != nil && (flight{*a, *b}).crossed() {
+		return true
+	}
+	return low(f.sim.SrcPort, f.real.SrcPort) || low(f.sim.DstPort, f.real.DstPort)
+}
+
 // equal compares two packets that came of the same flight. A port may differ if both are new, or if they already did.
 func equal(in flight, s, r packet.Packet) bool {
 	if (s.Inner == nil) != (r.Inner == nil) || s.Inner != nil && !equal(in, *s.Inner, *r.Inner) {
@@ -78,4 +91,23 @@ func equal(in flight, s, r packet.Packet) bool {
 	return port(s.SrcPort, r.SrcPort) && port(s.DstPort, r.DstPort) && port(s.ICMPID, r.ICMPID) &&
 		s.Src == r.Src && s.Dst == r.Dst && s.Proto == r.Proto && s.TCPFlags == r.TCPFlags &&
 		s.ICMPType == r.ICMPType && s.ICMPCode == r.ICMPCode && s.Life() == r.Life()
+}
+
+func TestCrossed(t *testing.T) {
+	at := func(src, dst uint16) packet.Packet { return packet.Packet{SrcPort: src, DstPort: dst} }
+	about := func(p packet.Packet) packet.Packet { return packet.Packet{Inner: &p} }
+	for _, c := range []struct {
+		sim, real packet.Packet
+		want      bool
+	}{
+		{at(40000, 80), at(50000, 80), false},
+		{at(40000, 80), at(2000, 80), true},
+		{at(80, 32767), at(80, 32768), true},
+		{about(at(40000, 80)), about(at(2000, 80)), true},
+		{about(at(40000, 80)), about(at(40001, 80)), false},
+	} {
+		if got := (flight{c.sim, c.real}).crossed(); got != c.want {
+			t.Errorf("%v, %v: %v", &c.sim, &c.real, got)
+		}
+	}
 }

@@ -160,6 +160,10 @@ func playSequences(t *testing.T, path string, r agent.ServiceRenderer, seeds []u
 			w.excuse(&counts)
 			w.shut()
 			w, fresh = openSequences(t, path, r), true
+		case errors.As(err, &d) && d.sent.crossed():
+			t.Logf("seed %d: %s: %v", seed, acrossTheLaw, err)
+			counts.excused[acrossTheLaw]++
+			fresh = true
 		default:
 			counts.differences++
 			t.Errorf("seed %d (repeat with CONTIV_VPP_SEED=%d CONTIV_VPP_CASES=%d): %v\n%s", seed, block, seed-block+1, err, c.story())
@@ -181,6 +185,10 @@ func playSequences(t *testing.T, path string, r agent.ServiceRenderer, seeds []u
 	w.excuse(&counts)
 	return counts
 }
+
+// acrossTheLaw excuses a packet, and the rest of its cluster, if NAT drew its port below 32768 on one of the two VPPs only: lists make no
+// session of such packets (ADR 12).
+const acrossTheLaw = "a drawn port below 32768 on one side only"
 
 // silent is what VPP 24.06 does where a policy becomes many rules about IPv6, because it compares prefixes by whole bytes.
 const silent = "silent for a minute while it takes access lists"
