@@ -21,10 +21,10 @@ const (
 var largePackages = map[string]int{
 	"renderer/acl":            7953,
 	"sim":                     7286,
-	"cmd/contiv-agent":        5476,
+	"cmd/contiv-agent":        5477,
 	"vppagent":                5354,
 	"vpp":                     5157,
-	"agent":                   4850,
+	"agent":                   4702,
 	"calc":                    4836,
 	"calico/datastore":        4244,
 	"sim/nat44ed":             3903,

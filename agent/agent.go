@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
@@ -58,12 +59,12 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
-	session    *session               // nil: no Felix
-	health     *health.Server         // nil: no health checks
-	proxy      *proxyHealth           // nil: no kube-proxy health endpoint
-	nat        *natTable              // nil: sessions are not counted
-	rivals     atomic.Pointer[string] // another agent that does not see the lock; nil: not checked
-	mappings   int                    // frontends among the desired values; owned by the loop
+	session    *session       // nil: no Felix
+	health     *health.Server // nil: no health checks
+	proxy      *proxyHealth   // nil: no kube-proxy health endpoint
+	nat        *natTable      // nil: sessions are not counted
+	rivals     *owner.Rivals
+	mappings   int // frontends among the desired values; owned by the loop
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // to be called when the first sync is done
@@ -95,14 +96,15 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: all.Needs(), OnConnect: onConnect(cfg),
-		OnState: p.state, Observe: p.metrics.request, Lock: cfg.lock(), ClientName: cfg.clientName(),
+		OnState: p.state, Observe: p.metrics.request, Lock: cfg.share().Lock(cfg.Lock, cfg.NodeName), ClientName: cfg.share().ClientName(),
 	})
-	caller, kinds := withHost(cfg, p.conn, kinds(cfg))
+	caller, kinds := withHost(cfg, p.conn, cfg.share().Kinds())
 	p.vppagent = vppagent.New(vppagent.Config{
 		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck, Pause: pause, Stall: cfg.Stall,
 		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff,
 	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
+	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.share().ClientName(), Logger: cfg.Logger, Changed: func() {}}
 	p.values = controller.NewValues()
 	p.values.OnSent(func(was, now proto.Message) { p.mappings += mappings(now) - mappings(was) })
 	p.proxy = p.proxyHealth()
@@ -269,6 +271,7 @@ func New(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Registry}
+	a.rivals.Changed = a.changes.happened
 	a.gallery = newGallery(func(ctx context.Context) (out *picture, err error) {
 		err = p.controller.Ask(ctx, func(*controller.Controller) { out = p.capture() })
 		return out, err
@@ -310,7 +313,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.controller.Run(ctx, a.events, txns) })
 	g.Go(func() error { return a.conn.Run(ctx) })
 	g.Go(func() error { return a.gallery.run(ctx) })
-	g.Go(func() error { return a.neighbours(ctx) })
+	g.Go(func() error { return a.rivals.Run(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -125,7 +126,7 @@ func (c *Cleaner) connect(ctx context.Context) error {
 	states := make(chan vpp.State, 1)
 	c.conn = vpp.New(vpp.Config{
 		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: cleanupName, Logger: c.cfg.Logger, Needs: all.Needs(),
-		Lock: lockAt(c.cfg.Lock, "", []string{ownsServices, ownsPolicies}),
+		Lock: owner.All.Lock(c.cfg.Lock, ""),
 		OnState: func(st vpp.State) {
 			select {
 			case <-states: // only the latest counts
@@ -162,7 +163,7 @@ func (c *Cleaner) alone(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list the clients of VPP: %w", err)
 		}
-		at := slices.IndexFunc(names, isAgent)
+		at := slices.IndexFunc(names, owner.IsAgent)
 		if at < 0 {
 			return nil
 		}

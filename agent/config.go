@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -152,6 +153,17 @@ type Config struct {
 
 // deniesUnknown reports whether the agent closes unknown interfaces, which may be a pod's, until it has evaluated them.
 func (c *Config) deniesUnknown() bool { return !c.AllowUnknown && !c.NoPolicies && c.Driver == nil }
+
+// share returns the part of VPP that this agent owns.
+func (c *Config) share() owner.Share {
+	switch {
+	case c.Driver != nil:
+		return owner.Services
+	case c.Felix != nil && c.NoServices:
+		return owner.Policies
+	}
+	return owner.All
+}
 
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {

@@ -14,12 +14,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // An agent with an external dataplane driver calculates policies, and does not enforce them.
@@ -27,28 +21,6 @@ import (
 //	plugins/policy ─┬─▶ felix.Supervisor ─ fd 3 ─▶ driver ─▶ access lists in VPP
 //	nodeFeed ───────┘                    ◀─ fd 4 ─┘ state of endpoints
 //	plugins/service ─▶ renderer/nat44 ─▶ vppagent ─▶ everything else in VPP
-
-// kinds returns the kinds of values that the agent keeps in VPP. Two agents on one VPP must not remove each other's values:
-// an agent with a driver leaves access lists to the driver, and a driver of policies leaves services to the agent.
-func kinds(cfg Config) []*descriptor.Descriptor {
-	driven := cfg.Driver != nil
-	alone := cfg.Felix != nil && cfg.NoServices
-	if !driven && !alone {
-		return nil
-	}
-	lists := []string{
-		acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, acl.SCTPPorts().Name, acl.SCTPFilter().Name,
-		acl.RangesACL().Name, acl.PermitACL().Name, acl.SourceRangesEnforced().Name, acl.SourceRanges().Name,
-	}
-	services := []string{
-		nat.Nat44Global().Name, nat.Nat44Settings().Name, nat.Nat44AddressPool().Name,
-		nat.Nat44Interface().Name, nat.DNat44().Name, l3.RejectRoute().Name,
-		cnat.SnatPolicy().Name, cnat.CnatInterface().Name, cnat.CnatTranslation().Name,
-	}
-	return slices.DeleteFunc(all.All(), func(d *descriptor.Descriptor) bool {
-		return driven && slices.Contains(lists, d.Name) || alone && slices.Contains(services, d.Name)
-	})
-}
 
 // nodeFeed sends a driver the messages that Felix sends beside policies: the nodes' addresses, their pod prefixes, and the
 // Services.

@@ -15,10 +15,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // remembering is a driver that only records messages.
@@ -141,30 +137,6 @@ func TestAgentWithoutItsDriver(t *testing.T) {
 }
 
 // Two agents on one VPP have no common kind of values that either would remove.
-func TestKindsOfTwoAgents(t *testing.T) {
-	names := func(cfg Config) (out []string) {
-		for _, d := range kinds(cfg) {
-			out = append(out, d.Name)
-		}
-		return out
-	}
-	over := names(Config{Driver: felix.NewSupervisor(felix.SupervisorConfig{})})
-	under := names(Config{Felix: &Felix{}, NoServices: true})
-	for _, name := range []string{acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, acl.SCTPPorts().Name, acl.SCTPFilter().Name} {
-		if slices.Contains(over, name) || !slices.Contains(under, name) {
-			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
-		}
-	}
-	for _, name := range []string{nat.DNat44().Name, l3.RejectRoute().Name, nat.Nat44Global().Name, cnat.CnatTranslation().Name} {
-		if !slices.Contains(over, name) || slices.Contains(under, name) {
-			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
-		}
-	}
-	if got := kinds(Config{}); got != nil {
-		t.Errorf("an agent alone has but %d kinds", len(got))
-	}
-}
-
 func TestDriverMetrics(t *testing.T) {
 	r := prometheus.NewRegistry()
 	if err := r.Register(newDriverMetrics(felix.NewSupervisor(felix.SupervisorConfig{Path: "x"}))); err != nil {

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // second starts another agent on the VPP of a world, with a separate folder of locks.
@@ -77,10 +77,10 @@ func TestRivalIsSeen(t *testing.T) {
 	w.settled()
 	b := w.second(filepath.Join(t.TempDir(), "owner"))
 	eventually(t, "the second", func() bool { return b.conn.State().Connected })
-	if !w.agent.lookForRivals(t.Context(), false) || w.agent.rivals.Load() != nil {
+	if !w.agent.rivals.Look(t.Context(), false) || w.agent.rivals.Problem() != "" {
 		t.Error("the first look must see it, and wait for the next")
 	}
-	if !w.agent.lookForRivals(t.Context(), true) {
+	if !w.agent.rivals.Look(t.Context(), true) {
 		t.Error("the second look sees nothing")
 	}
 	st, err := w.agent.Status(t.Context())
@@ -92,47 +92,21 @@ func TestRivalIsSeen(t *testing.T) {
 	w.report(l, func(rep *event.Report) bool { return slices.Contains(short(rep), "Node node-1 VPPShared") })
 }
 
-func TestRival(t *testing.T) {
-	const all, services, policies = "contiv-agent", "contiv-agent/services", "contiv-agent/policies"
-	for _, c := range []struct {
-		self  string
-		names []string
-		rival bool
-	}{
-		{all, []string{all}, false},
-		{all, []string{all, "vpp_papi", "contiv-cleanup", "contiv-agentx"}, false},
-		{all, []string{all, all}, true},
-		{all, []string{services, all}, true},
-		{services, []string{services, policies}, false},
-		{services, []string{services, services}, true},
-		{policies, []string{policies, all}, true},
-		{all, nil, false},
-	} {
-		if why := rival(c.names, c.self); (why != "") != c.rival {
-			t.Errorf("%s among %v: %q", c.self, c.names, why)
-		}
-	}
-}
-
-// The parts that an agent owns follow from the kinds that it may remove: see kinds.
+// The parts that an agent owns follow from its configuration.
 func TestOwns(t *testing.T) {
 	driver := felix.NewSupervisor(felix.SupervisorConfig{})
 	for _, c := range []struct {
 		cfg  Config
-		want []string
-		name string
+		want owner.Share
 	}{
-		{Config{}, []string{ownsServices, ownsPolicies}, vpp.DefaultClientName},
-		{Config{NoPolicies: true}, []string{ownsServices, ownsPolicies}, vpp.DefaultClientName},
-		{Config{Driver: driver}, []string{ownsServices}, "contiv-agent/services"},
-		{Config{Felix: &Felix{}, NoServices: true}, []string{ownsPolicies}, "contiv-agent/policies"},
-		{Config{Felix: &Felix{}}, []string{ownsServices, ownsPolicies}, vpp.DefaultClientName},
+		{Config{}, owner.All},
+		{Config{NoPolicies: true}, owner.All},
+		{Config{Driver: driver}, owner.Services},
+		{Config{Felix: &Felix{}, NoServices: true}, owner.Policies},
+		{Config{Felix: &Felix{}}, owner.All},
 	} {
-		if got := c.cfg.owns(); !slices.Equal(got, c.want) || c.cfg.clientName() != c.name {
-			t.Errorf("%v %s, want %v %s", got, c.cfg.clientName(), c.want, c.name)
-		}
-		if c.cfg.lock() != nil {
-			t.Error("a lock without a path")
+		if got := c.cfg.share(); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.cfg, got, c.want)
 		}
 	}
 }

@@ -257,7 +257,5 @@ func (p *parts) others(out *Status) {
 	}
 	p.driverStatus(out)
 	p.nat.status(out)
-	if why := p.rivals.Load(); why != nil {
-		out.VPP.Rival = *why
-	}
+	out.VPP.Rival = p.rivals.Problem()
 }

@@ -81,8 +81,8 @@ func (p *picture) problems() (out []event.Problem) {
 	if !p.conn.State().Silent.Since.IsZero() { // a constant text: each change would make another Event
 		add(model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, event.VPPSilent, "VPP does not answer: it works on a large change, hangs, or is stopped")
 	}
-	if why := p.rivals.Load(); why != nil && *why != "" {
-		add(model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, event.VPPShared, *why)
+	if why := p.rivals.Problem(); why != "" {
+		add(model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, event.VPPShared, why)
 	}
 	slices.SortStableFunc(out, func(a, b event.Problem) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	return slices.CompactFunc(out, func(a, b event.Problem) bool { return a == b })

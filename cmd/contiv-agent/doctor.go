@@ -10,8 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/doctor"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 )
 
 func newDoctor() *cobra.Command {
@@ -40,11 +41,11 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 			if err := out.check(); err != nil {
 				return err
 			}
-			switch agent.ServiceRenderer(renderer) {
-			case agent.RendererAuto:
-			case agent.RendererNAT44:
+			switch builtin.Choice(renderer) {
+			case builtin.Auto:
+			case builtin.NAT44:
 				cfg.NAT44 = true
-			case agent.RendererCNAT:
+			case builtin.CNAT:
 				cfg.CNAT = true
 			default:
 				return usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", renderer))
@@ -61,7 +62,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 			if cfg.Stats = stats; stats == auto {
 				cfg.Stats = filepath.Join(filepath.Dir(cfg.Socket), "stats.sock")
 			}
-			cfg.Locks = agent.LockFiles(lockPath(lock, cfg.Socket))
+			cfg.Locks = owner.LockFiles(lockPath(lock, cfg.Socket))
 			report, err := doctor.Examine(cmd.Context(), cfg)
 			if err != nil {
 				return err
@@ -80,7 +81,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	socketFlag(fs, &cfg.Socket)
 	fs.StringVar(&lock, "vpp-lock", auto, "lock files of this VPP, as for run; empty: not examined; auto: --vpp-socket with .owner")
 	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: not examined; auto: stats.sock beside --vpp-socket")
-	fs.StringVar(&renderer, "service-renderer", string(agent.RendererAuto), "renderer of Services: nat44, cnat, or auto (nat44 for IPv4, cnat for IPv6)")
+	fs.StringVar(&renderer, "service-renderer", string(builtin.Auto), "renderer of Services: nat44, cnat, or auto (nat44 for IPv4, cnat for IPv6)")
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that the node's own processes send from to pods, as for run: VPP must have a route to them")
 	fs.StringVar(&cfg.HostInterface, "host-interface", "", "VPP interface to the node's own network stack, as for run: VPP must have it, and a neighbour on it")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
@@ -48,8 +49,8 @@ func TestVPPHasOneOwner(t *testing.T) {
 		go func() { defer close(ended); _ = second.Run(ctx) }()
 		st := until("waiting", func(st *agent.Status) bool { return strings.Contains(st.Waiting, "another agent owns this VPP") })
 		t.Log(st.Waiting)
-		if owner := agent.LockFiles(cfg.Lock); len(owner) != 2 {
-			t.Errorf("lock files %v", owner)
+		if files := owner.LockFiles(cfg.Lock); len(files) != 2 {
+			t.Errorf("lock files %v", files)
 		}
 	})
 	st := until("taking over", func(st *agent.Status) bool { return st.InSync && st.VPP.Connected })
