@@ -29,6 +29,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -59,10 +60,10 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
-	session    *session       // nil: no Felix
-	health     *health.Server // nil: no health checks
-	proxy      *proxyHealth   // nil: no kube-proxy health endpoint
-	nat        *natTable      // nil: sessions are not counted
+	session    *session          // nil: no Felix
+	health     *health.Server    // nil: no health checks
+	proxy      *kubeproxy.Health // nil: no kube-proxy health endpoint
+	nat        *natTable         // nil: sessions are not counted
 	rivals     *owner.Rivals
 	mappings   int // frontends among the desired values; owned by the loop
 	onlookers  []controller.Onlooker
@@ -92,7 +93,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.families()...), onState: func(vpp.State) {}, calm: func() {}}
+	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(kubeproxy.Families(cfg.ServiceRenderer.Served())), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: all.Needs(), OnConnect: onConnect(cfg),
@@ -107,7 +108,9 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.share().ClientName(), Logger: cfg.Logger, Changed: func() {}}
 	p.values = controller.NewValues()
 	p.values.OnSent(func(was, now proto.Message) { p.mappings += mappings(now) - mappings(was) })
-	p.proxy = p.proxyHealth()
+	if cfg.Healthz != "" {
+		p.proxy = kubeproxy.NewHealth(cfg.NodeName, p.metrics.proxy)
+	}
 	p.controller = controller.New(controller.Config{
 		Sources: waitedFor(cfg), Observer: p.observer(),
 	}, p.values, p.processors()...)
@@ -135,7 +138,7 @@ func (p *parts) processors() []controller.Processor {
 		renderers = append(renderers, adapter.Listen(p.health))
 	}
 	if !cfg.NoServices {
-		renderers = append(renderers, adapter.Listen(newDropping(p.metrics.proxy.noLocal)))
+		renderers = append(renderers, adapter.Listen(p.metrics.proxy.Dropping()))
 	}
 	p.processor = service.New(service.Config{
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
@@ -191,10 +194,10 @@ func (p *parts) state(st vpp.State) {
 func (p *parts) observer() controller.Observer {
 	return controller.Observer{
 		Changed: func(ch event.Change) {
-			p.metrics.proxy.changed(ch.Ref, time.Now())
-			p.proxy.took()
+			p.metrics.proxy.Changed(ch.Ref, time.Now())
+			p.proxy.Took()
 		},
-		Sent: func(*event.Txn) { p.metrics.proxy.sent() },
+		Sent: func(*event.Txn) { p.metrics.proxy.Sent() },
 		Refused: func(ch event.Change) {
 			p.metrics.refused.Inc()
 			p.log.Warn("refused", "object", ch.Ref.String(), "err", ch.Err)
@@ -209,14 +212,14 @@ func (p *parts) observer() controller.Observer {
 		},
 		Trouble: func(err error) { p.log.Error("renderer", "err", err) },
 		VPP: func(ev *event.VPPStatus) {
-			p.proxy.vpp(ev.Connected)
+			p.proxy.VPP(ev.Connected)
 			if p.session != nil {
 				p.session.vpp(ev)
 			}
 		},
 		Idle: func() {
-			p.metrics.proxy.idle(p.controller.Well(), time.Now())
-			p.proxy.idle(p.controller.Started())
+			p.metrics.proxy.Idle(p.controller.Well(), time.Now())
+			p.proxy.Idle(p.controller.Started())
 			if p.session != nil {
 				p.session.idle()
 			}
@@ -226,7 +229,7 @@ func (p *parts) observer() controller.Observer {
 
 func (p *parts) committed(ev *event.Committed) {
 	p.metrics.committed(ev, time.Now())
-	p.proxy.committed(ev)
+	p.proxy.Committed(ev)
 	p.countUnwell()
 	p.countPolicies()
 	if p.session != nil {
@@ -300,7 +303,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		defer a.calm()
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	emit := a.proxy.watched(func(ev event.Event) {
+	emit := a.proxy.Watch(func(ev event.Event) {
 		select {
 		case a.events <- ev:
 		case <-ctx.Done():
@@ -336,7 +339,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.cfg.Reporter.Run(ctx, a.changes.n.Load, a.report) })
 	}
 	if a.proxy != nil {
-		g.Go(func() error { a.proxy.serve(ctx, a.cfg.Healthz, a.log); return nil })
+		g.Go(func() error { a.proxy.Serve(ctx, a.cfg.Healthz, a.log); return nil })
 	}
 	if a.cfg.SessionsEvery > 0 && a.nat != nil {
 		g.Go(func() error { return a.nat.run(ctx) })

@@ -6,12 +6,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
 // metrics are the metrics of one agent.
 type metrics struct {
-	proxy       *proxyMetrics // metrics with kube-proxy's names
+	proxy       *kubeproxy.Metrics // metrics with kube-proxy's names
 	refused     prometheus.Counter
 	txns        *prometheus.CounterVec // by kind, result
 	values      *prometheus.CounterVec // by operation
@@ -35,7 +36,7 @@ type metrics struct {
 }
 
 // newMetrics returns the metrics of an agent that serves these families of addresses.
-func newMetrics(families ...string) *metrics {
+func newMetrics(families []string) *metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
@@ -47,7 +48,7 @@ func newMetrics(families ...string) *metrics {
 	}
 	return &metrics{
 		drift:       counters("contiv_drift_total", "Values that another program changed in VPP, by kind and result (repaired, not repaired).", "kind", "result"),
-		proxy:       newProxyMetrics(families),
+		proxy:       kubeproxy.NewMetrics(families),
 		refused:     counter("contiv_objects_refused_total", "Kubernetes objects kept out because they do not parse or validate."),
 		txns:        counters("contiv_transactions_total", "Transactions, by kind (update, full-resync, …) and result (ok, failed).", "kind", "result"),
 		values:      counters("contiv_values_total", "Values changed in VPP, by operation (add, mod, del).", "operation"),
@@ -80,7 +81,7 @@ func newMetrics(families ...string) *metrics {
 
 // register registers all metrics; a second agent with the same registry is an error.
 func (m *metrics) register(r prometheus.Registerer) error {
-	errs := []error{m.proxy.register(r), m.silent.register(r)}
+	errs := []error{m.proxy.Register(r), m.silent.register(r)}
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
 		m.requests, m.latency, m.sessions, m.sessionsMax, m.holders, m.freed, m.drift, m.policies, m.policyEndpoints, m.reclassify,
@@ -110,7 +111,7 @@ func (m *metrics) committed(ev *event.Committed, now time.Time) {
 		m.drift.WithLabelValues(d.Kind, outcome).Inc()
 	}
 	if ev.Err == nil {
-		m.proxy.committed(ev, now)
+		m.proxy.Committed(ev, now)
 	}
 }
 

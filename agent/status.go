@@ -187,7 +187,7 @@ func (p *picture) build(texts bool) *Status {
 	p.others(out)
 	out.Felix = p.felix
 	p.objects(out, st, texts)
-	if why := p.proxy.problem(); why != "" {
+	if why := p.proxy.Problem(); why != "" {
 		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}.String(), "healthz is not served yet: " + why, event.Pending.String()})
 	}
 	out.summarize()

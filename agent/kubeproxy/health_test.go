@@ -1,4 +1,4 @@
-package agent
+package kubeproxy
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,23 +19,40 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/sim"
-	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/port"
+	"github.com/contiv-agent/contiv-agent/test/samples"
 )
 
-// clinic is a proxyHealth with a fake clock.
+// textBuffer is a log that can be read while it is written.
+type textBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *textBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *textBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// clinic is a Health with a fake clock.
 type clinic struct {
-	*proxyHealth
+	*Health
 	t   *testing.T
 	now time.Time
 }
 
 func newClinic(t *testing.T) *clinic {
-	m := newProxyMetrics([]string{familyIPv4})
+	m := NewMetrics([]string{familyIPv4})
 	c := &clinic{t: t, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
-	c.proxyHealth = &proxyHealth{
-		node: "node-1", families: m.families, reopen: time.Millisecond, failed: true, healthz: m.healthz, live: m.livez,
+	c.Health = &Health{
+		node: "node-1", metrics: m, reopen: time.Millisecond, failed: true,
 		now: func() time.Time { return c.now },
 	}
 	return c
@@ -74,10 +92,10 @@ func nodeChange(n *model.Node) []event.Change {
 func (c *clinic) all(changes []event.Change) {
 	c.bring(changes)
 	for range changes {
-		c.took()
+		c.Took()
 	}
-	c.committed(&event.Committed{})
-	c.idle(true)
+	c.Committed(&event.Committed{})
+	c.Idle(true)
 }
 
 func TestProxyHealthOverTime(t *testing.T) {
@@ -85,13 +103,13 @@ func TestProxyHealthOverTime(t *testing.T) {
 	web := []event.Change{{Ref: model.Ref{Kind: model.KindService, Namespace: "default", Name: "web"}}}
 	c.is("nothing heard of", false, true)
 	c.bring(nodeChange(&model.Node{Name: "node-1"}))
-	c.took()
+	c.Took()
 	c.pass(time.Hour)
-	c.idle(false)
+	c.Idle(false)
 	c.is("starting up for an hour", false, true)
-	c.vpp(true)
-	c.committed(&event.Committed{})
-	c.idle(true)
+	c.VPP(true)
+	c.Committed(&event.Committed{})
+	c.Idle(true)
 	c.is("first sync", true, true)
 	c.pass(time.Hour)
 	c.is("nothing happens", true, true)
@@ -100,42 +118,42 @@ func TestProxyHealthOverTime(t *testing.T) {
 	c.pass(stuckAfter - time.Second)
 	c.is("not late yet", true, true)
 	c.bring(web)
-	c.idle(true) // about earlier changes: the loop has not processed these
+	c.Idle(true) // about earlier changes: the loop has not processed these
 	c.pass(time.Second)
 	c.is("a change that the loop does not take", false, false)
-	c.took()
-	c.took()
-	c.idle(true)
+	c.Took()
+	c.Took()
+	c.Idle(true)
 	c.is("done", true, true)
 
 	c.bring(web)
-	c.took()
+	c.Took()
 	c.pass(stuckAfter)
 	c.is("VPP does not answer", false, false)
-	c.committed(&event.Committed{Err: errors.New("disconnected")})
-	c.idle(true)
+	c.Committed(&event.Committed{Err: errors.New("disconnected")})
+	c.Idle(true)
 	c.is("the transaction was lost", false, false)
-	c.committed(&event.Committed{})
-	c.idle(true)
+	c.Committed(&event.Committed{})
+	c.Idle(true)
 	c.is("and repeated", true, true)
 
-	c.vpp(false)
-	c.idle(true)
+	c.VPP(false)
+	c.Idle(true)
 	c.pass(stuckAfter - time.Second)
 	c.is("VPP is away for a moment", true, true)
 	c.pass(time.Second)
 	c.is("VPP is away", false, false)
-	c.vpp(true)
-	c.idle(true)
+	c.VPP(true)
+	c.Idle(true)
 	c.is("VPP is there, and empty", false, false)
-	c.committed(&event.Committed{})
-	c.idle(true)
+	c.Committed(&event.Committed{})
+	c.Idle(true)
 	c.is("and repaired", true, true)
-	c.vpp(false)
-	c.committed(&event.Committed{}) // the repair may be reported before the connection is
-	c.idle(true)
-	c.vpp(true)
-	c.idle(true)
+	c.VPP(false)
+	c.Committed(&event.Committed{}) // the repair may be reported before the connection is
+	c.Idle(true)
+	c.VPP(true)
+	c.Idle(true)
 	c.pass(time.Hour)
 	c.is("repaired before the connection is reported", true, true)
 
@@ -149,12 +167,12 @@ func TestProxyHealthOverTime(t *testing.T) {
 	c.all(nodeChange(nil))
 	c.is("there is no such node", false, true)
 	r := prometheus.NewRegistry()
-	r.MustRegister(c.healthz, c.live)
+	r.MustRegister(c.metrics.healthz, c.metrics.livez)
 	for line, want := range map[string]float64{
 		`kubeproxy_proxy_healthz_total{code="200"}`: 10, `kubeproxy_proxy_healthz_total{code="503"}`: 9,
 		`kubeproxy_proxy_livez_total{code="200"}`: 14, `kubeproxy_proxy_livez_total{code="503"}`: 5,
 	} {
-		if got := samples(t, r)[line]; got != want {
+		if got := samples.Read(t, r)[line]; got != want {
 			t.Errorf("%s is %v, want %v", line, got, want)
 		}
 	}
@@ -163,7 +181,7 @@ func TestProxyHealthOverTime(t *testing.T) {
 // TestProxyHealthBodies: kube-proxy v1.36's fields, in its order. While healthy, lastUpdated is now.
 func TestProxyHealthBodies(t *testing.T) {
 	c := newClinic(t)
-	c.vpp(true)
+	c.VPP(true)
 	c.all(nodeChange(&model.Node{Name: "node-1"}))
 	c.pass(time.Second)
 	for path, want := range map[string]string{
@@ -174,7 +192,7 @@ func TestProxyHealthBodies(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant\n%s", path, got, want)
 		}
 	}
-	c.vpp(false)
+	c.VPP(false)
 	c.pass(stuckAfter)
 	const want = `Service Unavailable {"lastUpdated":"2026-01-01T12:00:00Z","currentTime":"2026-01-01T12:01:01Z","nodeEligible":true,"healthy":false,"status":{"IPv4":{"lastUpdated":"2026-01-01T12:00:00Z","healthy":false}}}`
 	if got := c.get("/healthz"); got != want {
@@ -193,7 +211,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 }
 
 // healthz gets /healthz at an address; the code is 0 without an answer.
-func healthz(at string) (code int, b proxyHealthBody) {
+func healthz(at string) (code int, b Answer) {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + at + "/healthz")
 	if err != nil {
@@ -222,12 +240,12 @@ func TestHealthzPortIsTakenOver(t *testing.T) {
 	c := newClinic(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	log, ended := &buffer{}, make(chan struct{})
-	go func() { defer close(ended); c.serve(ctx, at, slog.New(slog.NewTextHandler(log, nil))) }()
-	eventually(t, "a problem", func() bool { return strings.Contains(c.problem(), "address already in use") })
+	log, ended := &textBuffer{}, make(chan struct{})
+	go func() { defer close(ended); c.Serve(ctx, at, slog.New(slog.NewTextHandler(log, nil))) }()
+	eventually(t, "a problem", func() bool { return strings.Contains(c.Problem(), "address already in use") })
 	_ = taken.Close()
 	eventually(t, "an answer", func() bool { code, _ := healthz(at); return code == http.StatusServiceUnavailable })
-	if why := c.problem(); why != "" {
+	if why := c.Problem(); why != "" {
 		t.Errorf("the problem is still reported: %s", why)
 	}
 	if n := strings.Count(log.String(), "healthz is not served yet"); n != 1 {
@@ -240,33 +258,4 @@ func TestHealthzPortIsTakenOver(t *testing.T) {
 		t.Fatalf("after the end: %v", err)
 	}
 	_ = again.Close()
-}
-
-// TestHealthzOfAnAgent: the answer follows the agent's Node.
-func TestHealthzOfAnAgent(t *testing.T) {
-	at := unused(t)
-	w := start(t, func(cfg *Config) { cfg.Healthz = at })
-	eventually(t, "an answer", func() bool {
-		code, b := healthz(at)
-		return code == http.StatusOK && b.NodeEligible != nil && *b.NodeEligible && len(b.Status) == 2
-	})
-	w.write("objects.yaml", strings.Replace(objects, "podCIDR: 10.1.1.0/24,", "taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}], podCIDR: 10.1.1.0/24,", 1))
-	eventually(t, "the node being let go", func() bool {
-		code, b := healthz(at)
-		return code == http.StatusServiceUnavailable && b.NodeEligible != nil && !*b.NodeEligible && b.Healthy
-	})
-	if err := w.stop(); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-}
-
-func TestHealthzAddressIsChecked(t *testing.T) {
-	v := sim.New(sim.Config{})
-	defer v.Close()
-	for _, bad := range []string{"10256", "0.0.0.0:", "a:b:c"} {
-		_, err := New(Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Healthz: bad, Registry: prometheus.NewRegistry()})
-		if err == nil || !strings.Contains(err.Error(), "healthz bind address") {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
 }

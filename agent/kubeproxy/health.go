@@ -1,4 +1,7 @@
-package agent
+// Package kubeproxy has what other programs expect of a kube-proxy: its health endpoint and its metrics, under its names.
+//
+// Invariant: names, labels, buckets and answers equal those of kube-proxy v1.36. Health answers while the agent's loop hangs.
+package kubeproxy
 
 import (
 	"context"
@@ -23,16 +26,15 @@ const (
 	reopenAfter = 5 * time.Second
 )
 
-// proxyHealth serves /healthz and /livez as kube-proxy does (pkg/proxy/healthcheck, v1.36): cloud providers' load balancers
+// Health serves /healthz and /livez as kube-proxy does (pkg/proxy/healthcheck, v1.36): cloud providers' load balancers
 // use them to decide whether a node gets connections.
 //
 // It receives events and calls nothing: it also answers while the loop hangs. Its methods do nothing on nil.
-type proxyHealth struct {
-	node          string
-	families      []string
-	now           func() time.Time
-	reopen        time.Duration
-	healthz, live *prometheus.CounterVec // answers, by status code
+type Health struct {
+	node    string
+	metrics *Metrics // its families, and the numbers of answers
+	now     func() time.Time
+	reopen  time.Duration
 
 	mu             sync.Mutex // the loop and the sources write, servers read
 	updated        time.Time  // when VPP last had the desired state; zero: never
@@ -45,31 +47,28 @@ type proxyHealth struct {
 	closed         string // why the port is not open; "": open, or not tried yet
 }
 
-// proxyHealthBody is the answer, in kube-proxy's order.
-type proxyHealthBody struct {
-	LastUpdated  time.Time                    `json:"lastUpdated"` // now, while healthy
-	CurrentTime  time.Time                    `json:"currentTime"`
-	NodeEligible *bool                        `json:"nodeEligible,omitempty"` // only in /healthz
-	Healthy      bool                         `json:"healthy"`
-	Status       map[string]familyHealthState `json:"status,omitempty"`
+// Answer is the body of an answer, in kube-proxy's order.
+type Answer struct {
+	LastUpdated  time.Time              `json:"lastUpdated"` // now, while healthy
+	CurrentTime  time.Time              `json:"currentTime"`
+	NodeEligible *bool                  `json:"nodeEligible,omitempty"` // only in /healthz
+	Healthy      bool                   `json:"healthy"`
+	Status       map[string]FamilyState `json:"status,omitempty"`
 }
 
-type familyHealthState struct {
+// FamilyState is the state of one family of addresses.
+type FamilyState struct {
 	LastUpdated time.Time `json:"lastUpdated"`
 	Healthy     bool      `json:"healthy"`
 }
 
-// proxyHealth returns the source of /healthz's answers; nil: no listener needs it.
-func (p *parts) proxyHealth() *proxyHealth {
-	if p.cfg.Healthz == "" {
-		return nil
-	}
-	m := p.metrics.proxy
-	return &proxyHealth{node: p.cfg.NodeName, families: m.families, now: time.Now, reopen: reopenAfter, failed: true, healthz: m.healthz, live: m.livez}
+// NewHealth returns the health of a node. The metrics count its answers.
+func NewHealth(node string, m *Metrics) *Health {
+	return &Health{node: node, metrics: m, now: time.Now, reopen: reopenAfter, failed: true}
 }
 
-// watched wraps emit, which puts events into the loop's queue; h sees the events first.
-func (h *proxyHealth) watched(emit func(event.Event)) func(event.Event) {
+// Watch wraps emit, which puts events into the loop's queue; h sees the events first.
+func (h *Health) Watch(emit func(event.Event)) func(event.Event) {
 	if h == nil {
 		return emit
 	}
@@ -82,18 +81,18 @@ func (h *proxyHealth) watched(emit func(event.Event)) func(event.Event) {
 }
 
 // bring records changes that are about to enter the loop's queue.
-func (h *proxyHealth) bring(changes []event.Change) {
+func (h *Health) bring(changes []event.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, ch := range changes {
-		h.look(ch)
+		h.lookAtNode(ch)
 		h.lacks()
 	}
 	h.brought += len(changes)
 }
 
-// took records that the loop has processed a change.
-func (h *proxyHealth) took() {
+// Took records that the loop has processed a change.
+func (h *Health) Took() {
 	if h == nil {
 		return
 	}
@@ -102,8 +101,8 @@ func (h *proxyHealth) took() {
 	h.taken++
 }
 
-// vpp records that VPP is connected, or is gone with its state.
-func (h *proxyHealth) vpp(connected bool) {
+// VPP records that VPP is connected, or is gone with its state.
+func (h *Health) VPP(connected bool) {
 	if h == nil {
 		return
 	}
@@ -115,8 +114,8 @@ func (h *proxyHealth) vpp(connected bool) {
 	}
 }
 
-// look records a change of this node's Node object. It ignores an object with an error.
-func (h *proxyHealth) look(ch event.Change) {
+// lookAtNode records a change of this node's Node object. It ignores an object with an error.
+func (h *Health) lookAtNode(ch event.Change) {
 	if ch.Ref.Kind != model.KindNode || ch.Ref.Name != h.node || ch.Err != nil {
 		return
 	}
@@ -124,14 +123,14 @@ func (h *proxyHealth) look(ch event.Change) {
 	h.known, h.leaving = ok, ok && n.Leaving
 }
 
-func (h *proxyHealth) lacks() {
+func (h *Health) lacks() {
 	if h.queued.IsZero() {
 		h.queued = h.now()
 	}
 }
 
-// committed records the end of a transaction. A lost transaction is repeated until it succeeds.
-func (h *proxyHealth) committed(ev *event.Committed) {
+// Committed records the end of a transaction. A lost transaction is repeated until it succeeds.
+func (h *Health) Committed(ev *event.Committed) {
 	if h == nil {
 		return
 	}
@@ -142,9 +141,9 @@ func (h *proxyHealth) committed(ev *event.Committed) {
 	}
 }
 
-// idle is called when the loop has no request for VPP; started reports whether it ever had. Changes that it has not
+// Idle is called when the loop has no request for VPP; started reports whether it ever had. Changes that it has not
 // processed yet still count: the loop may hang on them.
-func (h *proxyHealth) idle(started bool) {
+func (h *Health) Idle(started bool) {
 	if h == nil {
 		return
 	}
@@ -156,25 +155,25 @@ func (h *proxyHealth) idle(started bool) {
 }
 
 // body returns the answer, apart from the node.
-func (h *proxyHealth) body() (b proxyHealthBody, eligible bool) {
+func (h *Health) body() (b Answer, eligible bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
-	b = proxyHealthBody{LastUpdated: h.updated, CurrentTime: now, Healthy: true, Status: map[string]familyHealthState{}}
+	b = Answer{LastUpdated: h.updated, CurrentTime: now, Healthy: true, Status: map[string]FamilyState{}}
 	if h.updated.IsZero() { // a start is not a hang
 		return b, false
 	}
 	b.Healthy = h.queued.IsZero() || now.Sub(h.queued) < stuckAfter
-	for _, family := range h.families {
-		b.Status[family] = familyHealthState{h.updated, b.Healthy}
+	for _, family := range h.metrics.families {
+		b.Status[family] = FamilyState{h.updated, b.Healthy}
 	}
 	return b, h.known && !h.leaving
 }
 
 // handler serves /healthz and /livez.
-func (h *proxyHealth) handler() http.Handler {
+func (h *Health) handler() http.Handler {
 	mux := http.NewServeMux()
-	answer := func(w http.ResponseWriter, b proxyHealthBody, well bool, count *prometheus.CounterVec) {
+	answer := func(w http.ResponseWriter, b Answer, well bool, count *prometheus.CounterVec) {
 		code, text := http.StatusServiceUnavailable, "503"
 		if well {
 			code, text, b.LastUpdated = http.StatusOK, "200", b.CurrentTime
@@ -186,17 +185,17 @@ func (h *proxyHealth) handler() http.Handler {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) {
 		b, eligible := h.body()
 		b.NodeEligible = &eligible
-		answer(w, b, b.Healthy && eligible, h.healthz)
+		answer(w, b, b.Healthy && eligible, h.metrics.healthz)
 	})
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) {
 		b, _ := h.body()
-		answer(w, b, b.Healthy, h.live)
+		answer(w, b, b.Healthy, h.metrics.livez)
 	})
 	return mux
 }
 
-// serve listens at an address until ctx ends. It retries an occupied address: when kube-proxy ends, the agent takes over.
-func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logger) {
+// Serve listens at an address until ctx ends. It retries an occupied address: when kube-proxy ends, the agent takes over.
+func (h *Health) Serve(ctx context.Context, address string, log *slog.Logger) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
@@ -220,16 +219,18 @@ func (h *proxyHealth) serve(ctx context.Context, address string, log *slog.Logge
 }
 
 // opened records whether the port is open, and reports whether its error is new.
-func (h *proxyHealth) opened(err error) (news bool) {
+func (h *Health) opened(err error) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	was := h.closed
-	h.closed = text(err)
+	if h.closed = ""; err != nil {
+		h.closed = err.Error()
+	}
 	return h.closed != "" && h.closed != was
 }
 
-// problem returns why the port is not open; "": it is open.
-func (h *proxyHealth) problem() string {
+// Problem returns why the port is not open; "": it is open.
+func (h *Health) Problem() string {
 	if h == nil {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package agent
+package kubeproxy
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
 // Families of addresses, as kube-proxy labels them.
@@ -16,19 +17,19 @@ const (
 	familyIPv6 = "IPv6"
 )
 
-// families returns the names of the families in which the chosen renderers serve Services.
-func (c *Config) families() []string {
-	if c.ServiceRenderer.Served().IPv6 {
+// Families returns the names of the families in which a service renderer serves Services.
+func Families(served renderer.Families) []string {
+	if served.IPv6 {
 		return []string{familyIPv4, familyIPv6}
 	}
 	return []string{familyIPv4}
 }
 
-// proxyMetrics are metrics with the names and buckets of kube-proxy v1.36 (pkg/proxy/metrics), for dashboards and load tests
+// Metrics are metrics with the names and buckets of kube-proxy v1.36 (pkg/proxy/metrics), for dashboards and load tests
 // made for it. A metric with another meaning has a separate name: docs/operations.md lists both.
 //
 // A transaction is for all families together, and kube-proxy has one proxy per family: a transaction counts for each family.
-type proxyMetrics struct {
+type Metrics struct {
 	families            []string
 	sync, full, partial *prometheus.HistogramVec // by ip_family
 	programming         *prometheus.HistogramVec // by ip_family
@@ -55,7 +56,8 @@ func programmingBuckets() []float64 {
 	return append(b, prometheus.LinearBuckets(120, 30, 7)...)
 }
 
-func newProxyMetrics(families []string) *proxyMetrics {
+// NewMetrics returns the metrics of a proxy for these families: see Families.
+func NewMetrics(families []string) *Metrics {
 	const subsystem = "kubeproxy"
 	histogram := func(name, help string, buckets []float64) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: buckets}, []string{"ip_family"})
@@ -75,7 +77,7 @@ func newProxyMetrics(families []string) *proxyMetrics {
 		}
 	}
 	took := prometheus.ExponentialBuckets(0.001, 2, 15)
-	m := &proxyMetrics{
+	m := &Metrics{
 		families:    families,
 		sync:        histogram("sync_proxy_rules_duration_seconds", "Time one transaction took, from handing it over to the last answer of VPP.", took),
 		full:        histogram("sync_full_proxy_rules_duration_seconds", "The same, of those that compared all of VPP with what is wanted.", took),
@@ -94,7 +96,7 @@ func newProxyMetrics(families []string) *proxyMetrics {
 }
 
 // begin sets metrics without events to zero, so that they exist.
-func (m *proxyMetrics) begin() {
+func (m *Metrics) begin() {
 	for _, family := range m.families {
 		for _, h := range []*prometheus.HistogramVec{m.sync, m.full, m.partial, m.programming} {
 			h.WithLabelValues(family)
@@ -106,7 +108,8 @@ func (m *proxyMetrics) begin() {
 	}
 }
 
-func (m *proxyMetrics) register(r prometheus.Registerer) error {
+// Register registers all metrics.
+func (m *Metrics) Register(r prometheus.Registerer) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		m.sync, m.full, m.partial, m.programming, m.synced, m.queued, m.services.total, m.services.pending, m.endpoints.total,
@@ -117,8 +120,8 @@ func (m *proxyMetrics) register(r prometheus.Registerer) error {
 	return errors.Join(errs...)
 }
 
-// changed counts a change that entered the loop at now.
-func (m *proxyMetrics) changed(ref model.Ref, now time.Time) {
+// Changed counts a change that entered the loop at now.
+func (m *Metrics) Changed(ref model.Ref, now time.Time) {
 	switch ref.Kind {
 	case model.KindService:
 		m.services.addObject(ref)
@@ -139,8 +142,8 @@ func (p *pendingMetrics) addObject(ref model.Ref) {
 	p.pending.Set(float64(len(p.objects)))
 }
 
-// sent is called when transactions contain all changes, or the changes need none.
-func (m *proxyMetrics) sent() {
+// Sent is called when transactions contain all changes, or the changes need none.
+func (m *Metrics) Sent() {
 	for _, p := range []*pendingMetrics{&m.services, &m.endpoints} {
 		if len(p.objects) > 0 {
 			p.objects = map[model.Ref]struct{}{} // a first sync has many: free their memory
@@ -149,10 +152,10 @@ func (m *proxyMetrics) sent() {
 	}
 }
 
-// idle is called when no request for VPP is left; well means that VPP has the desired state. A change that needs no
+// Idle is called when no request for VPP is left; well means that VPP has the desired state. A change that needs no
 // transaction is then done as well; otherwise it would look stuck to a comparison of the two times.
-func (m *proxyMetrics) idle(well bool, now time.Time) {
-	m.sent()
+func (m *Metrics) Idle(well bool, now time.Time) {
+	m.Sent()
 	if !well || !m.owing {
 		return
 	}
@@ -162,8 +165,8 @@ func (m *proxyMetrics) idle(well bool, now time.Time) {
 	}
 }
 
-// committed counts a transaction that succeeded at now.
-func (m *proxyMetrics) committed(ev *event.Committed, now time.Time) {
+// Committed counts a transaction that succeeded at now.
+func (m *Metrics) Committed(ev *event.Committed, now time.Time) {
 	kind := m.partial
 	if ev.Resync != event.NoResync {
 		kind = m.full

@@ -1,4 +1,4 @@
-package agent
+package kubeproxy
 
 import (
 	"net/netip"
@@ -22,9 +22,9 @@ type drops [2][2]float64
 
 var _ renderer.ServiceListener = (*dropping)(nil)
 
-// newDropping returns a counter that knows no Service.
-func newDropping(gauge *prometheus.GaugeVec) *dropping {
-	d := &dropping{gauge: gauge, ports: map[model.ServiceID]drops{}}
+// Dropping returns a counter for the metric of Services whose traffic this node drops. It knows no Service yet.
+func (m *Metrics) Dropping() renderer.ServiceListener {
+	d := &dropping{gauge: m.noLocal, ports: map[model.ServiceID]drops{}}
 	d.show()
 	return d
 }

@@ -1,4 +1,4 @@
-package agent
+package kubeproxy
 
 import (
 	"fmt"
@@ -18,42 +18,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/test/samples"
 )
-
-// samples returns the values of all counters and gauges, and the counts of histograms, by name and labels.
-func samples(t *testing.T, r prometheus.Gatherer) map[string]float64 {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := map[string]float64{}
-	for _, f := range families {
-		for _, m := range f.Metric {
-			var labels []string
-			for _, l := range m.Label {
-				labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
-			}
-			out[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
-		}
-	}
-	return out
-}
 
 // TestProxyMetricsAreKubeProxys compares with the names, labels and buckets of kube-proxy v1.36
 // (pkg/proxy/metrics/metrics.go). programmingBuckets has the expressions of its buckets; these are the numbers.
 func TestProxyMetricsAreKubeProxys(t *testing.T) {
-	m := newProxyMetrics([]string{familyIPv4})
+	m := NewMetrics([]string{familyIPv4})
 	r := prometheus.NewRegistry()
-	if err := m.register(r); err != nil {
+	if err := m.Register(r); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Unix(1000, 0)
-	m.changed(model.Ref{Kind: model.KindService, Name: "a"}, now)
-	m.committed(&event.Committed{Triggered: []time.Time{now}}, now)
-	m.committed(&event.Committed{Resync: event.Full}, now)
-	newDropping(m.noLocal)
-	got := samples(t, r)
+	m.Changed(model.Ref{Kind: model.KindService, Name: "a"}, now)
+	m.Committed(&event.Committed{Triggered: []time.Time{now}}, now)
+	m.Committed(&event.Committed{Resync: event.Full}, now)
+	m.Dropping()
+	got := samples.Read(t, r)
 	want := map[string]float64{
 		`kubeproxy_sync_proxy_rules_duration_seconds{ip_family="IPv4"}`:                                   2,
 		`kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family="IPv4"}`:                              1,
@@ -111,7 +92,7 @@ func TestProxyMetricsAreKubeProxys(t *testing.T) {
 
 // TestPageNamesTheseMetrics: the operations page lists exactly these metrics.
 func TestPageNamesTheseMetrics(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
+	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,11 +104,11 @@ func TestPageNamesTheseMetrics(t *testing.T) {
 			got = append(got, "kubeproxy_"+name[1])
 		}
 	}
-	have := &catcher{names: map[string]bool{}}
-	if err := newProxyMetrics(nil).register(have); err != nil {
+	have := samples.Names{}
+	if err := NewMetrics(nil).Register(have); err != nil {
 		t.Fatal(err)
 	}
-	for name := range have.names {
+	for name := range have {
 		want = append(want, name)
 	}
 	slices.Sort(got)
@@ -139,82 +120,54 @@ func TestPageNamesTheseMetrics(t *testing.T) {
 
 // TestPendingChanges: an object counts once until a transaction contains its change, however often it changes.
 func TestPendingChanges(t *testing.T) {
-	m := newProxyMetrics(nil)
+	m := NewMetrics(nil)
 	r := prometheus.NewRegistry()
-	if err := m.register(r); err != nil {
+	if err := m.Register(r); err != nil {
 		t.Fatal(err)
 	}
 	is := func(when string, want ...float64) {
 		t.Helper()
 		var got []float64
 		for _, name := range []string{"service_changes_total", "service_changes_pending", "endpoint_changes_total", "endpoint_changes_pending"} {
-			got = append(got, samples(t, r)["kubeproxy_sync_proxy_rules_"+name+"{}"])
+			got = append(got, samples.Read(t, r)["kubeproxy_sync_proxy_rules_"+name+"{}"])
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", when, got, want)
 		}
 	}
 	for _, name := range []string{"a", "b", "a"} {
-		m.changed(model.Ref{Kind: model.KindService, Name: name}, time.Time{})
+		m.Changed(model.Ref{Kind: model.KindService, Name: name}, time.Time{})
 	}
-	m.changed(model.Ref{Kind: model.KindEndpointSlice, Name: "a"}, time.Time{})
-	m.changed(model.Ref{Kind: model.KindPod, Name: "a"}, time.Time{})
+	m.Changed(model.Ref{Kind: model.KindEndpointSlice, Name: "a"}, time.Time{})
+	m.Changed(model.Ref{Kind: model.KindPod, Name: "a"}, time.Time{})
 	is("changed", 3, 2, 1, 1)
-	m.sent()
+	m.Sent()
 	is("sent", 3, 0, 1, 0)
-	m.changed(model.Ref{Kind: model.KindService, Name: "a"}, time.Time{})
+	m.Changed(model.Ref{Kind: model.KindService, Name: "a"}, time.Time{})
 	is("again", 4, 1, 1, 0)
 }
 
 // TestChangesThatNeedNothing: a change without a request to VPP is done when the loop has processed it, if VPP has all
 // others.
 func TestChangesThatNeedNothing(t *testing.T) {
-	m := newProxyMetrics([]string{familyIPv4})
+	m := NewMetrics([]string{familyIPv4})
 	r := prometheus.NewRegistry()
-	if err := m.register(r); err != nil {
+	if err := m.Register(r); err != nil {
 		t.Fatal(err)
 	}
 	synced := func() float64 {
-		return samples(t, r)[`kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}`]
+		return samples.Read(t, r)[`kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"}`]
 	}
-	m.idle(true, time.Unix(1, 0))
-	m.changed(model.Ref{Kind: model.KindEndpointSlice, Name: "a"}, time.Unix(2, 0))
-	m.idle(false, time.Unix(3, 0))
+	m.Idle(true, time.Unix(1, 0))
+	m.Changed(model.Ref{Kind: model.KindEndpointSlice, Name: "a"}, time.Unix(2, 0))
+	m.Idle(false, time.Unix(3, 0))
 	if got := synced(); got != 0 {
 		t.Errorf("VPP lacks something: %v", got)
 	}
-	m.idle(true, time.Unix(4, 0))
-	m.idle(true, time.Unix(5, 0))
+	m.Idle(true, time.Unix(4, 0))
+	m.Idle(true, time.Unix(5, 0))
 	if got := synced(); got != 4 {
 		t.Errorf("synced at %v, want 4", got)
-	}
-}
-
-// TestEveryTriggerIsMeasured: two EndpointSlices that change in one transaction count as two changes, as in kube-proxy.
-func TestEveryTriggerIsMeasured(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	w := start(t, func(c *Config) { c.Registry, c.ServiceRenderer = registry, RendererNAT44 })
-	w.wait("first sync", firstSync)
-	w.settled()
-	slice := strings.Replace(endpoints, "metadata: {", "metadata: {annotations: {endpoints.kubernetes.io/last-change-trigger-time: \"2026-01-01T00:00:00Z\"}, ", 1)
-	w.write("slices.yaml", slice+"---"+strings.Replace(slice, "web-1", "web-2", 1))
-	w.wait("endpoints", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
-	w.settled()
-	got := samples(t, registry)
-	if n := got[`kubeproxy_network_programming_duration_seconds{ip_family="IPv4"}`]; n != 2 {
-		t.Errorf("%v measurements, want 2", n)
-	}
-	if n := got["kubeproxy_sync_proxy_rules_endpoint_changes_total{}"]; n != 2 {
-		t.Errorf("%v changes of endpoints, want 2", n)
-	}
-	if n := got["kubeproxy_sync_proxy_rules_service_changes_pending{}"]; n != 0 {
-		t.Errorf("%v Services pending", n)
-	}
-	if got[`kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family="IPv4"}`] == 0 || got[`kubeproxy_sync_partial_proxy_rules_duration_seconds{ip_family="IPv4"}`] == 0 {
-		t.Error("no full, or no partial, transaction was measured")
-	}
-	if got[`kubeproxy_sync_full_proxy_rules_duration_seconds{ip_family="IPv6"}`] != 0 {
-		t.Error("IPv6 was measured, which nat44 does not serve")
 	}
 }
 
@@ -234,16 +187,16 @@ func TestDropping(t *testing.T) {
 		return s
 	}
 	const all, here = renderer.ClusterWide, renderer.NodeLocal
-	gauge := newProxyMetrics(nil).noLocal
+	m := NewMetrics(nil)
 	r := prometheus.NewRegistry()
-	r.MustRegister(gauge)
-	d := newDropping(gauge)
+	r.MustRegister(m.noLocal)
+	d := m.Dropping()
 	is := func(when string, want ...float64) {
 		t.Helper()
 		var got []float64
 		for _, policy := range []string{"internal", "external"} {
 			for _, family := range []string{familyIPv4, familyIPv6} {
-				got = append(got, samples(t, r)[fmt.Sprintf("kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=%q,traffic_policy=%q}", family, policy)])
+				got = append(got, samples.Read(t, r)[fmt.Sprintf("kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family=%q,traffic_policy=%q}", family, policy)])
 			}
 		}
 		if !slices.Equal(got, want) {
