@@ -70,7 +70,7 @@ func tournament(t *testing.T, first, worlds uint64) (sum Counts) {
 
 // TestFoundSeeds plays worlds that broke the law once.
 func TestFoundSeeds(t *testing.T) {
-	for _, seed := range []uint64{892, 977, 1001, 1108, 2492} {
+	for _, seed := range []uint64{892, 977, 1001, 1108, 1329, 2492, 3178} {
 		if _, finding, err := Play(seed, games, Limits{}, nil); err != nil || finding != nil {
 			t.Errorf("seed %d: %v %s", seed, err, finding)
 		}

@@ -21,8 +21,8 @@
 // between pods that the policies allowed ever since it began goes on in both directions: directly, whatever happened; by a Service, as long
 // as no VPP restarted, no time passed and no Service changed.
 //
-// An answer to a client that a node's address hides may reach that node itself, after its VPP lost the translation: it is taken for what it was,
-// an answer to that client. A VPP that dies of a packet breaks the law, too.
+// An answer to a client that a node's address hides may reach that node itself, after its VPP lost the translation, or the translation expired. The
+// law takes it for an answer to that client: for the session at the server's interface, which knows the client by that address and port. A VPP that dies of a packet breaks the law, too.
 //
 // The law counts its excuses by name, and TestAdversary prints them. A test bounds each at one in 50 arrivals, from 200 sequences on. Where and until when each holds:
 //
@@ -59,6 +59,8 @@
 //	SCTP from outside by a session of the node's   the node sent SCTP to that address before, and has a host endpoint (ADR 11)
 //	between two nodes, of which one has changed already   the sender's egress and the receiver's ingress allow it, one as before a change
 //	                           and one as after it: until the change ends
+//	an answer to a port that its receiver serves   an allowed connection fails: its client uses a port from 32768 on that its containers, an
+//	                           EndpointSlice or a rule for its ingress declares, and its ingress does not allow the server (ADR 12)
 //	a policy that is too big for VPP, and says so   an allowed connection fails: negations are too many rules on a VPP that compares whole
 //	                           bytes of IPv6 addresses (24.06, which the simulated one is)
 //	an agent is away, and the policies are those of before   until it starts
@@ -82,11 +84,7 @@
 //
 // The times are of one core. On two cores that seven other programs shared the longest took 3 min 12 s.
 //
-// BUGS. Seed 1329 still breaks the law (cnat, IPv6, UDP): a pod answers a client that its node's translation hid; the translation has
-// expired, so the packet reaches the node itself. The excuse for lost translations does not cover it. Seed 3178 loses an allowed
-// connection (cnat, UDP from port 81 to 60000 of a pod on another node, established before); its cause is unknown.
-//
-// Senders outside have their own addresses: the attacker tries no packet by the uplink with the address of a pod or of a NAT
+// BUGS. Senders outside have their own addresses: the attacker tries no packet by the uplink with the address of a pod or of a NAT
 // loopback. The simulated VPP knows no fragments, so that none are sent. Of host endpoints only what comes in from outside, and not by
 // a Service, is judged. On real VPPs nothing is sent between messages,
 // interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and minutes are seconds in which only

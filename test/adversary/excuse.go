@@ -67,9 +67,9 @@ func (l *Law) revive(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 
 // serverGoesOn says why the server of a revoked connection reaches its client; "": it may not, or is none.
 func (l *Law) serverGoesOn(a *trace.Arrival, back flow) string {
-	conn := l.begun[back]
-	if conn == nil { // the client is hidden, and NAT may have forgotten it
-		conn = l.seen[dialled(a)]
+	conn := l.seen[dialled(a)] // by the address and port that the server sees: those of the session at its interface
+	if conn == nil {
+		conn = l.begun[back]
 	}
 	switch {
 	case conn == nil:

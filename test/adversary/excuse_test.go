@@ -178,15 +178,76 @@ func TestLowPortsGoOn(t *testing.T) {
 	}
 }
 
-// TestLostTranslations: an answer to a client behind a node's address reaches that node itself when its VPP has restarted. The law takes it for
-// an answer to that client, until the client's next packet with that address and port comes to the server, and takes nothing else for it.
-func TestLostTranslations(t *testing.T) {
+// TestServedPortsOfClients: a pod that nobody may reach sends UDP from a port that it is known to serve. The answer is lost, and excused. From
+// any other port the answer arrives.
+func TestServedPortsOfClients(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		port    uint16
+		objects []policy.Object
+		want    bool // the answer arrives
+	}{
+		{"nothing names it", 60000, nil, true},
+		{"a policy names it", 60000, named("Allow", "UDP", 60000, 60001), false},
+		{"a policy names a range of 1024 ports with it", 60000, named("Allow", "UDP", 59000, 60023), false},
+		{"a policy names a range of 1025 ports with it", 60000, named("Allow", "UDP", 59000, 60024), true},
+		{"a policy names the port before it", 60002, named("Allow", "UDP", 60000, 60001), true},
+		{"a policy names it for TCP", 60000, named("Allow", "TCP", 60000, 60001), true},
+		{"a policy denies it", 60000, named("Deny", "UDP", 60000, 60001), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := append(c.objects, smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("client", networkingv1.PolicyTypeIngress))
+			policy.Sort(objects)
+			tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tb.cluster.Close()
+			play := func(e Event) string {
+				t.Helper()
+				a, breach, err := tb.play(&e, nil)
+				if err != nil || !breach.None() {
+					t.Fatalf("%s %v", breach.Text, err)
+				}
+				return a.At
+			}
+			request, answer := oneWay("client", "10.1.1.3:81", "UDP", c.port, ""), oneWay("server", fmt.Sprintf("10.1.1.2:%d", c.port), "UDP", 81, "")
+			request.Goes, answer.Goes = "there", "back"
+			if at := play(oneWay("client", "10.1.1.3:81", "UDP", c.port, "")); at != "pod:prod/server" || play(request) != at {
+				t.Fatalf("%q got the request", at)
+			}
+			want := map[string]int{}
+			if !c.want {
+				want["an answer to a port that its receiver serves: UDP"] = 1
+			}
+			if at := play(answer); (at != "") != c.want || !maps.Equal(tb.law.Excused, want) {
+				t.Errorf("%q got the answer; excused: %v", at, tb.law.Excused)
+			}
+		})
+	}
+}
+
+// named is a policy for the ingress of all pods that names ports, and comes after those that decide.
+func named(action, protocol string, first, last int32) []policy.Object {
+	p := &policy.BaselineAdminNetworkPolicy{TypeMeta: metav1.TypeMeta{APIVersion: "policy.networking.k8s.io/v1alpha1", Kind: "BaselineAdminNetworkPolicy"}, ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	all := &metav1.LabelSelector{}
+	p.Spec.Subject.Namespaces = all
+	p.Spec.Ingress = []policy.AdminRule{{
+		Action: action, From: []policy.AdminPeer{{Namespaces: all}},
+		Ports: &[]policy.AdminPort{{PortRange: &policy.AdminPortRange{Protocol: protocol, Start: first, End: last}}},
+	}}
+	return []policy.Object{p}
+}
+
+// translated sets up a pod on one node, and a function that plays events there. The pod may answer only; another node hides its clients outside.
+func translated(t *testing.T, proto corev1.Protocol) (tb *table, web *service, play func(e Event) (trace.Arrival, Breach)) {
+	t.Helper()
 	near, far := smallNode(), smallNode()
 	near.Spec.PodCIDRs = append(near.Spec.PodCIDRs, "fd00:10:1:1::/64")
 	near.Status.Addresses = append(near.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:192:168::1"})
 	far.Name, far.Spec.PodCIDR, far.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24", "fd00:10:1:2::/64"}
 	far.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.16.2"}, {Type: corev1.NodeInternalIP, Address: "fd00:192:168::2"}}
-	web := &service{n: 1, namespace: "prod", proto: corev1.ProtocolTCP, kind: corev1.ServiceTypeNodePort, target: 80, every: 1}
+	web = &service{n: 1, namespace: "prod", proto: proto, kind: corev1.ServiceTypeNodePort, target: 80, every: 1}
 	server := smallPod("server", "fd00:10:1:1::3")
 	objects := append([]policy.Object{near, far, server, deny("server", networkingv1.PolicyTypeEgress)}, web.objects([]*corev1.Pod{server})...)
 	policy.Sort(objects)
@@ -194,8 +255,8 @@ func TestLostTranslations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tb.cluster.Close()
-	play := func(e Event) (a trace.Arrival, breach Breach) {
+	t.Cleanup(tb.cluster.Close)
+	return tb, web, func(e Event) (a trace.Arrival, breach Breach) {
 		t.Helper()
 		a, breach, err := tb.play(&e, nil)
 		if err != nil {
@@ -203,8 +264,20 @@ func TestLostTranslations(t *testing.T) {
 		}
 		return a, breach
 	}
-	request := oneWay("server", fmt.Sprintf("[fd00:192:168::2]:%d", web.nodePort()), "TCP", 4001, "S")
-	request.From = "external:2001:db8:51::7@node-2"
+}
+
+// outside is a packet of a client outside to node-2.
+func outside(to, protocol string, port uint16, flags string) Event {
+	e := oneWay("", to, protocol, port, flags)
+	e.From = "external:2001:db8:51::7@node-2"
+	return e
+}
+
+// TestLostTranslations: an answer to a client behind a node's address reaches that node itself when its VPP has restarted. The law takes it for
+// an answer to that client, until the client's next packet with that address and port comes to the server, and takes nothing else for it.
+func TestLostTranslations(t *testing.T) {
+	tb, web, play := translated(t, corev1.ProtocolTCP)
+	request := outside(fmt.Sprintf("[fd00:192:168::2]:%d", web.nodePort()), "TCP", 4001, "S")
 	a, _ := play(request)
 	if a.At != "pod:prod/server" || a.Packet.Src != netip.MustParseAddr("fd00:192:168::2") {
 		t.Fatalf("%q got %s", a.At, &a.Packet)
@@ -237,6 +310,38 @@ func TestLostTranslations(t *testing.T) {
 	tb.law.revived[tb.law.seen[dialled(&got)].key] = true
 	if !tb.law.Judge("pod:prod/server", &got).None() {
 		t.Error("not excused after that packet made a session")
+	}
+}
+
+// TestForgottenTranslations: the translation of a client behind a node's address expires, and the client continues behind another port of that
+// address. The law takes an answer to the first port, which reaches the node itself, for an answer to that client, until the client's next packet
+// with that port comes to the server. Packets with the second port do not end that, as the server's interface has a session for each.
+func TestForgottenTranslations(t *testing.T) {
+	tb, _, play := translated(t, corev1.ProtocolUDP)
+	request := outside("[fd00:10:1:1::3]:80", "UDP", 4001, "")
+	first, _ := play(request)
+	play(Event{Step: trace.Step{After: "6m"}})
+	second, _ := play(request)
+	if first.Packet.SrcPort == second.Packet.SrcPort || first.Packet.Src != second.Packet.Src {
+		t.Fatalf("the client is %s, then %s", shown(&first), shown(&second))
+	}
+	in := deny("server", networkingv1.PolicyTypeIngress)
+	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(in), Object: in}}})
+	denied, _ := play(request)
+	got, breach := play(oneWay("server", shown(&first).String(), "UDP", 80, ""))
+	want := map[string]int{"revoked, and nothing of the client came since: UDP": 1}
+	if denied.At != "" || got.At != "node:node-2" || !breach.None() || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%q got the request; %q got %s: %s; excused: %v", denied.At, got.At, &got.Packet, breach.Text, tb.law.Excused)
+	}
+	to2 := got
+	to2.Sent.DstPort, to2.Packet.DstPort = second.Packet.SrcPort, second.Packet.SrcPort
+	if tb.law.Judge("pod:prod/server", &to2).None() {
+		t.Error("an answer to the second port is excused after the client's next packet")
+	}
+	denied.Packet.SrcPort = first.Packet.SrcPort
+	tb.law.Try(request.From, &denied)
+	if tb.law.Judge("pod:prod/server", &got).None() {
+		t.Error("an answer to the first port is excused after the client's next packet with it")
 	}
 }
 

@@ -16,10 +16,11 @@ import (
 
 // Law decides which arrivals are allowed.
 type Law struct {
-	now   *policy.Cluster
-	past  []*policy.Cluster // that may still be enforced, the newest first: before the change under way, and while an agent is away
-	state                   // of agents and interfaces
-	addrs map[string]*party
+	now     *policy.Cluster
+	objects []policy.Object   // of now
+	past    []*policy.Cluster // that may still be enforced, the newest first: before the change under way, and while an agent is away
+	state                     // of agents and interfaces
+	addrs   map[string]*party
 	// masks are frontends that hide their clients from endpoints, node ports and addresses of load balancers; fresh are those of now.
 	masks, fresh map[netip.AddrPort]bool
 	ranges       []netip.Prefix      // of pods, by node
@@ -58,8 +59,7 @@ type conn struct {
 	first  policy.Flow // behind any Service
 	key    flow        // of begun
 	client string
-	node   string         // the server's
-	shown  netip.AddrPort // the client, as the server saw it
+	node   string // the server's
 	// spoke: when the client's last packet came to the server's interface, the policies allowed the connection.
 	spoke      bool
 	translated bool // a Service was dialled
@@ -151,7 +151,7 @@ func (l *Law) Become(objects []policy.Object) error {
 	if l.now != nil {
 		l.past = append([]*policy.Cluster{l.now}, l.past...)
 	}
-	l.now, l.settled = c, false
+	l.now, l.objects, l.settled = c, objects, false
 	l.changes++
 	l.nodes = map[netip.Addr]bool{}
 	l.ranges, l.ports, l.filters = nil, bounds(objects), asksSCTP(objects)

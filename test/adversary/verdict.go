@@ -107,8 +107,11 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 		return
 	}
 	l.crosses(who, a)
-	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && shown(a) == c.shown && (a.At != "" || atOutput(a.Lost, c.node)) {
-		c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
+	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || atOutput(a.Lost, c.node)) {
+		// NAT may hide a client behind one port after another: the packet ends the session of the port that it has.
+		if c = l.seen[c.seenAs(a)]; c != nil {
+			c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
+		}
 	}
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
 		f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
@@ -197,12 +200,17 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 
 // begin remembers an opened connection.
 func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
-	c := &conn{key: f, client: a.Sender, node: a.AtNode, shown: shown(a), first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
+	c := &conn{key: f, client: a.Sender, node: a.AtNode, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
 	c.first.SrcPort = a.Sent.SrcPort
 	c.sent, c.server, c.services, c.breaks = a.Sent, a.At, l.services, l.breaks
 	c.kept = len(l.past) == 0 && src == a.Packet.Src && l.now.JudgePods(&c.first).Allowed
 	l.begun[f], l.dials[dialled(a)] = c, c
-	l.seen[attempt{a.At, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}] = c
+	l.seen[c.seenAs(a)] = c
+}
+
+// seenAs names a packet of a connection's client by what the server has to send to.
+func (c *conn) seenAs(a *trace.Arrival) attempt {
+	return attempt{c.server, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}
 }
 
 // shown is a packet's source address and port at its receiver.
