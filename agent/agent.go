@@ -16,6 +16,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -63,7 +65,7 @@ type parts struct {
 	session    *session          // nil: no Felix
 	health     *health.Server    // nil: no health checks
 	proxy      *kubeproxy.Health // nil: no kube-proxy health endpoint
-	nat        *natTable         // nil: sessions are not counted
+	nat        *nattable.Watcher // nil: sessions are not counted
 	rivals     *owner.Rivals
 	mappings   int // frontends among the desired values; owned by the loop
 	onlookers  []controller.Onlooker
@@ -116,11 +118,34 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	}, p.values, p.processors()...)
 	p.giveViews()
 	if !cfg.NoServices {
-		p.nat = &natTable{p: p, rest: wait, inLoop: func(ctx context.Context, f func()) error {
-			return p.controller.Ask(ctx, func(*controller.Controller) { f() })
-		}}
+		p.nat = p.natTable()
 	}
 	return p, nil
+}
+
+// natTable returns the watcher of the NAT44 session table.
+func (p *parts) natTable() *nattable.Watcher {
+	return nattable.New(nattable.Config{
+		Table: p.vppagent, Counter: p.cfg.SessionCounter, Rest: wait, Every: p.cfg.SessionsEvery,
+		Sessions: p.cfg.NAT44.Sessions, PodShare: p.cfg.PodSessionShare, Now: p.now, Logger: p.log, Metrics: p.metrics.nat,
+		Pods: func(ctx context.Context) (out map[netip.Addr]string, err error) {
+			err = p.controller.Ask(ctx, func(*controller.Controller) { out = p.podsByAddress() })
+			return out, err
+		},
+	})
+}
+
+// podsByAddress returns the pods of this node by their addresses; in the loop.
+func (p *parts) podsByAddress() map[netip.Addr]string {
+	out := map[netip.Addr]string{}
+	if located := p.controller.Status().Located; located != nil {
+		for a := range located.Pods {
+			if pod, ok := p.processor.PodAt(a); ok {
+				out[a] = pod.String()
+			}
+		}
+	}
+	return out
 }
 
 // processors returns the processors, which turn objects into values.
@@ -342,7 +367,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { a.proxy.Serve(ctx, a.cfg.Healthz, a.log); return nil })
 	}
 	if a.cfg.SessionsEvery > 0 && a.nat != nil {
-		g.Go(func() error { return a.nat.run(ctx) })
+		g.Go(func() error { return a.nat.Run(ctx) })
 	}
 	if a.cfg.SessionsEvery > 0 && a.cfg.RuleCounters != nil && a.policies != nil && a.cfg.SourceCheck != acl.SourceOff {
 		g.Go(func() error { return a.countSourceDrops(ctx, a.cfg.SessionsEvery) })
@@ -381,6 +406,18 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 		out = append(out, listener{l, a.control()})
 	}
 	return out, nil
+}
+
+// wait waits for d or the end of ctx.
+func wait(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
 }
 
 // Recheck compares all objects of the agent in VPP with the desired state at once, and repairs differences. VPP does not

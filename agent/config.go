@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
@@ -128,9 +129,9 @@ type Config struct {
 	// drops of source checks in the same period.
 	SessionsEvery time.Duration
 	// SessionCounter counts them; if nil or failing, the agent dumps them from VPP, which then stops forwarding.
-	SessionCounter SessionCounter
+	SessionCounter nattable.SessionCounter
 	// PodSessionShare is the part of the table, in percent, that a pod of this node keeps while the table is nearly full and
-	// no session has expired: the agent frees its longest idle sessions above that. 0: DefaultPodSessionShare; 100: none.
+	// no session has expired: the agent frees its longest idle sessions above that. 0: nattable.DefaultPodShare; 100: none.
 	PodSessionShare uint8
 
 	// Alone means that the process runs only this agent. Then garbage collection runs less often until the first sync is

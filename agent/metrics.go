@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
@@ -23,10 +24,7 @@ type metrics struct {
 	silent      *silenceMetrics
 	requests    *prometheus.CounterVec   // by message, result
 	latency     *prometheus.HistogramVec // by message
-	sessions    prometheus.Gauge
-	sessionsMax prometheus.Gauge
-	holders     *prometheus.GaugeVec   // by rank and kind; only the largest
-	freed       *prometheus.CounterVec // by reason
+	nat         *nattable.Metrics
 	drift       *prometheus.CounterVec // by kind of value, result
 
 	policies        prometheus.Gauge
@@ -62,15 +60,7 @@ func newMetrics(families []string) *metrics {
 			Name: "contiv_vpp_api_request_duration_seconds", Help: "Time from sending a binary-API request to its last reply, by message.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9),
 		}, []string{"message"}),
-		sessions:    gauge("contiv_nat_sessions", "NAT44 sessions in use."),
-		sessionsMax: gauge("contiv_nat_sessions_limit", "NAT44 sessions VPP has room for; a full table drops new flows."),
-
-		holders: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "contiv_nat_holder_sessions",
-			Help: "NAT44 sessions of the clients with most connections, by rank (1 to 5) and kind (pod of this node, other); if half of the table is in use. " +
-				"The status command names the clients.",
-		}, []string{"rank", "kind"}),
-		freed: counters("contiv_nat_sessions_freed_total", "NAT44 sessions the agent freed because the table was nearly full, by reason: expired, evicted (of a pod above its share).", "reason"),
+		nat: nattable.NewMetrics(),
 
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
@@ -81,10 +71,10 @@ func newMetrics(families []string) *metrics {
 
 // register registers all metrics; a second agent with the same registry is an error.
 func (m *metrics) register(r prometheus.Registerer) error {
-	errs := []error{m.proxy.Register(r), m.silent.register(r)}
+	errs := []error{m.proxy.Register(r), m.silent.register(r), m.nat.Register(r)}
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
-		m.requests, m.latency, m.sessions, m.sessionsMax, m.holders, m.freed, m.drift, m.policies, m.policyEndpoints, m.reclassify,
+		m.requests, m.latency, m.drift, m.policies, m.policyEndpoints, m.reclassify,
 		m.sourceDrops,
 	} {
 		errs = append(errs, r.Register(c))

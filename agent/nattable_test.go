@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -144,7 +145,7 @@ func (w *natWorld) connect() (through int) {
 	return through
 }
 
-func (w *natWorld) look() *NATTableStatus {
+func (w *natWorld) look() *nattable.Status {
 	w.t.Helper()
 	if err := w.agent.LookAtNAT(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -220,7 +221,7 @@ func TestPodAboveItsShareIsCut(t *testing.T) {
 	if of["10.1.1.5"] != 40 || of["10.1.1.66"] != kept || old != 0 {
 		t.Errorf("the victim has %d sessions, want all 40; evil %d, %d of the oldest", of["10.1.1.5"], of["10.1.1.66"], old)
 	}
-	w.vpp.Advance(evictionShown)
+	w.vpp.Advance(10 * time.Minute)
 	if st := w.look(); st.Problem != "" {
 		t.Errorf("long after: %s", st.Problem)
 	}
@@ -276,7 +277,7 @@ func TestNATTableBelowThresholds(t *testing.T) {
 	if st := w.look(); len(st.Holders) != 1 || asked() != 2 {
 		t.Errorf("half, a second later: %+v, asked %d times", st, asked())
 	}
-	w.vpp.Advance(holdersEvery)
+	w.vpp.Advance(time.Minute)
 	if w.look(); asked() != 4 {
 		t.Errorf("half, a minute later: asked %d times", asked())
 	}

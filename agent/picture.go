@@ -256,6 +256,19 @@ func (p *parts) others(out *Status) {
 		out.Waiting = strings.TrimSuffix(why+"; "+out.Waiting, "; ")
 	}
 	p.driverStatus(out)
-	p.nat.status(out)
+	p.natStatus(out)
 	out.VPP.Rival = p.rivals.Problem()
+}
+
+// natStatus adds the NAT session table: while it is full, the agent is not ready.
+func (p *parts) natStatus(out *Status) {
+	out.NAT = p.nat.Status()
+	if out.NAT == nil || !out.NAT.Full {
+		return
+	}
+	out.Ready = false
+	if out.Waiting != "" {
+		out.Waiting += "; "
+	}
+	out.Waiting += "NAT session table: " + out.NAT.Problem
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
@@ -32,7 +33,7 @@ type Status struct {
 	Felix    *FelixStatus      `json:"felix,omitempty"`    // of an agent under Felix
 	Driver   *DriverStatus     `json:"driver,omitempty"`   // the external driver that enforces policies
 	Ifs      *Interfaces       `json:"interfaces,omitempty"`
-	NAT      *NATTableStatus   `json:"natTable,omitempty"` // nil: not counted
+	NAT      *nattable.Status  `json:"natTable,omitempty"` // nil: not counted
 	Services []ServiceStatus   `json:"services"`
 	Policies []PolicyStatus    `json:"policies,omitempty"`
 	Refused  []Refusal         `json:"refused,omitempty"` // refused objects

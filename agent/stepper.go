@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -47,8 +48,8 @@ func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	s := &Stepper{parts: p, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.onState = s.announce
 	if p.nat != nil {
-		p.nat.inLoop = func(_ context.Context, f func()) error { f(); return nil }
-		p.nat.rest = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+		p.nat.Pods = func(context.Context) (map[netip.Addr]string, error) { return p.podsByAddress(), nil }
+		p.nat.Rest = func(ctx context.Context, _ time.Duration) error { return ctx.Err() }
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
@@ -155,7 +156,7 @@ func (s *Stepper) LookAtNAT(ctx context.Context) error {
 	if s.nat == nil {
 		return nil
 	}
-	_, err := s.nat.look(ctx)
+	_, err := s.nat.Look(ctx)
 	return err
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -44,7 +45,7 @@ var ill = map[string]struct {
 	"Settings": {nil, "configuration"},
 	"Felix":    {&Status{Felix: &FelixStatus{State: felixWaits + "in_sync"}}, ""},
 	"Driver":   {&Status{Driver: &DriverStatus{Path: "d"}}, ""},
-	"NAT":      {&Status{NAT: &NATTableStatus{Problem: "nearly full"}}, ""},
+	"NAT":      {&Status{NAT: &nattable.Status{Problem: "nearly full"}}, ""},
 	"Ifs":      {nil, "what is missing is a note on the Pod"},
 	"Services": {&Status{Services: []ServiceStatus{{Name: "a/b", State: statePartial, Reasons: []string{"why"}}}}, ""},
 	"Policies": {&Status{Policies: []PolicyStatus{{Object: "NetworkPolicy a/b", State: stateRefused}}}, ""},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
@@ -21,7 +22,7 @@ type natFlags struct {
 
 func (f *natFlags) addFlags(fs *pflag.FlagSet) {
 	fs.Uint32Var(&f.sessions, "nat-sessions", 0, fmt.Sprintf("size of VPP's NAT session table per worker; each session takes about 400 bytes of VPP's main heap, on every thread. VPP sets the size when NAT44 is enabled, and keeps it until it restarts: the status reports a VPP with another size; 0: VPP's size if NAT44 is already enabled, else %d", nat44.DefaultSessions))
-	fs.Uint8Var(&f.share, "nat-pod-share", agent.DefaultPodSessionShare, "part of the NAT session table, in percent, that a pod of this node keeps when 80 % of the table is in use and not enough sessions have expired: the agent frees the pod's longest idle sessions above its share; 100: none")
+	fs.Uint8Var(&f.share, "nat-pod-share", nattable.DefaultPodShare, "part of the NAT session table, in percent, that a pod of this node keeps when 80 % of the table is in use and not enough sessions have expired: the agent frees the pod's longest idle sessions above its share; 100: none")
 	for _, t := range f.timeouts() {
 		fs.DurationVar(t.value, t.flag, t.zero*time.Second, t.usage)
 	}

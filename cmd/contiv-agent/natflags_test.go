@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
@@ -81,9 +82,9 @@ func TestNATTableFlagsAreValidated(t *testing.T) {
 
 func TestStatusShowsTheNATTable(t *testing.T) {
 	var out strings.Builder
-	writeStatus(&out, &agent.Status{Node: "node-1", NAT: &agent.NATTableStatus{
+	writeStatus(&out, &agent.Status{Node: "node-1", NAT: &nattable.Status{
 		Used: 97, Limit: 100, Expired: 5, Evicted: 6, Problem: "too full",
-		Holders: []agent.NATHolder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
+		Holders: []nattable.Holder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
 	}}, false)
 	for _, want := range []string{
 		"nat     sessions   97 of 100; freed 5 expired, 6 of pods above their share: too full\n",

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -152,7 +153,7 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg.Listen, cfg.Profiling, cfg.StatusSocket, cfg.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
 	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
 	cfg.RuleCounters = f.ruleCounters()
-	if c, ok := cfg.RuleCounters.(agent.SessionCounter); ok {
+	if c, ok := cfg.RuleCounters.(nattable.SessionCounter); ok {
 		cfg.SessionCounter = c
 	}
 	var errHealth error

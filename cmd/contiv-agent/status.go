@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 )
 
 func newStatus() *cobra.Command {
@@ -152,7 +153,7 @@ func writeStatus(w io.Writer, st *agent.Status, all bool) {
 }
 
 // writeNATTable shows the use of VPP's NAT session table; nil: unknown.
-func writeNATTable(w io.Writer, t *agent.NATTableStatus) {
+func writeNATTable(w io.Writer, t *nattable.Status) {
 	if t == nil {
 		return
 	}

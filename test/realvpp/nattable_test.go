@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -140,7 +141,7 @@ func (w *natTwin) connect() (through [2]int) {
 }
 
 // look lets both agents look at the table.
-func (w *natTwin) look() (out [2]*agent.NATTableStatus) {
+func (w *natTwin) look() (out [2]*nattable.Status) {
 	w.t.Helper()
 	w.tick()
 	for i, s := range w.sides {
