@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 )
@@ -143,7 +142,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	if st.Last != nil && st.Last.Error != "" {
 		add("last transaction", failed, st.Last.Error)
 	}
-	endpoints := func(list []attachment.Endpoint) {
+	endpoints := func(list []FelixEndpoint) {
 		for _, e := range list {
 			if e.Status != string(felix.Up) {
 				add("endpoint "+e.Name, pending, join(e.Status, e.Reason))
@@ -151,7 +150,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 		}
 	}
 	if f := st.Felix; f != nil {
-		if f.Waits() {
+		if strings.HasPrefix(f.State, felixWaits) {
 			add("Felix", pending, f.State)
 		}
 		endpoints(f.Endpoints)

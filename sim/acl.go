@@ -118,14 +118,14 @@ func (v *VPP) dumpACL(b *strings.Builder) {
 	acls := v.acl.ACLs(acl.None)
 	var texts []string
 	for _, a := range acls {
-		texts = append(texts, aclText(a))
+		texts = append(texts, a.Text())
 	}
 	slices.Sort(texts)
 	b.WriteString(strings.Join(texts, ""))
 	v.dumpACLLists(b)
 	texts = texts[:0]
 	for _, m := range v.acl.MACIPs(acl.None) {
-		texts = append(texts, macipText(m))
+		texts = append(texts, m.Text())
 	}
 	slices.Sort(texts)
 	b.WriteString(strings.Join(texts, ""))
@@ -134,23 +134,6 @@ func (v *VPP) dumpACL(b *strings.Builder) {
 			fmt.Fprintf(b, "macip-acl-on %s %q\n", v.ifs.name(uint32(swIf)), m[0].Tag)
 		}
 	}
-}
-
-func aclText(a acl.ACL) string {
-	b := fmt.Appendf(make([]byte, 0, 64*(1+len(a.Rules))), "acl %q\n", a.Tag)
-	for _, r := range a.Rules {
-		b = append(r.AppendTo(append(b, "  "...)), '\n')
-	}
-	return string(b)
-}
-
-func macipText(m acl.MACIP) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "macip-acl %q\n", m.Tag)
-	for _, r := range m.Rules {
-		fmt.Fprintf(&b, "  %s mac %x/%x %s/%d\n", r.Action, r.MAC, r.MACMask, r.Addr, r.Bits)
-	}
-	return b.String()
 }
 
 func (v *VPP) dumpACLLists(b *strings.Builder) {
@@ -203,60 +186,15 @@ func (v *VPP) setACLPlugin(words []string) bool {
 	return true
 }
 
-// showACLSessions returns `show acl-plugin sessions`, without the parts about VPP's internals.
 func (v *VPP) showACLSessions() string {
-	var b strings.Builder
-	total := len(v.acl.Sessions())
-	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", v.acl.Made(), v.acl.Made()-uint64(total), total)
-	fmt.Fprintf(&b, "Sessions active: add %d - deact %d = %d\n", v.acl.Made(), v.acl.Made()-uint64(total), total)
-	b.WriteString("\n\nPer-thread data:\nThread #0:\n  connection add/del stats:\n")
-	by := map[uint32]int{}
-	for _, s := range v.acl.Sessions() {
-		by[s.SwIf]++
-	}
+	var list []uint32
 	for _, f := range v.ifs.all() {
-		fmt.Fprintf(&b, "    sw_if_index %d: add %d - del %d = %d; epoch chg: %d\n", f.index, by[f.index], 0, by[f.index], 0)
+		list = append(list, f.index)
 	}
-	fmt.Fprintf(&b, "Reclassify sessions: %d\n", number(v.acl.Reclassify()))
-	return b.String()
+	return acl.ShowSessions(v.acl, list)
 }
 
-func number(on bool) int {
-	if on {
-		return 1
-	}
-	return 0
-}
-
-// showACLs returns `show acl-plugin acl`.
-func (v *VPP) showACLs() string {
-	var b strings.Builder
-	for _, a := range v.acl.ACLs(acl.None) {
-		fmt.Fprintf(&b, "acl-index %d count %d tag {%s}\n", a.Index, len(a.Rules), a.Tag)
-		for i, r := range a.Rules {
-			fmt.Fprintf(&b, "  %9d: %s\n", i, aclRuleCLI(r))
-		}
-	}
-	return b.String()
-}
-
-func aclRuleCLI(r acl.Rule) string {
-	fam := "ipv4"
-	if r.Src.Addr().Is6() {
-		fam = "ipv6"
-	}
-	span := func(p acl.Range) string {
-		if p.First == p.Last {
-			return fmt.Sprint(p.First)
-		}
-		return fmt.Sprintf("%d-%d", p.First, p.Last)
-	}
-	s := fmt.Sprintf("%s %s src %s dst %s proto %d sport %s dport %s", fam, r.Action, r.Src, r.Dst, r.Proto, span(r.SrcPorts), span(r.DstPorts))
-	if r.TCPMask|r.TCPValue != 0 {
-		s += fmt.Sprintf(" tcpflags %d mask %d", r.TCPValue, r.TCPMask)
-	}
-	return s
-}
+func (v *VPP) showACLs() string { return acl.ShowACLs(v.acl) }
 
 // tagsOf returns the tags of the ACLs of a message, in its order.
 func (v *VPP) tagsOf(list []uint32) map[uint32]string {

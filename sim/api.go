@@ -54,6 +54,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	interfaceMessages(t)
 	createMessages(t)
 	ipMessages(t)
+	reassemblyMessages(t)
 	nat44Messages(t)
 	cnatMessages(t)
 	aclMessages(t)

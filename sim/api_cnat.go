@@ -140,10 +140,10 @@ func (v *VPP) switchOff(arc arcID, node string, f *iface, off bool) bool {
 		return false
 	}
 	k := featureKey{arc, node, f.index}
-	delete(v.off, k)
+	delete(v.features.off, k)
 	for _, n := range v.arcs[arc] {
 		if n.name == node && n.on(f.index) && off {
-			v.off[k] = true
+			v.features.off[k] = true
 		}
 	}
 	return true
@@ -162,9 +162,9 @@ func (v *VPP) featureEnable(f *iface, m *featureapi.FeatureEnableDisable) int32 
 		k := featureKey{arcID(id), text(m.FeatureName), f.index}
 		switch {
 		case m.Enable:
-			v.features[k]++
-		case v.features[k] > 0:
-			v.features[k]--
+			v.features.times[k]++
+		case v.features.times[k] > 0:
+			v.features.times[k]--
 		}
 		return 0
 	}

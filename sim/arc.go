@@ -48,6 +48,7 @@ func newArcs(v *VPP) arcs {
 	var a arcs
 	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
 	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
+	addReassembly(&a, v)
 	addACL(&a, v)
 	addClassify(&a, v)
 	addOptional(&a, v)
@@ -68,9 +69,12 @@ func (a *arcs) add(id arcID, f feature) {
 }
 
 // run sends a packet along an arc; false: the packet did not reach the end.
-func (a *arcs) run(id arcID, swIf uint32, f *flow) bool {
-	for i := range a[id] {
-		if n := &a[id][i]; n.on(swIf) && !f.v.off[featureKey{id, n.name, swIf}] && !n.run(f) {
+func (a *arcs) run(id arcID, swIf uint32, f *flow) bool { return a.runFrom(0, id, swIf, f) }
+
+// runFrom is run from the feature at that place on.
+func (a *arcs) runFrom(first int, id arcID, swIf uint32, f *flow) bool {
+	for i := first; i < len(a[id]); i++ {
+		if n := &a[id][i]; n.on(swIf) && !f.v.features.off[featureKey{id, n.name, swIf}] && !n.run(f) {
 			return false
 		}
 	}

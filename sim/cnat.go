@@ -58,7 +58,7 @@ func (v *VPP) bootCNAT() {
 		Net: cnatNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }, EchoInErrors: !v.cfg.older(25, 2),
 	})
 	v.cnat.SetChoice(v.choice)
-	v.features, v.off = map[featureKey]int{}, map[featureKey]bool{}
+	v.features = features{map[featureKey]int{}, map[featureKey]bool{}}
 }
 
 // featureKey identifies a node that feature_enable_disable put on an arc of an interface.
@@ -66,6 +66,12 @@ type featureKey struct {
 	arc  arcID
 	name string
 	swIf uint32
+}
+
+// features are nodes that clients put on arcs or removed from them.
+type features struct {
+	times map[featureKey]int
+	off   map[featureKey]bool // removed where a plug-in had put them
 }
 
 // optional are the nodes that the sim's feature_enable_disable supports.
@@ -87,7 +93,7 @@ func addOptional(a *arcs, v *VPP) {
 			case strings.Contains(name, "output"):
 				run = (*flow).cnatOutput
 			}
-			times := func(swIf uint32) int { return v.features[featureKey{id, name, swIf}] }
+			times := func(swIf uint32) int { return v.features.times[featureKey{id, name, swIf}] }
 			a.add(id, feature{
 				name: name,
 				on:   func(swIf uint32) bool { return times(swIf) > 0 },
@@ -170,7 +176,7 @@ func (v *VPP) dumpCNAT(b *strings.Builder) {
 	for _, f := range v.ifs.sorted() {
 		for id := range arcCount {
 			for _, name := range optional(id) {
-				switch n := v.features[featureKey{id, name, f.index}]; n {
+				switch n := v.features.times[featureKey{id, name, f.index}]; n {
 				case 0:
 				case 1:
 					fmt.Fprintf(b, "feature %s %s\n", f.name, name)
@@ -184,14 +190,14 @@ func (v *VPP) dumpCNAT(b *strings.Builder) {
 
 // forgetFeatures removes the features of a deleted interface.
 func (v *VPP) forgetFeatures(swIf uint32) {
-	for k := range v.features {
+	for k := range v.features.times {
 		if k.swIf == swIf {
-			delete(v.features, k)
+			delete(v.features.times, k)
 		}
 	}
-	for k := range v.off {
+	for k := range v.features.off {
 		if k.swIf == swIf {
-			delete(v.off, k)
+			delete(v.features.off, k)
 		}
 	}
 }

@@ -37,8 +37,8 @@ func (v *VPP) showFeatures(f *iface) string {
 		fmt.Fprintf(&b, "\n%s:\n", arc)
 		any := false
 		for _, n := range v.arcs[id] {
-			times := v.features[featureKey{arcID(id), n.name, f.index}]
-			if times == 0 && n.on(f.index) && !v.off[featureKey{arcID(id), n.name, f.index}] {
+			times := v.features.times[featureKey{arcID(id), n.name, f.index}]
+			if times == 0 && n.on(f.index) && !v.features.off[featureKey{arcID(id), n.name, f.index}] {
 				times = 1
 			}
 			for range times {

@@ -68,6 +68,7 @@ type flow struct {
 	origin      string
 	steps       int
 	fate        *Fate
+	first       *Packet // a fragment behind reassembly: the first fragment of its datagram
 }
 
 // Send lets a packet arrive on an interface and returns its fate. Session state is kept. The packet must be valid (Packet.Validate)
@@ -205,7 +206,7 @@ func (f *flow) follow(n next) {
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHost, packet.Unreachable6, packet.CodeNoRoute6})
 	case n.path.typ == PathProhibit:
 		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
-		f.complain(f.node("null"), complaint{packet.Unreachable, codeHostProhibited, packet.Unreachable6, packet.CodeAdminProhibited6})
+		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHostProhibited, packet.Unreachable6, packet.CodeAdminProhibited6})
 	case n.path.typ != PathNormal:
 		f.drop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
 	default:

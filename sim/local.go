@@ -8,8 +8,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-const codeHostProhibited = 10
-
 // complaint is the kind of VPP's ICMP error, in both families.
 type complaint struct{ type4, code4, type6, code6 uint8 }
 
@@ -27,7 +25,7 @@ func (f *flow) complain(node string, c complaint) {
 	if f.p.Dst.Is6() {
 		kind, code = c.type6, c.code6
 	}
-	text := "icmp-error " + icmpName(f.p.Dst.Is6(), kind, code)
+	text := "icmp-error " + packet.ErrorName(f.p.Dst.Is6(), kind, code)
 	rx := f.v.ifs.get(f.rx)
 	from, ok := f.v.sourceAddr(rx, f.p.Src)
 	switch {
@@ -54,24 +52,6 @@ func (f *flow) reply(node, origin string, p Packet, rx uint32) {
 	f.rx = rx
 	f.hop(node, "%s", &f.p)
 	f.lookup()
-}
-
-func icmpName(is6 bool, t, code uint8) string {
-	switch {
-	case !is6 && t == packet.TimeExceeded, is6 && t == packet.TimeExceeded6:
-		return "time exceeded"
-	case is6 && t == packet.Unreachable6 && code == packet.CodeNoRoute6:
-		return "no route"
-	case is6 && t == packet.Unreachable6 && code == packet.CodeAdminProhibited6:
-		return "administratively prohibited"
-	case !is6 && t == packet.Unreachable && code == packet.CodeHost:
-		return "host unreachable"
-	case !is6 && t == packet.Unreachable && code == packet.CodePort, is6 && t == packet.Unreachable6 && code == packet.CodePort6:
-		return "port unreachable"
-	case !is6 && t == packet.Unreachable && code == codeHostProhibited:
-		return "host administratively prohibited"
-	}
-	return fmt.Sprintf("type %d code %d", t, code)
 }
 
 // local is ip4-local and ip6-local: the source must be routable and, in IPv4, no address of VPP. Then the node's stack receives the
@@ -114,6 +94,8 @@ func (f *flow) plausible(node string) bool {
 // layer is on, otherwise none.
 func (f *flow) answer(node string) {
 	switch {
+	case f.p.Fragment.Any():
+		f.drop(node, "fragments for VPP itself are not reassembled here")
 	case f.p.IsEchoRequest():
 		f.hop(node, "answered by VPP")
 		f.reply(f.node("icmp-echo-request"), Answered, f.p.Reply(), 0)
@@ -132,7 +114,7 @@ func (f *flow) answer(node string) {
 // discovery is IPv6 neighbour discovery, which VPP handles itself. If the sender of a solicitation is on the interface's link, VPP
 // answers through that interface, past the output features (icmp6-neighbor-solicitation sends to interface-output).
 func (f *flow) discovery() bool {
-	if f.p.Proto != model.ICMPv6 || f.p.ICMPType < packet.RouterSolicit || f.p.ICMPType > packet.NeighborAdvert {
+	if f.p.Fragment.Any() || f.p.Proto != model.ICMPv6 || f.p.ICMPType < packet.RouterSolicit || f.p.ICMPType > packet.NeighborAdvert {
 		return false
 	}
 	const solicitation, onLink = "icmp6-neighbor-solicitation", 255

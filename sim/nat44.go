@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+	"github.com/contiv-agent/contiv-agent/sim/reassembly"
 )
 
 // natNet is the NAT engine's view of the rest of VPP. The engine runs under v.mu.
@@ -89,9 +90,13 @@ func (v *VPP) natAddressChanged(f *iface, p netip.Prefix, add bool) {
 func (v *VPP) natInterfaceGone(f *iface) { v.nat.InterfaceDeleted(f.index) }
 
 // natInput and natOutput are the places of NAT44-ED on the arcs.
-func (f *flow) natInput() bool { return f.translated(f.v.nat.Input(&f.p, f.rx)) }
+func (f *flow) natInput() bool {
+	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Input(p, f.rx) }))
+}
 
-func (f *flow) natOutput() bool { return f.translated(f.v.nat.Output(&f.p, f.rx, f.tx)) }
+func (f *flow) natOutput() bool {
+	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Output(p, f.rx, f.tx) }))
+}
 
 func (f *flow) translated(r nat44ed.Result) bool {
 	last := "nat44-ed"

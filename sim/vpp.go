@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+	"github.com/contiv-agent/contiv-agent/sim/reassembly"
 )
 
 // Config configures the simulated VPP. The zero value is a VPP 24.06 with one thread.
@@ -80,11 +81,11 @@ type state struct {
 	acl      *acl.Engine
 	cnat     *cnat.Engine
 	classify *classify.Engine
+	held     *reassembly.Table[flow]
 	random   uint64 // state of the generator of Config.Seed
 	arcs     arcs
 	// features are those of feature_enable_disable, with the number of times that each is on an interface.
-	features map[featureKey]int
-	off      map[featureKey]bool // nodes that a client removed from an arc where a plug-in had put them
+	features features
 	// sessionLayer is session_enable_disable: a reset answers TCP to VPP's addresses.
 	sessionLayer bool
 }
@@ -111,7 +112,7 @@ func New(cfg Config) *VPP {
 
 // boot builds the state of a VPP that has just started, without the foreign objects.
 func (v *VPP) boot(now time.Time) {
-	v.state = state{booted: now, now: now, random: v.cfg.Seed}
+	v.state = state{booted: now, now: now, random: v.cfg.Seed, held: reassembly.New[flow]()}
 	v.ifs.init()
 	v.fib[ip4].init(ip4, func(id uint32) { v.nat.TableDeleted(id) })
 	v.fib[ip6].init(ip6, func(uint32) {})
@@ -294,13 +295,14 @@ type Mark struct {
 	nat    nat44ed.Mark
 	acl    acl.Mark
 	cnat   cnat.Mark
+	held   *reassembly.Table[flow]
 }
 
 // Snapshot marks sessions of NAT, ACLs and translations, affinity and the clock. It costs next to nothing.
 func (v *VPP) Snapshot() Mark {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot(), cnat: v.cnat.Snapshot()}
+	return Mark{now: v.now, random: v.random, nat: v.nat.Snapshot(), acl: v.acl.Snapshot(), cnat: v.cnat.Snapshot(), held: v.held.Clone()}
 }
 
 // Restore returns to a mark made since the last change of configuration; its cost is that of the changes since. Marks older than m
@@ -312,6 +314,7 @@ func (v *VPP) Restore(m Mark) {
 	v.nat.Restore(m.nat)
 	v.acl.Restore(m.acl)
 	v.cnat.Restore(m.cnat)
+	v.held = m.held.Clone()
 }
 
 // Release drops all marks. After Snapshot every change is recorded for a Restore until then.

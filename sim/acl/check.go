@@ -78,7 +78,7 @@ func (e *Engine) Check(p *packet.Packet, swIf uint32, in bool) Verdict {
 
 // judge searches the list.
 func (e *Engine) judge(k key, p *packet.Packet, d direction) Verdict {
-	q := query{key: k, tcpFlags: p.TCPFlags, bug: e.bug()}
+	q := query{key: k, tcpFlags: p.TCPFlags, fragment: p.Fragment.Later(), bug: e.bug(p)}
 	list := e.lists[d][k.swIf]
 	for place, i := range list {
 		a := &e.acls[i]
@@ -93,11 +93,11 @@ func (e *Engine) judge(k key, p *packet.Packet, d direction) Verdict {
 	return Verdict{Match: Match{Output: d == output, Place: -1, Rule: -1}, Lists: len(list)}
 }
 
-func (e *Engine) bug() prefixBug {
+func (e *Engine) bug(p *packet.Packet) prefixBug {
 	switch {
 	case !e.cfg.PrefixBug:
 		return noBug
-	case e.linear:
+	case e.linear || p.Fragment.Later(): // VPP looks for later fragments by linear lookup
 		return bare
 	}
 	return within
@@ -107,7 +107,7 @@ func (e *Engine) bug() prefixBug {
 const few = 8
 
 func (a *acl) first(q *query) int {
-	if len(a.rules) <= few {
+	if len(a.rules) <= few || q.fragment {
 		return linear(a.rules, q)
 	}
 	outside := q.bug == bare

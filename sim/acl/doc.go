@@ -13,6 +13,6 @@
 // BUGS. VPP clears the sessions of an interface a moment after its reply; here it happens at once. VPP before 25.06 with hash lookup
 // matches some packets outside of an IPv6 prefix whose length is no multiple of eight, depending on the order in which tuple merge
 // met the rules (Config.PrefixBug); here no such packet matches. MAC-IP ACLs are stored and dumped, but packets have no MAC
-// addresses to evaluate. Fragments and IPv6 extension headers are not modelled. Every packet has at least eight bytes behind its IP
-// header; VPP finds no rule with a protocol for shorter ones.
+// addresses to evaluate. IPv6 extension headers other than the fragment header are not modelled. Every packet has at least eight bytes
+// behind its IP header; VPP finds no rule with a protocol for shorter ones.
 package acl

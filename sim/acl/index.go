@@ -126,6 +126,7 @@ func (t *tuple) key(q *query) tupleKey {
 type query struct {
 	key
 	tcpFlags uint8
+	fragment bool // a later one: VPP does not compare ports and flags (l4_match_nonfirst_fragment)
 	bug      prefixBug
 }
 
@@ -140,13 +141,13 @@ const (
 	bare
 )
 
-// matches is single_rule_match_5tuple.
+// matches is single_rule_match_5tuple, and single_acl_match_5tuple for later fragments.
 func (q *query) matches(r *Rule) bool {
 	if q.src.Is6() != r.Src.Addr().Is6() || !q.holds(r.Dst, q.dst, byte(q.sport)) || !q.holds(r.Src, q.src, q.dst.As16()[0]) {
 		return false
 	}
-	if r.Proto == 0 {
-		return true
+	if r.Proto == 0 || q.fragment {
+		return r.Proto == 0 || r.Proto == q.proto
 	}
 	if r.Proto != q.proto || !r.SrcPorts.holds(q.sport) || !r.DstPorts.holds(q.dport) {
 		return false

@@ -17,18 +17,21 @@ const (
 )
 
 // key is a flow in one direction of an interface. Ports are those of TCP and UDP; ICMP has type and code in their place (an echo's
-// identifier does not count); all others have zeros.
+// identifier does not count); all others have zeros, and so have later fragments.
 type key struct {
 	src, dst     netip.Addr
 	sport, dport uint16
 	proto        uint8
 	input        bool
+	later        bool // a later fragment of another protocol than TCP and UDP, which shares no session with whole packets
 	swIf         uint32
 }
 
 func keyOf(p *packet.Packet, swIf uint32, in bool) key {
 	k := key{src: p.Src, dst: p.Dst, proto: uint8(p.Proto), input: in, swIf: swIf}
 	switch {
+	case p.Fragment.Later():
+		k.later = p.Proto != model.TCP && p.Proto != model.UDP
 	case k.isICMP():
 		k.sport, k.dport = uint16(p.ICMPType), uint16(p.ICMPCode)
 	case p.Proto == model.TCP || p.Proto == model.UDP:
@@ -37,7 +40,9 @@ func keyOf(p *packet.Packet, swIf uint32, in bool) key {
 	return k
 }
 
-func (k key) isICMP() bool { return k.proto == icmp4 && k.src.Is4() || k.proto == icmp6 && k.src.Is6() }
+func (k key) isICMP() bool {
+	return !k.later && (k.proto == icmp4 && k.src.Is4() || k.proto == icmp6 && k.src.Is6())
+}
 
 // replyType returns the ICMP type of a reply: only these types let the reply pass (icmp4_invmap, icmp6_invmap).
 func replyType(k key) (uint16, bool) {
@@ -51,7 +56,7 @@ func replyType(k key) (uint16, bool) {
 
 // reverse returns the other direction of the same interface; false: it has none.
 func (k key) reverse() (key, bool) {
-	r := key{src: k.dst, dst: k.src, sport: k.dport, dport: k.sport, proto: k.proto, input: !k.input, swIf: k.swIf}
+	r := key{src: k.dst, dst: k.src, sport: k.dport, dport: k.sport, proto: k.proto, input: !k.input, later: k.later, swIf: k.swIf}
 	if k.isICMP() {
 		t, ok := replyType(k)
 		r.sport, r.dport = t, k.dport

@@ -20,7 +20,7 @@
 // Not modelled: packets with the families of VIP and backend mixed; IPv6 addresses that VPP takes for IPv4 ones because they end in
 // twelve zero bytes; the behaviour of VPP from 25.02 on for an ICMP error about ICMP that is no echo, which it looks up by a key
 // that it did not write (cnat_session_make_key; here the packet is not translated); a VIP given by an interface without address
-// while VPP has a client of that number; fragments; the memory of VPP's tables (session-db-memory, 1 MB). A session of ip4-cnat-tx
+// while VPP has a client of that number; an IPv4 fragment whose data begins like an ICMP error; the memory of VPP's tables (session-db-memory, 1 MB). A session of ip4-cnat-tx
 // holds the number of VPP's load-balance object of its backend. If the backend had no separate route, VPP may reuse that number
 // after the last translation has released it; here the packet is dropped, unless the backend has a route again.
 package cnat

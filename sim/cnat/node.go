@@ -8,11 +8,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// key is cnat_session_make_key: an ICMP error is looked up as the reply to the packet it quotes. False: the plugin does not process
-// such packets.
+// key is cnat_session_make_key: an ICMP error is looked up as the reply to the packet it quotes, and a later fragment of IPv4 by its first
+// bytes, as if they were ports. False: the plugin does not process such packets.
 func (e *Engine) key(p *packet.Packet, loc Location) (sessionKey, bool) {
 	k := sessionKey{Tuple: Tuple{p.Src, p.Dst, p.SrcPort, p.DstPort}, proto: uint8(p.Proto), loc: loc}
 	switch {
+	case p.Fragment.Any() && p.Dst.Is6(): // its next header is the fragment header
+		return k, false
 	case p.Proto == model.TCP, p.Proto == model.UDP, p.Proto == model.SCTP && p.Dst.Is4():
 		return k, true
 	case p.IsEcho():

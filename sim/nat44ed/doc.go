@@ -12,10 +12,10 @@
 //	in2out, out2in, in2out-output:  fast path (flow table) ── no session, or an old one ──▶ slow path (mappings, pools)
 //
 // Input runs the nodes of an interface's ip4-unicast arc, Output those of its ip4-output arc. Nodes that only pass a packet on
-// (nat-pre-*) leave no hop.
+// (nat-pre-*) leave no hop. The caller reassembles: a fragment comes as its datagram's header.
 //
 // One NAT thread is modelled (VPP without workers, or with one): no handoff, no filtering of backends by worker. Not modelled:
-// fragments, TCP MSS rewriting (packets carry no options), IPFIX, syslog, HA, packets that arrive with a wrong checksum, the flow
+// TCP MSS rewriting (packets carry no options), IPFIX, syslog, HA, packets that arrive with a wrong checksum, the flow
 // table's limits, and flows with address 0 taken for mappings (VPP keeps both in one table). A VRF's FIB index is its table ID here;
 // the difference shows only in session limits per VRF (SetSessionLimit).
 package nat44ed

@@ -72,7 +72,7 @@ type Engine struct {
 	vrfTables         pool[vrfTable]
 	receives          []receive
 	arcs              map[uint32]*arc
-	reass             map[uint32]int
+	reass             map[uint32]int // users of shallow reassembly on the input arc, by interface
 
 	mappings pool[mapping]
 	smI2O    map[smKey]uint32

@@ -41,15 +41,8 @@ func (e *Engine) OnOutput(swIf uint32) bool {
 	return a != nil && a[nodePreIn2OutOutput] > 0
 }
 
-// reassembly counts the users of shallow reassembly on the interface's input arc; below zero it does not decrease.
-func (e *Engine) reassembly(swIf uint32, want bool) {
-	switch {
-	case want:
-		e.reass[swIf]++
-	case e.reass[swIf] > 0:
-		e.reass[swIf]--
-	}
-}
+// Reassembles reports whether shallow reassembly is on the interface's input arc.
+func (e *Engine) Reassembles(swIf uint32) bool { return e.reass[swIf] > 0 }
 
 // Nodes names the nodes on the interface's arcs as "show interface features" does, input and output arc, in order.
 func (e *Engine) Nodes(swIf uint32) (input, output []string) {
@@ -115,11 +108,11 @@ func (e *Engine) addInterface(swIf uint32, inside bool) int32 {
 		if f.inside && inside || f.outside && !inside {
 			return OK
 		}
-		e.reassembly(swIf, true)
+		e.reass[swIf]++
 		e.feature(swIf, preNode(!inside), false)
 		e.feature(swIf, nodeClassify, true)
 	default:
-		e.reassembly(swIf, true)
+		e.reass[swIf]++
 		e.feature(swIf, preNode(inside), true)
 		i = e.ifaces.get()
 		*e.ifaces.at(i) = iface{swIf: swIf}
@@ -152,7 +145,7 @@ func (e *Engine) delInterface(swIf uint32, inside bool) int32 {
 	if !ok {
 		return NoSuchEntry
 	}
-	e.reassembly(swIf, false)
+	e.reass[swIf] = max(0, e.reass[swIf]-1)
 	if f := e.ifaces.at(i); f.inside && f.outside {
 		e.feature(swIf, nodeClassify, false)
 		e.feature(swIf, preNode(!inside), true)
@@ -185,7 +178,7 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 		if !ok {
 			return NoSuchEntry
 		}
-		e.reassembly(swIf, false)
+		e.reass[swIf] = max(0, e.reass[swIf]-1)
 		e.feature(swIf, nodePreOut2In, false)
 		e.feature(swIf, nodePreIn2OutOutput, false)
 		e.outIfaces.put(i)
@@ -196,7 +189,7 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 	if _, role := findIface(&e.ifaces, swIf); ok || role {
 		return ValueExist
 	}
-	e.reassembly(swIf, true)
+	e.reass[swIf]++
 	e.feature(swIf, nodePreOut2In, true)
 	e.feature(swIf, nodePreIn2OutOutput, true)
 	i = e.outIfaces.get()

@@ -78,6 +78,7 @@ const (
 	CodeNet             uint8 = 0
 	CodeHost            uint8 = 1
 	CodePort            uint8 = 3
+	CodeHostProhibited  uint8 = 10
 	CodeAdminProhibited uint8 = 13
 )
 
@@ -95,7 +96,8 @@ const (
 	dontFragment    = 0x4000
 )
 
-// Packet is one unfragmented packet. The zero value is not valid. Fields that do not belong to Proto are zero.
+// Packet is one packet, or a fragment of one. The zero value is not valid. Fields that do not belong to Proto are zero. Those of a later
+// fragment are what its first bytes would be as a header: hosts, ACLs and NAT44 do not read them, cnat does.
 type Packet struct {
 	Src, Dst         netip.Addr
 	Proto            model.Protocol
@@ -107,6 +109,7 @@ type Packet struct {
 	ICMPCode         uint8   // ICMP, ICMPv6
 	ICMPID           uint16  // echo request and reply: the identifier
 	Inner            *Packet // ICMP errors: the quoted packet; nil otherwise
+	Fragment         Fragment
 }
 
 // NewTCP returns the first packet of a TCP connection.
@@ -237,7 +240,7 @@ func (p *Packet) Reply() Packet {
 	r := p.Clone()
 	r.Src, r.Dst = p.Dst, p.Src
 	r.SrcPort, r.DstPort = p.DstPort, p.SrcPort
-	r.TTL = 0
+	r.TTL, r.Fragment = 0, Fragment{}
 	switch {
 	case p.Proto == model.TCP && p.TCPFlags&SYN != 0 && p.TCPFlags&ACK == 0:
 		r.TCPFlags = SYN | ACK
@@ -307,8 +310,9 @@ func (p *Packet) validate(depth int) error {
 		return fmt.Errorf("an ICMP error quotes a packet, nothing else does")
 	case p.Inner != nil && depth == 0:
 		return fmt.Errorf("an ICMP error about an ICMP error")
-	case p.Inner != nil:
-		return p.Inner.validate(depth - 1)
 	}
-	return nil
+	if err := p.Fragment.validate(p); err != nil || p.Inner == nil {
+		return err
+	}
+	return p.Inner.validate(depth - 1)
 }

@@ -32,6 +32,10 @@ var lines = []string{
 	"sctp 10.1.1.2:40000 -> 10.96.0.10:53 [INIT]",
 	"sctp [2001:db8::1]:40000 -> [2001:db8::2]:53 [SHUTDOWN-COMPLETE] ttl 5",
 	"sctp 10.1.1.2:40000 -> 10.96.0.10:53 [130]",
+	"udp 10.1.1.2:40000 -> 10.96.0.10:53 fragment 7 offset 0 length 24 more",
+	"udp 10.1.1.2:0 -> 10.96.0.10:0 fragment 7 offset 24 length 11 ttl 63",
+	"icmpv6 2001:db8::2 -> 2001:db8::3 echo-request id 7 fragment 65535 offset 0 length 8 more",
+	"tcp [2001:db8::1]:0 -> [2001:db8::2]:0 [-] fragment 7 offset 24 length 24 more",
 }
 
 func TestTextRoundTrip(t *testing.T) {
@@ -172,6 +176,7 @@ func draw(t *rapid.T, depth int) Packet {
 		Proto: rapid.SampledFrom([]model.Protocol{model.TCP, model.UDP, model.SCTP, model.ICMP, 47, 255}).Draw(t, "proto"),
 		TTL:   rapid.Byte().Draw(t, "ttl"),
 	}
+	p.Fragment = drawFragment(t, depth)
 	drawTransport(t, &p, depth, []uint8{EchoRequest, EchoReply, 13}, []uint8{Unreachable, TimeExceeded})
 	return p
 }
@@ -184,22 +189,32 @@ func draw6(t *rapid.T, depth int) Packet {
 		Src: end("src"), Dst: end("dst"), TTL: rapid.Byte().Draw(t, "ttl"),
 		Proto: rapid.SampledFrom([]model.Protocol{model.TCP, model.UDP, model.SCTP, model.ICMPv6, 47, 255}).Draw(t, "proto"),
 	}
+	p.Fragment = drawFragment(t, depth)
 	drawTransport(t, &p, depth, []uint8{EchoRequest6, EchoReply6, NeighborSolicit}, []uint8{Unreachable6, TimeExceeded6})
 	return p
+}
+
+// drawFragment draws the place of one of four fragments, or none. Quoted packets are whole.
+func drawFragment(t *rapid.T, depth int) Fragment {
+	if depth < maxInner || rapid.Bool().Draw(t, "whole") {
+		return Fragment{}
+	}
+	at := rapid.IntRange(0, 3).Draw(t, "fragment")
+	return Fragment{ID: rapid.Uint16().Draw(t, "identification"), Offset: uint16(24 * at), Length: 24, More: at < 3}
 }
 
 func drawTransport(t *rapid.T, p *Packet, depth int, types, errors []uint8) {
 	switch {
 	case p.HasPorts():
 		p.SrcPort, p.DstPort = rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")
-		if p.Proto == model.TCP {
+		if p.Proto == model.TCP && !p.Fragment.Later() {
 			p.TCPFlags = rapid.Byte().Draw(t, "flags")
 		}
-		if p.Proto == model.SCTP {
+		if p.Proto == model.SCTP && !p.Fragment.Later() {
 			p.Chunk = rapid.Byte().Draw(t, "chunk")
 		}
 	case p.IsICMP():
-		if depth > 0 {
+		if depth > 0 && !p.Fragment.Any() {
 			types = append(types, errors...)
 		}
 		p.ICMPType, p.ICMPCode = rapid.SampledFrom(types).Draw(t, "type"), rapid.Byte().Draw(t, "code")

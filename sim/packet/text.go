@@ -20,8 +20,9 @@ const flagLetters = "FSRPAUEC" // bit 0 first
 //	icmp 10.1.1.1 -> 10.1.1.2 type 3 code 1 about (udp 10.1.1.2:40000 -> 10.96.0.10:53)
 //	icmpv6 2001:db8::2 -> 2001:db8::3 echo-request id 7
 //	proto-47 10.1.1.2 -> 10.1.1.3
+//	udp 10.1.1.2:40000 -> 10.96.0.10:53 fragment 7 offset 0 length 24 more
 func (p Packet) String() string {
-	s := p.Flow()
+	s := p.Flow() + p.Fragment.label()
 	if p.TTL != 0 {
 		s += " ttl " + strconv.Itoa(int(p.TTL))
 	}
@@ -168,6 +169,9 @@ func (p *Packet) parseRest(words []string) error {
 		case w == "echo-request" || w == "echo-reply":
 			p.ICMPType = echoType(p.Proto, w == "echo-reply")
 			words = words[1:]
+		case w == "more":
+			p.Fragment.More = true
+			words = words[1:]
 		case len(words) < 2:
 			return fmt.Errorf("%q lacks a number", w)
 		default:
@@ -258,9 +262,9 @@ func ParseFlags(letters string) (uint8, error) {
 }
 
 func (p *Packet) set(name, number string) error {
-	bits := 8
-	if name == "id" {
-		bits = 16
+	bits := 16
+	if name == "ttl" || name == "type" || name == "code" {
+		bits = 8
 	}
 	v, err := strconv.ParseUint(number, 10, bits)
 	if err != nil {
@@ -275,8 +279,33 @@ func (p *Packet) set(name, number string) error {
 		p.ICMPCode = uint8(v)
 	case "id":
 		p.ICMPID = uint16(v)
+	case "fragment":
+		p.Fragment.ID = uint16(v)
+	case "offset":
+		p.Fragment.Offset = uint16(v)
+	case "length":
+		p.Fragment.Length = uint16(v)
 	default:
 		return fmt.Errorf("unknown word %q", name)
 	}
 	return nil
+}
+
+// ErrorName names the type of an ICMP error that VPP sends, of ICMPv6 if is6.
+func ErrorName(is6 bool, t, code uint8) string {
+	switch {
+	case !is6 && t == TimeExceeded, is6 && t == TimeExceeded6:
+		return "time exceeded"
+	case is6 && t == Unreachable6 && code == CodeNoRoute6:
+		return "no route"
+	case is6 && t == Unreachable6 && code == CodeAdminProhibited6:
+		return "administratively prohibited"
+	case !is6 && t == Unreachable && code == CodeHost:
+		return "host unreachable"
+	case !is6 && t == Unreachable && code == CodePort, is6 && t == Unreachable6 && code == CodePort6:
+		return "port unreachable"
+	case !is6 && t == Unreachable && code == CodeHostProhibited:
+		return "host administratively prohibited"
+	}
+	return fmt.Sprintf("type %d code %d", t, code)
 }

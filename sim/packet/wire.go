@@ -19,6 +19,9 @@ func (p *Packet) Marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Fragment.Any() {
+		body = p.Fragment.cut(body)
+	}
 	if p.Src.Is6() {
 		return p.marshal6(body), nil
 	}
@@ -26,6 +29,10 @@ func (p *Packet) Marshal() ([]byte, error) {
 	b[0] = 0x45
 	binary.BigEndian.PutUint16(b[2:], uint16(ipv4HeaderLen+len(body)))
 	binary.BigEndian.PutUint16(b[6:], dontFragment)
+	if p.Fragment.Any() {
+		binary.BigEndian.PutUint16(b[4:], p.Fragment.ID)
+		binary.BigEndian.PutUint16(b[6:], p.Fragment.word(moreFragments, 0))
+	}
 	b[8], b[9] = p.Life(), uint8(p.Proto)
 	src, dst := p.Src.As4(), p.Dst.As4()
 	copy(b[12:], src[:])
@@ -35,10 +42,14 @@ func (p *Packet) Marshal() ([]byte, error) {
 }
 
 func (p *Packet) marshal6(body []byte) []byte {
+	next := uint8(p.Proto)
+	if p.Fragment.Any() {
+		next, body = fragmentHeader, append(p.Fragment.header6(p.Proto), body...)
+	}
 	b := make([]byte, ipv6HeaderLen, ipv6HeaderLen+len(body))
 	b[0] = 0x60
 	binary.BigEndian.PutUint16(b[4:], uint16(len(body)))
-	b[6], b[7] = uint8(p.Proto), p.Life()
+	b[6], b[7] = next, p.Life()
 	src, dst := p.Src.As16(), p.Dst.As16()
 	copy(b[8:], src[:])
 	copy(b[24:], dst[:])
@@ -118,7 +129,7 @@ func putPorts(b []byte, p *Packet) {
 	binary.BigEndian.PutUint16(b[2:], p.DstPort)
 }
 
-// Unmarshal is the inverse of Marshal. It skips options and payload. Errors are: fragments, wrong checksums (except of truncated
+// Unmarshal is the inverse of Marshal. It skips options and payload. Errors are: wrong checksums (except of fragments, and of truncated
 // headers inside an ICMP error) and truncated headers.
 func Unmarshal(b []byte) (Packet, error) {
 	p, err := unmarshal(b, maxInner)
@@ -144,12 +155,15 @@ func unmarshal(b []byte, depth int) (Packet, error) {
 		return Packet{}, fmt.Errorf("%d bytes of %d", len(b), total)
 	case checksum(0, b[:hlen]) != 0:
 		return Packet{}, fmt.Errorf("wrong IPv4 header checksum")
-	case binary.BigEndian.Uint16(b[6:])&0x3fff != 0:
-		return Packet{}, fmt.Errorf("a fragment")
 	}
 	p := Packet{
 		Src: netip.AddrFrom4([4]byte(b[12:16])), Dst: netip.AddrFrom4([4]byte(b[16:20])),
 		Proto: model.Protocol(b[9]), TTL: b[8],
+	}
+	if w := binary.BigEndian.Uint16(b[6:]); w&(moreFragments|offsetMask) != 0 {
+		p.Fragment = Fragment{
+			ID: binary.BigEndian.Uint16(b[4:]), Offset: w & offsetMask * fragmentUnit, Length: uint16(total - hlen), More: w&moreFragments != 0,
+		}
 	}
 	whole := len(b) >= total
 	if whole {
@@ -164,7 +178,7 @@ func unmarshal(b []byte, depth int) (Packet, error) {
 	return p, p.validate(depth)
 }
 
-// unmarshal6 reads an IPv6 packet without extension headers.
+// unmarshal6 reads an IPv6 packet without extension headers other than the fragment header.
 func unmarshal6(b []byte, depth int) (Packet, error) {
 	total := ipv6HeaderLen + int(binary.BigEndian.Uint16(b[4:]))
 	quoted := depth < maxInner
@@ -178,10 +192,18 @@ func unmarshal6(b []byte, depth int) (Packet, error) {
 	if whole {
 		b = b[:total]
 	}
+	body := b[ipv6HeaderLen:]
+	if p.Proto == fragmentHeader && !quoted {
+		var err error
+		if p.Proto, err = p.Fragment.read6(body); err != nil {
+			return Packet{}, err
+		}
+		body = body[fragmentUnit:]
+	}
 	if p.Proto == 0 || p.TTL == 0 || extension(p.Proto) {
 		return Packet{}, fmt.Errorf("an extension header, or a hop limit of zero")
 	}
-	if err := p.readBody(b[ipv6HeaderLen:], whole, depth); err != nil {
+	if err := p.readBody(body, whole, depth); err != nil {
 		return Packet{}, err
 	}
 	return p, p.validate(depth)
@@ -198,6 +220,9 @@ func extension(proto model.Protocol) bool {
 
 // readBody reads the transport header; whole is false for a truncated quoted packet.
 func (p *Packet) readBody(b []byte, whole bool, depth int) error {
+	if p.Fragment.Later() {
+		return readData(p, b)
+	}
 	need := map[model.Protocol]int{
 		model.TCP: tcpHeaderLen, model.UDP: udpHeaderLen, model.SCTP: sctpHeaderLen, model.ICMP: icmpHeaderLen,
 		model.ICMPv6: icmpHeaderLen,
@@ -211,7 +236,7 @@ func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 	if p.HasPorts() {
 		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
 	}
-	if whole {
+	if whole && !p.Fragment.Any() {
 		if err := p.verify(b); err != nil {
 			return err
 		}

@@ -1,14 +1,23 @@
 package realvpp
 
 import (
-	"encoding/binary"
+	"flag"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"go.fd.io/govpp/binapi/ip"
+
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
+
+var update = flag.Bool("update", false, "rewrite testdata/fragments-*.txt")
 
 // portWorld lets friend in at one UDP port of the pod sealed.
 const portWorld = `
@@ -19,47 +28,6 @@ spec:
   podSelector: {matchLabels: {app: sealed}}
   ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}], ports: [{protocol: UDP, port: 53}]}]
 `
-
-// fragmented are the two fragments of a UDP datagram with 24 bytes after the header: the second begins at byte 16 of the datagram.
-func fragmented(src, dst netip.AddrPort, id uint16) (first, second []byte) {
-	datagram := make([]byte, 32)
-	binary.BigEndian.PutUint16(datagram, src.Port())
-	binary.BigEndian.PutUint16(datagram[2:], dst.Port())
-	binary.BigEndian.PutUint16(datagram[4:], uint16(len(datagram)))
-	if src.Addr().Is6() { // the checksum of IPv6's UDP is required; nothing here reads it
-		binary.BigEndian.PutUint16(datagram[6:], 0xffff)
-	}
-	piece := func(from, to int, more bool) []byte {
-		if src.Addr().Is4() {
-			b := make([]byte, 20, 52)
-			b[0], b[8], b[9] = 0x45, 64, 17
-			binary.BigEndian.PutUint16(b[2:], uint16(20+to-from))
-			binary.BigEndian.PutUint16(b[4:], id)
-			word := uint16(from / 8)
-			if more {
-				word |= 0x2000
-			}
-			binary.BigEndian.PutUint16(b[6:], word)
-			copy(b[12:], src.Addr().AsSlice())
-			copy(b[16:], dst.Addr().AsSlice())
-			sum(b[:20], 10)
-			return append(b, datagram[from:to]...)
-		}
-		b := make([]byte, 48, 80)
-		b[0], b[6], b[7], b[40] = 0x60, 44, 64, 17
-		binary.BigEndian.PutUint16(b[4:], uint16(8+to-from))
-		copy(b[8:], src.Addr().AsSlice())
-		copy(b[24:], dst.Addr().AsSlice())
-		word := uint16(from)
-		if more {
-			word |= 1
-		}
-		binary.BigEndian.PutUint16(b[42:], word)
-		binary.BigEndian.PutUint32(b[44:], uint32(id))
-		return append(b, datagram[from:to]...)
-	}
-	return piece(0, 16, true), piece(16, 32, false)
-}
 
 // TestVPPFragments: which fragments of UDP datagrams reach a pod. A first fragment meets policies like a whole datagram. The others have no ports, so VPP
 // matches rules by addresses and protocol alone: those of a datagram to a denied port pass if a rule allows another port, and no host makes a datagram
@@ -83,6 +51,7 @@ func TestVPPFragments(t *testing.T) {
 			if err := w.apply(append(identityManifest(t, identityWorld), more...)); err != nil {
 				t.Fatal(err)
 			}
+			w.patient(t)
 			for i, c := range fragmentCases {
 				src, dst := netip.MustParseAddr(c.src), netip.MustParseAddrPort(c.dst)
 				held := name == "nat44" && src.Is4()
@@ -90,11 +59,15 @@ func TestVPPFragments(t *testing.T) {
 				if c.service && name == "cnat" {
 					want[1], want[2] = false, false
 				}
-				first, second := fragmented(netip.AddrPortFrom(src, 5000+uint16(i)), dst, uint16(2*i+1))
-				_, alone := fragmented(netip.AddrPortFrom(src, 5000+uint16(i)), dst, uint16(2*i+2))
+				datagram := packet.NewUDP(netip.AddrPortFrom(src, 5000+uint16(i)), dst)
+				parts, alone := datagram.Split(2, uint16(2*i+1)), datagram.Split(2, uint16(2*i+2))
 				var got [3]bool
-				for k, b := range [][]byte{first, second, alone} {
-					got[k] = w.arrives(t, "pod-shop/"+c.from, "pod-shop/"+c.to, b)
+				for k, p := range []packet.Packet{parts[0], parts[1], alone[1]} {
+					out, err := w.send("pod-shop/"+c.from, same(p))
+					if err != nil {
+						t.Fatal(err)
+					}
+					got[k] = len(out) == 1 && out[0].at == "pod-shop/"+c.to
 				}
 				if got != want {
 					t.Errorf("%s -> %s: first, second, second alone: %v, not %v", c.src, c.dst, got, want)
@@ -102,6 +75,164 @@ func TestVPPFragments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// patient lets both VPPs wait for first fragments for longer than a packet of a test may take.
+func (w *twin) patient(t *testing.T) {
+	t.Helper()
+	m := &ip.IPReassemblySet{TimeoutMs: 60_000, MaxReassemblies: 1024, MaxReassemblyLength: 3, ExpireWalkIntervalMs: 10_000, Type: ip.IP_REASS_TYPE_SHALLOW_VIRTUAL}
+	if err := w.both(m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestVPPFragmentStories plays fragments one after the other on both VPPs, which must send on the same: what testdata says.
+func TestVPPFragmentStories(t *testing.T) {
+	path := theVPP(t)
+	for name, cfg := range identities {
+		t.Run(name, func(t *testing.T) {
+			w := startTwin(t, path, "node-1", cfg)
+			if name == "cnat" && w.lab.newerCNAT() {
+				t.Skip("the simulated VPP does not have the cnat of VPP 26.06")
+			}
+			file := filepath.Join(t.TempDir(), "ports.yaml")
+			if err := os.WriteFile(file, []byte(portWorld), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			more, err := manifest.Load(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.apply(append(identityManifest(t, identityWorld), more...)); err != nil {
+				t.Fatal(err)
+			}
+			w.patient(t)
+			var text strings.Builder
+			for i, s := range fragmentStories {
+				fmt.Fprintf(&text, "# %s\n", s.name)
+				for _, step := range s.steps {
+					got, err := w.fragmentStep(i, step)
+					if err != nil {
+						t.Errorf("%s: %v", s.name, err)
+						break
+					}
+					text.WriteString(got)
+				}
+			}
+			golden := filepath.Join("testdata", "fragments-"+name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, []byte(text.String()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), text.String()); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", golden, diff)
+			}
+		})
+	}
+}
+
+// fragmentStep sends a packet of a story, "<interface>: <packet>", and returns it with what leaves both VPPs.
+func (w *twin) fragmentStep(story int, step string) (string, error) {
+	from, line, _ := strings.Cut(step, ": ")
+	p, err := packet.Parse(line)
+	if err != nil {
+		return "", err
+	}
+	if p.IsFragment() {
+		p.Fragment.ID += uint16(100 * story) // no datagram of another story
+	}
+	in := "pod-shop/" + from
+	if from == cni.Uplink {
+		in = from
+	}
+	out, err := w.send(in, same(p))
+	if err != nil {
+		return "", err
+	}
+	text := from + ": " + p.String() + "\n"
+	for _, l := range out {
+		text += "  " + strings.TrimPrefix(l.at, "pod-shop/") + " gets " + l.sim.String() + "\n"
+	}
+	return text, nil
+}
+
+var fragmentStories = []struct {
+	name  string
+	steps []string
+}{
+	{"the answer to a whole request: nothing knows its later fragments", []string{
+		"sealed: udp 10.1.1.68:40000 -> 10.1.1.66:53",
+		"evil: udp 10.1.1.66:53 -> 10.1.1.68:40000 fragment 1 offset 0 length 24 more",
+		"evil: udp 10.1.1.66:0 -> 10.1.1.68:0 fragment 1 offset 24 length 24",
+	}},
+	{"the answer to a request in fragments: the request made no session for later ones, either", []string{
+		"sealed: udp 10.1.1.68:40001 -> 10.1.1.66:53 fragment 1 offset 0 length 24 more",
+		"sealed: udp 10.1.1.68:0 -> 10.1.1.66:0 fragment 1 offset 24 length 24",
+		"evil: udp 10.1.1.66:53 -> 10.1.1.68:40001 fragment 2 offset 0 length 24 more",
+		"evil: udp 10.1.1.66:0 -> 10.1.1.68:0 fragment 2 offset 24 length 24",
+	}},
+	{"later ones first", []string{
+		"friend: udp 10.1.1.4:0 -> 10.96.0.20:0 fragment 1 offset 24 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 10.96.0.20:0 fragment 1 offset 48 length 24",
+		"friend: udp 10.1.1.4:5100 -> 10.96.0.20:6379 fragment 1 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 10.96.0.20:0 fragment 1 offset 24 length 24 more",
+	}},
+	{"too many later ones", []string{
+		"friend: udp 10.1.1.4:0 -> 10.1.1.3:0 fragment 1 offset 24 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 10.1.1.3:0 fragment 1 offset 48 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 10.1.1.3:0 fragment 1 offset 72 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 10.1.1.3:0 fragment 1 offset 96 length 24",
+		"friend: udp 10.1.1.4:5101 -> 10.1.1.3:53 fragment 1 offset 0 length 24 more",
+	}},
+	{"a second first one has other ports", []string{
+		"friend: udp 10.1.1.4:5102 -> 10.96.0.20:6379 fragment 1 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:5103 -> 10.96.0.20:53 fragment 1 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:5104 -> 10.1.1.68:53 fragment 2 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:5105 -> 10.1.1.68:54 fragment 2 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 10.1.1.68:0 fragment 2 offset 24 length 24",
+	}},
+	{"pings", []string{
+		"friend: icmp 10.1.1.4 -> 10.1.1.3 echo-request id 7 fragment 1 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 10.1.1.3 echo-reply id 0 fragment 1 offset 24 length 24",
+		"victim: icmp 10.1.1.3 -> 10.1.1.4 echo-reply id 7 fragment 2 offset 0 length 24 more",
+		"victim: icmp 10.1.1.3 -> 10.1.1.4 echo-reply id 0 fragment 2 offset 24 length 24",
+		"evil: icmp 10.1.1.66 -> 10.1.1.3 echo-reply id 0 fragment 3 offset 24 length 24",
+		"friend: icmpv6 fd00:1::4 -> fd00:1::3 echo-request id 7 fragment 1 offset 0 length 24 more",
+		"friend: icmpv6 fd00:1::4 -> fd00:1::3 type 0 code 0 fragment 1 offset 24 length 24",
+		"evil: icmpv6 fd00:1::66 -> fd00:1::3 type 0 code 0 fragment 1 offset 24 length 24",
+	}},
+	{"TCP by a Service", []string{
+		"friend: tcp 10.1.1.4:5106 -> 10.96.0.20:6379 [S] fragment 1 offset 0 length 24 more",
+		"friend: tcp 10.1.1.4:0 -> 10.96.0.20:0 [-] fragment 1 offset 24 length 24",
+		"victim: tcp 10.1.1.3:6379 -> 10.1.1.4:5106 [SA] fragment 2 offset 0 length 24 more",
+		"victim: tcp 10.1.1.3:0 -> 10.1.1.4:0 [-] fragment 2 offset 24 length 24",
+	}},
+	{"SCTP", []string{
+		"friend: sctp 10.1.1.4:0 -> 10.1.1.3:0 fragment 1 offset 24 length 24",
+		"friend: sctp 10.1.1.4:5107 -> 10.1.1.3:53 [INIT] fragment 1 offset 0 length 24 more",
+		"friend: sctp [fd00:1::4]:5107 -> [fd00:1::3]:53 [INIT] fragment 1 offset 0 length 24 more",
+		"friend: sctp [fd00:1::4]:0 -> [fd00:1::3]:0 fragment 1 offset 24 length 24",
+	}},
+	{"to an address outside", []string{
+		"friend: udp 10.1.1.4:5108 -> 198.51.100.7:53 fragment 1 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 198.51.100.7:0 fragment 1 offset 24 length 24",
+		"friend: udp 10.1.1.4:5108 -> 198.51.100.7:53 fragment 3 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 198.51.100.7:0 fragment 3 offset 24 length 24",
+		"friend: icmp 10.1.1.4 -> 198.51.100.7 echo-request id 9 fragment 2 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 198.51.100.7 echo-reply id 0 fragment 2 offset 24 length 24",
+	}},
+	{"from an address outside", []string{
+		"uplink: udp 198.51.100.7:5109 -> 10.1.1.4:53 fragment 1 offset 0 length 24 more",
+		"uplink: udp 198.51.100.7:0 -> 10.1.1.4:0 fragment 1 offset 24 length 24",
+		"uplink: udp 198.51.100.7:5109 -> 10.1.1.3:53 fragment 2 offset 0 length 24 more",
+		"uplink: udp 198.51.100.7:0 -> 10.1.1.3:0 fragment 2 offset 24 length 24",
+		"uplink: udp 10.1.1.4:0 -> 10.1.1.3:0 fragment 3 offset 24 length 24",
+	}},
 }
 
 // fragmentCases are senders and receivers, and whether the first fragment passes, and the others.
@@ -121,19 +252,4 @@ var fragmentCases = []struct {
 	{"evil", "sealed", "fd00:1::66", "[fd00:1::68]:53", false, false, false},
 	{"friend", "victim", "10.1.1.4", "10.96.0.20:6379", true, true, true},
 	{"evil", "victim", "10.1.1.66", "10.96.0.20:6379", false, false, true},
-}
-
-// arrives reports whether VPP sends something of that size to an interface.
-func (w *twin) arrives(t *testing.T, from, to string, b []byte) bool {
-	t.Helper()
-	got, err := w.lab.frames.exchangeBytes(w.lab.pairs[from], b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range got {
-		if w.lab.at(c.pair) == to && len(c.raw) == len(b) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,78 @@
+package acl
+
+import (
+	"fmt"
+	"strings"
+)
+
+// ShowSessions returns `show acl-plugin sessions`, without the parts about VPP's internals, for these interfaces.
+func ShowSessions(e *Engine, swIfs []uint32) string {
+	var b strings.Builder
+	list := e.Sessions()
+	total := len(list)
+	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", e.Made(), e.Made()-uint64(total), total)
+	fmt.Fprintf(&b, "Sessions active: add %d - deact %d = %d\n", e.Made(), e.Made()-uint64(total), total)
+	b.WriteString("\n\nPer-thread data:\nThread #0:\n  connection add/del stats:\n")
+	by := map[uint32]int{}
+	for _, s := range list {
+		by[s.SwIf]++
+	}
+	for _, swIf := range swIfs {
+		fmt.Fprintf(&b, "    sw_if_index %d: add %d - del %d = %d; epoch chg: %d\n", swIf, by[swIf], 0, by[swIf], 0)
+	}
+	reclassify := 0
+	if e.Reclassify() {
+		reclassify = 1
+	}
+	fmt.Fprintf(&b, "Reclassify sessions: %d\n", reclassify)
+	return b.String()
+}
+
+// ShowACLs returns `show acl-plugin acl`.
+func ShowACLs(e *Engine) string {
+	var b strings.Builder
+	for _, a := range e.ACLs(None) {
+		fmt.Fprintf(&b, "acl-index %d count %d tag {%s}\n", a.Index, len(a.Rules), a.Tag)
+		for i, r := range a.Rules {
+			fmt.Fprintf(&b, "  %9d: %s\n", i, showRule(&r))
+		}
+	}
+	return b.String()
+}
+
+func showRule(r *Rule) string {
+	fam := "ipv4"
+	if r.Src.Addr().Is6() {
+		fam = "ipv6"
+	}
+	span := func(p Range) string {
+		if p.First == p.Last {
+			return fmt.Sprint(p.First)
+		}
+		return fmt.Sprintf("%d-%d", p.First, p.Last)
+	}
+	s := fmt.Sprintf("%s %s src %s dst %s proto %d sport %s dport %s", fam, r.Action, r.Src, r.Dst, r.Proto, span(r.SrcPorts), span(r.DstPorts))
+	if r.TCPMask|r.TCPValue != 0 {
+		s += fmt.Sprintf(" tcpflags %d mask %d", r.TCPValue, r.TCPMask)
+	}
+	return s
+}
+
+// Text returns the tag and the rules, one a line.
+func (a *ACL) Text() string {
+	b := fmt.Appendf(make([]byte, 0, 64*(1+len(a.Rules))), "acl %q\n", a.Tag)
+	for _, r := range a.Rules {
+		b = append(r.AppendTo(append(b, "  "...)), '\n')
+	}
+	return string(b)
+}
+
+// Text returns the tag and the rules, one a line.
+func (m *MACIP) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "macip-acl %q\n", m.Tag)
+	for _, r := range m.Rules {
+		fmt.Fprintf(&b, "  %s mac %x/%x %s/%d\n", r.Action, r.MAC, r.MACMask, r.Addr, r.Bits)
+	}
+	return b.String()
+}

@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"slices"
+	"time"
+
+	"go.fd.io/govpp/binapi/ip"
+
+	"github.com/contiv-agent/contiv-agent/sim/reassembly"
+)
+
+// reassemblyMessages: limits of reassembly. Only those of shallow virtual reassembly of IPv4 have an effect here.
+func reassemblyMessages(t *apiTable) {
+	onWrite(t, func(q *call, m *ip.IPReassemblySet) *ip.IPReassemblySetReply {
+		if m.Type == ip.IP_REASS_TYPE_SHALLOW_VIRTUAL && !m.IsIP6 {
+			q.held.Limits = reassembly.Limits{Timeout: time.Duration(m.TimeoutMs) * time.Millisecond, Most: int(m.MaxReassemblies), Waiting: int(m.MaxReassemblyLength)}
+		}
+		return &ip.IPReassemblySetReply{}
+	})
+}
+
+// addReassembly puts the nodes of shallow virtual reassembly in their places. NAT44 enables them.
+func addReassembly(a *arcs, v *VPP) {
+	for id, name := range map[arcID]string{ip4Unicast: "ip4-sv-reassembly-feature", ip4Output: "ip4-sv-reassembly-output-feature"} {
+		on := v.nat.Reassembles
+		if id == ip4Output {
+			on = v.nat.OnOutput
+		}
+		a.add(id, feature{name: name, on: on, run: func(f *flow) bool { return !f.p.Fragment.Any() || reassemble(f, id, name) }})
+	}
+}
+
+// reassemble is a node for a fragment. False: it waits for the first one, or is dropped. A first one sends those that wait before it.
+func reassemble(f *flow, id arcID, node string) bool {
+	r := f.v.held.Arrive(f.v.ifs.get(f.rx).table[ip4], &f.p, f.v.now, *f)
+	f.first = r.First
+	switch {
+	case r.Why != "":
+		return f.drop(node, "%s", r.Why)
+	case r.Waits:
+		f.hop(node, "waits for the first fragment")
+		f.fate.Last = f.p.Clone()
+		return false
+	}
+	behind := 1 + slices.IndexFunc(f.v.arcs[id], func(n feature) bool { return n.name == node })
+	for _, g := range r.Waited {
+		g.fate, g.first = f.fate, f.first
+		g.hop(node, "%s has waited", &g.p)
+		swIf, proceed := g.rx, g.lookup
+		if id == ip4Output {
+			swIf, proceed = g.tx, func() { g.transmit(g.v.ifs.get(g.tx)) }
+		}
+		if g.v.arcs.runFrom(behind, id, swIf, &g) {
+			proceed()
+		}
+	}
+	return true
+}

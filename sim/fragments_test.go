@@ -1,0 +1,95 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/binapi/ip"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/sim/reassembly"
+)
+
+// sendAll sends a packet and returns what leaves, as text.
+func sendAll(t *testing.T, v *VPP, text string) string {
+	t.Helper()
+	p, err := packet.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, o := range v.Send("pod-a", p).Out {
+		out = append(out, fmt.Sprintf("%d@%d", o.Packet.Fragment.ID, o.Packet.Fragment.Offset))
+	}
+	return strings.Join(out, " ")
+}
+
+func fragment(id, at int) string {
+	ports := [2]string{":0", ":0"}
+	if at == 0 {
+		ports = [2]string{":5000", ":53"}
+	}
+	return fmt.Sprintf("udp 10.1.1.2%s -> 10.1.1.3%s fragment %d offset %d length 24 more", ports[0], ports[1], id, at)
+}
+
+// TestFragmentsWait: with NAT44 later fragments wait for the first one of their datagram, as long and as many as VPP's limits say.
+func TestFragmentsWait(t *testing.T) {
+	v := node(t, Config{})
+	natOn(t, v)
+	want := func(when, text, want string) {
+		t.Helper()
+		if got := sendAll(t, v, text); got != want {
+			t.Errorf("%s: got %q want %q", when, got, want)
+		}
+	}
+	want("first", fragment(1, 0), "1@0")
+	want("later", fragment(1, 24), "1@24")
+	v.Advance(90 * time.Millisecond)
+	want("later, the last one was 90 ms ago", fragment(1, 48), "1@48")
+	v.Advance(90 * time.Millisecond)
+	want("later, once more", fragment(1, 48), "1@48")
+	v.Advance(110 * time.Millisecond)
+	want("too late", fragment(1, 72), "")
+	want("wrong order", fragment(2, 24), "")
+	want("wrong order", fragment(2, 48), "")
+	want("those that wait come first", fragment(2, 0), "2@24 2@48 2@0")
+	for i := range 4 {
+		want("too many", fragment(3, 24+24*i), "")
+	}
+	want("they are gone", fragment(3, 0), "3@0")
+	want("no ports", strings.Replace(fragment(4, 0), ":53", ":0", 1), "")
+	outside := func(text string) string { return strings.ReplaceAll(text, "10.1.1.3", "8.8.8.8") }
+	want("to an address outside: the output makes the session", outside(fragment(7, 0)), "7@0")
+	want("the input knows it, and the output knows no first fragment from the node's address", outside(fragment(7, 24)), "")
+	want("the flow's next datagram", outside(fragment(8, 0)), "8@0")
+	want("its later fragment", outside(fragment(8, 24)), "8@24")
+	mark := v.Snapshot()
+	want("before the mark is restored", fragment(5, 0), "5@0")
+	v.Restore(mark)
+	want("after it", fragment(5, 24), "")
+	want("another datagram", fragment(6, 0), "6@0")
+	for id := range reassembly.Defaults().Most {
+		sendAll(t, v, fragment(1000+id, 24))
+	}
+	want("the oldest is forgotten", fragment(6, 24), "")
+	v.Restart()
+	if v.held.Limits != reassembly.Defaults() {
+		t.Errorf("a VPP that restarts has the limits %+v", v.held.Limits)
+	}
+}
+
+// TestReassemblyLimits: a message changes them, until VPP restarts.
+func TestReassemblyLimits(t *testing.T) {
+	v := New(Config{})
+	c := dial(t, v)
+	c.must(&ip.IPReassemblySet{TimeoutMs: 2000, MaxReassemblies: 5, MaxReassemblyLength: 7, Type: ip.IP_REASS_TYPE_SHALLOW_VIRTUAL})
+	if got, want := v.held.Limits, (reassembly.Limits{Timeout: 2 * time.Second, Most: 5, Waiting: 7}); got != want {
+		t.Errorf("got %+v want %+v", got, want)
+	}
+	c.must(&ip.IPReassemblySet{TimeoutMs: 1, Type: ip.IP_REASS_TYPE_FULL})
+	if v.held.Limits.Timeout != 2*time.Second {
+		t.Error("limits of full reassembly changed those of shallow virtual reassembly")
+	}
+}

@@ -1,0 +1,143 @@
+// Package reassembly turns the fragments of IPv4 datagrams into the order in which NAT44 of VPP translates them, and into the header by
+// which it does: shallow virtual reassembly (ip4_sv_reass.c of VPP 24.06 to 26.06).
+//
+//	first fragment ─────────────▶ passes, behind those that wait for it
+//	later fragment ─ first known ▶ passes
+//	               └ else ───────▶ waits, or is dropped: too many wait, or the time is up
+//
+// Invariant: what passes has the header of the first fragment that came, whatever a second first fragment says. Entries of a Table are
+// not changed, so that a Clone is a copy of its state.
+package reassembly
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+// Limits of a Table.
+type Limits struct {
+	Timeout time.Duration // since the last fragment of a datagram
+	Most    int           // datagrams: the next one ends the oldest; 0: any number
+	Waiting int           // fragments of one datagram that wait for its first one
+}
+
+// Defaults returns the limits of a VPP that starts.
+func Defaults() Limits { return Limits{Timeout: 100 * time.Millisecond, Most: 1024, Waiting: 3} }
+
+// Table has the datagrams of which fragments came of late. T is what is known about a fragment that waits. It is not safe for concurrent
+// use.
+type Table[T any] struct {
+	Limits Limits
+	by     map[key]*entry[T]
+	order  []key // as they were made
+}
+
+// key is ip4_sv_reass_key_t.
+type key struct {
+	table    uint32 // of the incoming interface
+	src, dst netip.Addr
+	proto    model.Protocol
+	id       uint16
+}
+
+type entry[T any] struct {
+	heard time.Time
+	first *packet.Packet // nil: it has not come
+	held  []T            // that wait for it
+}
+
+// New returns an empty table with the default limits.
+func New[T any]() *Table[T] { return &Table[T]{Limits: Defaults(), by: map[key]*entry[T]{}} }
+
+// Clone returns a copy.
+func (t *Table[T]) Clone() *Table[T] {
+	return &Table[T]{t.Limits, maps.Clone(t.by), slices.Clone(t.order)}
+}
+
+// Verdict is what happens to a fragment: it passes with the header First, behind those that waited; or it waits; or it is dropped.
+type Verdict[T any] struct {
+	First  *packet.Packet
+	Waited []T
+	Waits  bool
+	Why    string // of a drop
+}
+
+// Arrive processes a fragment that came by an interface of a table at a time; now is what is known about it.
+func (t *Table[T]) Arrive(table uint32, p *packet.Packet, at time.Time, now T) Verdict[T] {
+	k := key{table, p.Src, p.Dst, p.Proto, p.Fragment.ID}
+	d := entry[T]{}
+	if old := t.by[k]; old != nil && at.After(old.heard.Add(t.Limits.Timeout)) {
+		t.forgetDatagram(k)
+	} else if old != nil {
+		d = *old
+	}
+	d.heard = at
+	switch {
+	case d.first != nil:
+		t.recordDatagram(k, &d)
+		return Verdict[T]{First: d.first}
+	case !p.Fragment.Later() && !hasPorts(p):
+		t.forgetDatagram(k)
+		return Verdict[T]{Why: "no ports (unsupported ip protocol)"}
+	case !p.Fragment.Later():
+		first := p.Clone()
+		t.recordDatagram(k, &entry[T]{heard: at, first: &first})
+		return Verdict[T]{First: &first, Waited: d.held}
+	case len(d.held) >= t.Limits.Waiting:
+		t.forgetDatagram(k)
+		return Verdict[T]{Why: fmt.Sprintf("%d fragments without the first one (fragment chain too long)", len(d.held)+1)}
+	}
+	d.held = append(slices.Clone(d.held), now)
+	t.recordDatagram(k, &d)
+	return Verdict[T]{Waits: true}
+}
+
+func (t *Table[T]) recordDatagram(k key, d *entry[T]) {
+	if t.by[k] == nil {
+		if t.Limits.Most > 0 && len(t.order) >= t.Limits.Most {
+			t.forgetDatagram(t.order[0])
+		}
+		t.order = append(t.order, k)
+	}
+	t.by[k] = d
+}
+
+func (t *Table[T]) forgetDatagram(k key) {
+	delete(t.by, k)
+	t.order = slices.DeleteFunc(t.order, func(o key) bool { return o == k })
+}
+
+// hasPorts reports whether ip4_get_port finds both ports.
+func hasPorts(p *packet.Packet) bool {
+	return (p.Proto == model.TCP || p.Proto == model.UDP) && p.SrcPort != 0 && p.DstPort != 0 || p.IsEcho() && p.ICMPID != 0
+}
+
+// Translate runs a translation. A fragment is translated by the header of its datagram: a later one gets the addresses, a first one the
+// ports as well, whatever ports it had. first is nil for other packets, and for fragments that met no reassembly.
+func Translate[R any](p, first *packet.Packet, run func(*packet.Packet) R) R {
+	if !p.Fragment.Any() {
+		return run(p)
+	}
+	q := *p
+	if first != nil {
+		q = *first
+		q.Src, q.Dst, q.TTL = p.Src, p.Dst, p.TTL
+	}
+	q.Fragment = packet.Fragment{}
+	was := q
+	r := run(&q)
+	switch p.Src, p.Dst = q.Src, q.Dst; {
+	case p.Fragment.Later() || q == was:
+	case p.HasPorts():
+		p.SrcPort, p.DstPort = q.SrcPort, q.DstPort
+	case q.ICMPID != was.ICMPID:
+		p.ICMPID = q.ICMPID
+	}
+	return r
+}

@@ -1,0 +1,58 @@
+package reassembly
+
+import (
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+)
+
+func parse(t *testing.T, line string) *packet.Packet {
+	t.Helper()
+	p, err := packet.Parse(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &p
+}
+
+// TestHeaderIsTheFirstOnes: later fragments, and a second first one, have the ports of the first one that came.
+func TestHeaderIsTheFirstOnes(t *testing.T) {
+	table, at := New[string](), time.Unix(0, 0)
+	later, first := parse(t, "udp 10.1.1.2:0 -> 10.1.1.3:0 fragment 7 offset 24 length 24"), parse(t, "udp 10.1.1.2:4000 -> 10.1.1.3:53 fragment 7 offset 0 length 24 more")
+	second := parse(t, "udp 10.1.1.2:4001 -> 10.1.1.3:54 fragment 7 offset 0 length 24 more")
+	if v := table.Arrive(0, later, at, "later"); !v.Waits || v.First != nil {
+		t.Errorf("a later fragment alone: %+v", v)
+	}
+	if v := table.Arrive(1, first, at, "first"); len(v.Waited) > 0 {
+		t.Errorf("a first fragment from an interface of another table: %+v", v)
+	}
+	if v := table.Arrive(0, first, at, "first"); len(v.Waited) != 1 || v.Waited[0] != "later" || !v.First.Equal(*first) {
+		t.Errorf("the first fragment: %+v", v)
+	}
+	for _, p := range []*packet.Packet{later, second} {
+		if v := table.Arrive(0, p, at, "again"); v.First == nil || !v.First.Equal(*first) || len(v.Waited) > 0 {
+			t.Errorf("%s: %+v", p, v)
+		}
+	}
+	want := "udp 192.168.16.1:9999 -> 10.1.1.3:53 fragment 7 offset 0 length 24 more"
+	Translate(second, first, func(p *packet.Packet) bool {
+		p.Src, p.SrcPort = parse(t, want).Src, 9999
+		return true
+	})
+	if got := second.String(); got != want {
+		t.Errorf("translated: got %s want %s", got, want)
+	}
+}
+
+// TestClone: what arrives at a copy changes the copy alone.
+func TestClone(t *testing.T) {
+	a, at := New[int](), time.Unix(0, 0)
+	a.Arrive(0, parse(t, "udp 10.1.1.2:0 -> 10.1.1.3:0 fragment 7 offset 24 length 24 more"), at, 1)
+	b := a.Clone()
+	b.Arrive(0, parse(t, "udp 10.1.1.2:0 -> 10.1.1.3:0 fragment 7 offset 48 length 24"), at, 2)
+	first := parse(t, "udp 10.1.1.2:4000 -> 10.1.1.3:53 fragment 7 offset 0 length 24 more")
+	if n, m := len(a.Arrive(0, first, at, 3).Waited), len(b.Arrive(0, first, at, 3).Waited); n != 1 || m != 2 {
+		t.Errorf("%d waited, and %d in the copy", n, m)
+	}
+}
