@@ -60,7 +60,7 @@ func TestVPPFragments(t *testing.T) {
 					want[1], want[2] = false, false
 				}
 				datagram := packet.NewUDP(netip.AddrPortFrom(src, 5000+uint16(i)), dst)
-				parts, alone := datagram.Split(2, uint16(2*i+1)), datagram.Split(2, uint16(2*i+2))
+				parts, alone := packet.Split(&datagram, 2, uint16(2*i+1)), packet.Split(&datagram, 2, uint16(2*i+2))
 				var got [3]bool
 				for k, p := range []packet.Packet{parts[0], parts[1], alone[1]} {
 					out, err := w.send("pod-shop/"+c.from, same(p))
@@ -143,7 +143,7 @@ func (w *twin) fragmentStep(story int, step string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if p.IsFragment() {
+	if p.Fragment.Any() {
 		p.Fragment.ID += uint16(100 * story) // no datagram of another story
 	}
 	in := "pod-shop/" + from
