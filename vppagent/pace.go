@@ -41,12 +41,13 @@ const forgetAfter = time.Second
 type estimate struct {
 	name  string
 	cost  time.Duration
-	rules bool // it follows from the number of rules; else it depends on unknown facts, such as the number of NAT sessions
+	rules bool // it follows from known numbers, as of rules; else it depends on unknown facts, such as the number of NAT sessions
+	apart uint64
 }
 
 // most bounds the measured factor: a busy machine measures itself.
 func (e estimate) most() float64 {
-	if e.rules {
+	if e.rules && e.apart == 0 {
 		return 4
 	}
 	return 16
@@ -74,10 +75,17 @@ func (p *pacer) do(ctx context.Context, calls []vpp.Call, costs []estimate) []vp
 
 // group is the number of calls in the next group, and their cost.
 func (p *pacer) group(costs []estimate) (n int, sum time.Duration) {
+	var apart map[uint64]bool
 	for _, e := range costs {
 		c := p.scaled(e)
-		if n > 0 && sum+c > p.stall {
+		if n > 0 && sum+c > p.stall || apart[e.apart] {
 			break
+		}
+		if e.apart != 0 {
+			if apart == nil {
+				apart = map[uint64]bool{}
+			}
+			apart[e.apart] = true
 		}
 		n, sum = n+1, sum+c
 	}
@@ -160,10 +168,13 @@ func (a *Agent) costs(batch []request) []estimate {
 	for i := range batch {
 		op := &batch[i].op
 		if op.Call.Msg != nil {
-			out[i] = estimate{name: op.Call.Msg.GetMessageName(), cost: op.Cost, rules: op.Cost > 0}
+			out[i] = estimate{name: op.Call.Msg.GetMessageName(), cost: op.Cost, rules: op.Cost > 0, apart: op.Apart}
 		}
 		if op.Cost == 0 {
 			out[i].cost = a.g.world.Cost.Message(out[i].name)
+		}
+		if op.Apart != 0 {
+			out[i].name += " apart" // another scale
 		}
 	}
 	return out

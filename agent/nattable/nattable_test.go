@@ -63,6 +63,9 @@ func TestThresholds(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := n.Status()
+		if used, known := n.Used(); !known || uint64(used) != c.used {
+			t.Errorf("%d sessions: %d known %t", c.used, used, known)
+		}
 		if (len(f.asked) > 0) != c.asks || c.asks && f.asked[0].Want != c.want || st.Full != c.full || !strings.HasPrefix(st.Problem, c.problem) || c.problem == "" && st.Problem != "" {
 			t.Errorf("%d sessions: asked %+v, status %+v", c.used, f.asked, st)
 		}
@@ -106,7 +109,7 @@ func TestOtherTables(t *testing.T) {
 	if _, err := n.Look(t.Context()); err != nil || n.Status() != nil {
 		t.Errorf("%+v %v", n.Status(), err)
 	}
-	if (*Watcher)(nil).Status() != nil {
+	if _, known := (*Watcher)(nil).Used(); known || (*Watcher)(nil).Status() != nil {
 		t.Error("an agent without Services has a status of the table")
 	}
 }

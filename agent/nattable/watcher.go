@@ -96,6 +96,15 @@ func (n *Watcher) Status() *Status {
 	return n.seen.Load()
 }
 
+// Used is the number of sessions at the last count; false: not known. Any goroutine may call it.
+func (n *Watcher) Used() (int, bool) {
+	st := n.Status()
+	if st == nil {
+		return 0, false
+	}
+	return int(st.Used), true
+}
+
 // memory is the state of the goroutine that watches the table.
 type memory struct {
 	counted time.Time // last count of holders

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/hostile"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // loaded is a real VPP with an agent that runs, a victim's flow that never stops, and a tenant with many pods.
@@ -146,6 +147,7 @@ func (w *loaded) start() {
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", w.l.socket())
 		},
+		SessionsEvery: time.Second, SessionCounter: vpp.Stats{Socket: filepath.Join(w.l.dir, "stats.sock")},
 		Limits: budget.Defaults().Within(1 << 30), OnCommitted: func(c *event.Committed) { w.committed <- c }, Lock: w.l.dir,
 	}
 	a, err := agent.New(cfg)

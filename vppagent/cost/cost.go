@@ -11,6 +11,11 @@
 //	remake   a rule of a context, each time a list of it was applied or unapplied: the context's masks are counted anew
 //	list     a list that is applied or unapplied, beside its rules
 //	enable   a direction of an interface that gets its first list, or loses its last: features are set
+//
+// NAT44 walks all sessions for each backend that it removes (nat44_ed.c, 24.06 to 26.06):
+//
+//	walk     a session that VPP looks at
+//	end      a session that VPP removes
 package cost
 
 import (
@@ -25,6 +30,7 @@ const Stall = 3 * time.Millisecond
 type Model struct {
 	write, apply, unapply, move, remake float64 // nanoseconds
 	list, enable                        float64
+	walk, end                           float64
 	message                             float64 // of any request, without its rules
 	named                               map[string]float64
 }
@@ -32,10 +38,10 @@ type Model struct {
 // model2510 is measured on VPP 25.10, release build, and rounded up: a node has more interfaces, and colder caches, than TestVPPCost in
 // vppagent, which holds all models against a real VPP.
 var model2510 = Model{
-	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, list: 1_000, enable: 20_000, message: 5_000,
+	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, list: 1_000, enable: 20_000, message: 5_000, walk: 10, end: 800,
 	named: map[string]float64{
 		"nat44_add_del_lb_static_mapping":       10_000,
-		"nat44_lb_static_mapping_add_del_local": 20_000, // and for each NAT session, when one is removed
+		"nat44_lb_static_mapping_add_del_local": 20_000, // and WalkSessions, when one is removed
 		"cnat_translation_update":               60_000,
 		"cnat_translation_del":                  60_000,
 		"ip_route_add_del":                      15_000,
@@ -83,6 +89,16 @@ func (m Model) Message(name string) time.Duration {
 		return duration(ns)
 	}
 	return duration(m.message)
+}
+
+// WalkSessions returns the time for looking at so many NAT44 sessions; a removed backend takes all sessions once.
+func (m Model) WalkSessions(sessions int) time.Duration {
+	return duration(float64(sessions) * m.orDefault().walk)
+}
+
+// EndSessions returns the time for removing so many NAT44 sessions with their backend.
+func (m Model) EndSessions(sessions int) time.Duration {
+	return duration(float64(sessions) * m.orDefault().end)
 }
 
 // Write returns the time for writing the rules of an access list that no interface has.
@@ -145,7 +161,7 @@ func duration(ns float64) time.Duration { return time.Duration(ns) }
 // Times returns a model in which every operation takes the given multiple of the time.
 func (m Model) Times(factor float64) Model {
 	m = m.orDefault()
-	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.list, &m.enable, &m.message} {
+	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.list, &m.enable, &m.walk, &m.end, &m.message} {
 		*ns *= factor
 	}
 	named := make(map[string]float64, len(m.named))

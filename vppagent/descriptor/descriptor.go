@@ -208,10 +208,13 @@ type Op struct {
 	Follows time.Duration // cost of Preview
 	// Refuses examines the successful reply and returns why the step must not continue; nil: it always may.
 	Refuses func(vpp.Reply) error
-	// Takes and Frees are the claims that this request takes and frees; zero: none.
+	// Takes and Frees are the claims that this request takes and frees; zero: none. A request that has to precede the freeing one has
+	// its claim, too.
 	Takes, Frees Claim
 	// Cost is the time that VPP's main thread takes for the request; 0: the usual time of requests with its name.
 	Cost time.Duration
+	// Apart means that the request may take longer than Cost says, and that others with the same number then do, too; 0: it does not.
+	Apart uint64
 }
 
 // InTurn sends each request when VPP has accepted the one before, and stops after a refusal.

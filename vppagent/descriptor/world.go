@@ -24,6 +24,8 @@ const None = ^uint32(0)
 type Options struct {
 	// NATWorkers is the number of NAT worker threads; 0: ask VPP. With more than one, mappings are not padded.
 	NATWorkers int
+	// NATSessions is the number of NAT44 sessions when they were last counted; false, or nil: not known.
+	NATSessions func() (int, bool)
 }
 
 // World has the agent's knowledge of VPP beside the values: handles that VPP assigned, and facts of its start-up. The agent owns it.
@@ -126,6 +128,14 @@ func NewWorld(o Options, wanted func(key string) any) *World {
 	w := &World{Options: o, Wanted: wanted, facts: &sync.Map{}}
 	w.SetInterfaces(nil)
 	return w
+}
+
+// NATSessions is the number of NAT44 sessions when they were last counted; false: not known.
+func (w *World) NATSessions() (int, bool) {
+	if w.Options.NATSessions == nil {
+		return 0, false
+	}
+	return w.Options.NATSessions()
 }
 
 // Interface returns the interface with a name in values.

@@ -41,41 +41,38 @@ func updateDNat(w *descriptor.World, have, want *dnat) ([]descriptor.Op, error) 
 	h := have.mappings
 	for _, m := range want.mappings {
 		for len(h) > 0 && h[0].id < m.id {
-			removals = append(removals, h[0].remove())
+			removals = append(removals, removeMapping(w, h[0])...)
 			h = h[1:]
 		}
 		if len(h) == 0 || h[0].id != m.id {
 			ops = append(ops, m.create(padded(w)))
 			continue
 		}
-		ops = append(ops, updateMapping(h[0], m, padded(w))...)
+		ops = append(ops, updateMapping(w, h[0], m)...)
 		h = h[1:]
 	}
 	for _, m := range h {
-		removals = append(removals, m.remove())
+		removals = append(removals, removeMapping(w, m)...)
 	}
 	ids, err := updateIdentities(w, have.identities, want.identities)
 	return append(append(ops, ids...), removals...), err
 }
 
 // updateMapping changes one mapping: in place if every step can leave it a backend to choose.
-func updateMapping(have, want mapping, padded bool) []descriptor.Op {
+func updateMapping(w *descriptor.World, have, want mapping) []descriptor.Op {
 	if equalMapping(have, want) {
 		return nil
 	}
-	recreate := []descriptor.Op{have.remove(), want.create(padded)}
+	padded := padded(w)
+	recreate := func() []descriptor.Op { return append(removeMapping(w, have), want.create(padded)) }
 	if have.flags != want.flags || have.tag != want.tag || have.single != want.single || want.single {
-		return recreate
+		return recreate()
 	}
 	steps, ok := changeLocals(have.inVPP(padded), represent(padded, want.locals), want.affinity != 0)
 	if !ok {
-		return recreate
+		return recreate()
 	}
-	ops := make([]descriptor.Op, len(steps))
-	for i, s := range steps {
-		ops[i] = want.addDelLocal(s)
-	}
-	return ops
+	return want.addDelLocals(w, steps)
 }
 
 // step adds or removes one local.
@@ -229,12 +226,6 @@ func lbAddrPort(l local) nat44_ed.Nat44LbAddrPort {
 	return nat44_ed.Nat44LbAddrPort{Addr: l.addr, Port: l.port, Probability: l.weight, VrfID: l.vrf}
 }
 
-func (m mapping) addDelLocal(s step) descriptor.Op {
-	return descriptor.Op{Call: descriptor.Write(&nat44_ed.Nat44LbStaticMappingAddDelLocal{
-		IsAdd: s.add, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Local: lbAddrPort(s.l),
-	})}
-}
-
 func (m mapping) create(padded bool) descriptor.Op {
 	if m.single {
 		return descriptor.Op{Takes: descriptor.Claim{ID: uint64(m.id)}, Call: descriptor.Write(m.singleMessage(true))}
@@ -248,16 +239,6 @@ func (m mapping) create(padded bool) descriptor.Op {
 		msg.Locals[i] = lbAddrPort(l)
 	}
 	return descriptor.Op{Takes: descriptor.Claim{ID: uint64(m.id)}, Call: descriptor.Write(msg)}
-}
-
-// remove repeats the flags: VPP looks the mapping up with those of the request.
-func (m mapping) remove() descriptor.Op {
-	if m.single {
-		return descriptor.Op{Frees: descriptor.Claim{ID: uint64(m.id)}, Gone: true, Call: descriptor.Write(m.singleMessage(false))}
-	}
-	return descriptor.Op{Frees: descriptor.Claim{ID: uint64(m.id)}, Gone: true, Call: descriptor.Write(&nat44_ed.Nat44AddDelLbStaticMapping{
-		Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Affinity: m.affinity, Tag: m.tag,
-	})}
 }
 
 func (m mapping) singleMessage(add bool) *nat44_ed.Nat44AddDelStaticMappingV2 {

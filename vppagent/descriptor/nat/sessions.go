@@ -69,7 +69,7 @@ func Cut(w *descriptor.World, have, want any) (out []Backend) {
 	for _, m := range h.mappings {
 		stay := []local(nil)
 		if i := slices.IndexFunc(next.mappings, func(n mapping) bool { return n.id == m.id }); i >= 0 {
-			ops := updateMapping(m, next.mappings[i], padded(w))
+			ops := updateMapping(w, m, next.mappings[i])
 			if len(ops) == 0 || ops[0].Frees == (descriptor.Claim{}) { // in place
 				stay = next.mappings[i].locals
 			}
