@@ -22,7 +22,7 @@ var largePackages = map[string]int{
 	"renderer/acl":            7953,
 	"sim":                     7286,
 	"cmd/contiv-agent":        5480,
-	"vppagent":                5354,
+	"vppagent":                5206,
 	"vpp":                     5157,
 	"agent":                   3945,
 	"calc":                    4836,

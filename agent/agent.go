@@ -104,8 +104,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	caller, kinds := withHost(cfg, p.conn, cfg.share().Kinds())
 	p.vppagent = vppagent.New(vppagent.Config{
 		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck, Pause: pause, Stall: cfg.Stall,
-		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff,
-		Options: vppagent.Options{NATSessions: func() (int, bool) { return p.nat.Used() }},
+		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff, Options: vppagent.Options{NATSessions: func() (int, bool) { return p.nat.Used() }},
 	})
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.share().ClientName(), Logger: cfg.Logger, Changed: func() {}}

@@ -24,12 +24,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
+	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
 
 // Caller sends requests to VPP in order and returns one reply per request. *vpp.Conn is one.
-type Caller interface {
-	Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply
-}
+type Caller = pace.Caller
 
 // Options are facts about VPP that the agent cannot ask VPP for.
 type Options = descriptor.Options
@@ -71,7 +70,7 @@ type Agent struct {
 	journal *journal
 	history history
 	check   recheck
-	pace    pacer
+	pace    pace.Pacer
 	rest    rest
 	// reclassify is VPP's setting as of the last complete dump.
 	reclassify acl.Reclassify
@@ -130,7 +129,7 @@ func New(cfg Config) *Agent {
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
 	a.history.limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
-	a.pace = pacer{caller: cfg.Caller, pause: cfg.Pause, now: cfg.Now, stall: cfg.Stall}
+	a.pace = pace.Pacer{Caller: cfg.Caller, Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
 	a.g.stall = cfg.Stall
 	a.openJournal()
 	a.publish()

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
 
 // execution is the execution of one plan.
@@ -232,11 +233,32 @@ func orderClaims(batch []request) {
 func (x *execution) send(ctx context.Context, batch []request) (lost error) {
 	for len(batch) > 0 {
 		x.calls = appendCalls(x.calls[:0], batch)
-		if batch, lost = x.take(batch, x.a.pace.do(ctx, x.calls, x.a.costs(batch))); lost != nil {
+		if batch, lost = x.take(batch, x.a.pace.Do(ctx, x.calls, x.a.costs(batch))); lost != nil {
 			return lost
 		}
 	}
 	return nil
+}
+
+// costs are the estimated costs of requests for VPP; nil: the agent does not pause.
+func (a *Agent) costs(batch []request) []pace.Estimate {
+	if a.pace.Pause == nil {
+		return nil
+	}
+	out := make([]pace.Estimate, len(batch))
+	for i := range batch {
+		op := &batch[i].op
+		if op.Call.Msg != nil {
+			out[i] = pace.Estimate{Name: op.Call.Msg.GetMessageName(), Cost: op.Cost, Known: op.Cost > 0, Apart: op.Apart}
+		}
+		if op.Cost == 0 {
+			out[i].Cost = a.g.world.Cost.Message(out[i].Name)
+		}
+		if op.Apart != 0 {
+			out[i].Name += " apart" // another scale
+		}
+	}
+	return out
 }
 
 func appendCalls(calls []vpp.Call, batch []request) []vpp.Call {

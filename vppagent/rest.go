@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
 
 // A large access list that many interfaces have is replaced beside: one request for each interface, with pauses, takes seconds in total.
@@ -139,7 +140,7 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 	var sum time.Duration
 	for len(switches) > 0 {
 		next := x.prepare(switches[:1:1])
-		took := x.a.pace.total(x.a.costs(next.requests)) + x.a.pace.total(follow(next.requests))
+		took := x.a.pace.Total(x.a.costs(next.requests)) + x.a.pace.Total(follow(next.requests))
 		if sum > 0 && sum+took > x.a.cfg.Stall {
 			break // the step is prepared again
 		}
@@ -154,10 +155,10 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 }
 
 // follow is the cost of the requests that follow from the replies.
-func follow(batch []request) (out []estimate) {
+func follow(batch []request) (out []pace.Estimate) {
 	for i := range batch {
 		if op := &batch[i].op; op.Follows > 0 {
-			out = append(out, estimate{name: op.Preview.GetMessageName(), cost: op.Follows, rules: true})
+			out = append(out, pace.Estimate{Name: op.Preview.GetMessageName(), Cost: op.Follows, Known: true})
 		}
 	}
 	return out
@@ -238,7 +239,7 @@ func (a *Agent) nextPortion() time.Time {
 	if len(a.rest.values) == 0 || a.stale {
 		return time.Time{}
 	}
-	return a.pace.free()
+	return a.pace.Free()
 }
 
 // Unfinished reports that a rest exists for proceed. Only the goroutine of Step may call it.

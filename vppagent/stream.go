@@ -44,7 +44,7 @@ func (s *stream) push(ctx context.Context, steps []Step) (lost error) {
 			return lost
 		}
 		replies := make(chan []vpp.Reply, 1)
-		go func() { replies <- s.x.a.pace.do(ctx, b.calls, costs) }() // conclude waits for it
+		go func() { replies <- s.x.a.pace.Do(ctx, b.calls, costs) }() // conclude waits for it
 		s.out, s.replies = b, replies
 		s.finish(before, nil)
 	}

@@ -40,7 +40,7 @@ func TestRemovalInPieces(t *testing.T) {
 		{1, 50_000, 1, 0, 1}, // the drop pad would be walked for as well
 		{10, 50_000, 1, 60, 2*2 + 8*3 + 1},
 		{10, 50_000, 2, 0, 13},
-		{1, 50_000, 2, 0, 1}, // the only backend is there twice
+		{1, 50_000, 2, 0, 1}, // VPP has the only backend twice
 	} {
 		ops := removeMapping(worldWith(tc.sessions, tc.workers), removed(tc.backends, tc.affinity))
 		if len(ops) != tc.messages {

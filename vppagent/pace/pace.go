@@ -1,0 +1,165 @@
+// Package pace turns requests for VPP and their estimated costs into groups with pauses between them.
+//
+// Invariant: a group takes Stall at most by its estimates, scaled by the measured time of earlier requests, or it is one request.
+//
+// VPP forwards nothing while its main thread serves a request (package cost). So the agent sends requests in groups. After each group
+// it pauses for as long as VPP was busy:
+//
+//	group ─▶ replies ─▶ pause ─▶ group ─▶ replies ─▶ pause     a group takes cost.Stall at most, or is one request
+//
+// VPP spends at most half of its time on requests, and a transaction takes at most twice as long as without pauses. Small transactions
+// do not pause: the pacer counts only the busy time since the last pause.
+package pace
+
+import (
+	"context"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// Caller sends requests to VPP in order and returns one reply per request. *vpp.Conn is one.
+type Caller interface {
+	Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply
+}
+
+// Pacer sends requests in groups with pauses. One goroutine at a time may use it.
+type Pacer struct {
+	Caller Caller
+	Pause  func(context.Context, time.Duration) // nil: no pauses, and one group
+	Now    func() time.Time
+	Stall  time.Duration // the longest group
+
+	debt  time.Duration       // busy time of VPP that no pause has made up for
+	ahead time.Duration       // the part of debt from small requests that did not wait for a pause
+	at    time.Time           // the time of that debt
+	known map[string]measured // by request name
+}
+
+// measured is the factor by which requests took longer than estimated, at least 1, and the time of the measurement.
+type measured struct {
+	scale float64
+	at    time.Time
+}
+
+// forgetAfter is the lifetime of a measurement whose estimate does not count rules: thousands of NAT sessions may be added in a second.
+const forgetAfter = time.Second
+
+// Estimate is the estimated cost of a request for VPP.
+type Estimate struct {
+	Name  string // of the message, or of a use of the message that takes another time
+	Cost  time.Duration
+	Known bool   // it follows from known numbers, as of rules; else it depends on unknown facts, such as the number of NAT sessions
+	Apart uint64 // requests with the same number are in different groups: see descriptor.Op; 0: no matter
+}
+
+// most bounds the measured factor: a busy machine measures itself.
+func (e Estimate) most() float64 {
+	if e.Known && e.Apart == 0 {
+		return 4
+	}
+	return 16
+}
+
+// Do sends calls, each with its estimated cost, and returns the replies.
+func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vpp.Reply {
+	if p.Pause == nil {
+		return p.Caller.Do(ctx, calls...)
+	}
+	var out []vpp.Reply
+	for len(calls) > 0 {
+		n, sum := p.group(costs)
+		p.pauseBefore(ctx, sum)
+		began := p.Now()
+		replies := p.Caller.Do(ctx, calls[:n]...)
+		p.spent(costs[:n], p.Now().Sub(began))
+		if n == len(calls) && out == nil {
+			return replies
+		}
+		out, calls, costs = append(out, replies...), calls[n:], costs[n:]
+	}
+	return out
+}
+
+// group is the number of calls in the next group, and their cost.
+func (p *Pacer) group(costs []Estimate) (n int, sum time.Duration) {
+	apart := map[uint64]bool{}
+	for _, e := range costs {
+		c := p.scaled(e)
+		if n > 0 && sum+c > p.Stall || apart[e.Apart] {
+			break
+		}
+		if e.Apart != 0 {
+			apart[e.Apart] = true
+		}
+		n, sum = n+1, sum+c
+	}
+	return n, sum
+}
+
+// Total is the cost of calls.
+func (p *Pacer) Total(costs []Estimate) (sum time.Duration) {
+	for _, e := range costs {
+		sum += p.scaled(e)
+	}
+	return sum
+}
+
+func (p *Pacer) scaled(e Estimate) time.Duration {
+	return time.Duration(float64(e.Cost) * p.scale(e))
+}
+
+// scale is the factor by which a request takes longer than estimated. A request whose cost does not follow from rules begins in small
+// groups.
+func (p *Pacer) scale(e Estimate) float64 {
+	m, known := p.known[e.Name]
+	switch {
+	case known && (e.Known || p.Now().Sub(m.at) < forgetAfter):
+		return m.scale
+	case e.Known:
+		return 1
+	}
+	return e.most()
+}
+
+// pauseBefore pauses if the next requests would follow the earlier ones too soon.
+func (p *Pacer) pauseBefore(ctx context.Context, next time.Duration) {
+	p.debt = max(0, p.debt-p.Now().Sub(p.at))
+	p.at = p.Now()
+	switch {
+	case p.debt == 0 || p.debt+next <= p.Stall:
+	case p.ahead+next <= p.Stall/4: // a small change does not wait, and the next pause grows by its cost
+		p.ahead += next
+		return
+	default:
+		p.Pause(ctx, p.debt)
+		p.debt = 0
+	}
+	p.ahead = 0
+}
+
+// Free is the time when VPP's pause ends; zero: it has ended.
+func (p *Pacer) Free() time.Time { return p.at.Add(p.debt) }
+
+// spent records the duration of a group. It attributes the excess over the estimate to the requests with the highest estimates.
+func (p *Pacer) spent(group []Estimate, took time.Duration) {
+	var sum time.Duration
+	of := map[string]time.Duration{}
+	main := group[0]
+	for _, e := range group {
+		sum += e.Cost
+		if of[e.Name] += e.Cost; of[e.Name] > of[main.Name] {
+			main = e
+		}
+	}
+	p.debt += max(sum, min(took, time.Duration(main.most()*float64(sum))))
+	p.at = p.Now()
+	was, is := p.scale(main), float64(took)/float64(sum)
+	if is > was && took < p.Stall/4 { // the round trip dominates
+		is = was
+	}
+	if p.known == nil {
+		p.known = map[string]measured{}
+	}
+	p.known[main.Name] = measured{min(max((was+is)/2, 1), main.most()), p.at}
+}

@@ -1,0 +1,52 @@
+package pace
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+type clock struct {
+	now    time.Time
+	groups []int
+	slow   time.Duration
+}
+
+func (c *clock) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
+	c.groups = append(c.groups, len(calls))
+	c.now = c.now.Add(time.Duration(len(calls)) * c.slow)
+	return make([]vpp.Reply, len(calls))
+}
+
+func (c *clock) pacer() *Pacer {
+	return &Pacer{Caller: c, Now: func() time.Time { return c.now }, Stall: 3 * time.Millisecond, Pause: func(_ context.Context, d time.Duration) { c.now = c.now.Add(d) }}
+}
+
+// TestGroups: a group takes Stall at most, and requests that may take longer together are in different groups.
+func TestGroups(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		estimate func(i int) Estimate
+		slow     time.Duration
+		want     string
+	}{
+		{"known", func(int) Estimate { return Estimate{Cost: time.Millisecond, Known: true} }, time.Millisecond, "[3 3 2]"},
+		{"longer than Stall", func(int) Estimate { return Estimate{Cost: 4 * time.Millisecond, Known: true} }, 4 * time.Millisecond, "[1 1 1 1 1 1 1 1]"},
+		{"unknown, and quick", func(int) Estimate { return Estimate{Cost: time.Millisecond / 5} }, time.Millisecond / 5, "[1 1 3 3]"},
+		{"apart by pairs", func(i int) Estimate { return Estimate{Cost: time.Microsecond, Known: true, Apart: uint64(1 + i%2)} }, time.Microsecond, "[2 2 2 2]"},
+		{"apart, of which one is slow", func(i int) Estimate { return Estimate{Cost: time.Millisecond, Known: true, Apart: uint64(1 + i)} }, 4 * time.Millisecond, "[3 1 1 1 1 1]"},
+	} {
+		c := &clock{now: time.Unix(1e6, 0), slow: tc.slow}
+		var costs []Estimate
+		for i := range 8 {
+			costs = append(costs, tc.estimate(i))
+		}
+		c.pacer().Do(t.Context(), make([]vpp.Call, 8), costs)
+		if got := fmt.Sprint(c.groups); got != tc.want {
+			t.Errorf("%s: groups of %s, want %s", tc.name, got, tc.want)
+		}
+	}
+}
