@@ -30,6 +30,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
@@ -62,10 +63,10 @@ type parts struct {
 	policies   *policy.Processor // nil: policies are not enforced
 	values     *controller.Values
 	controller *controller.Controller
-	session    *session          // nil: no Felix
-	health     *health.Server    // nil: no health checks
-	proxy      *kubeproxy.Health // nil: no kube-proxy health endpoint
-	nat        *nattable.Watcher // nil: sessions are not counted
+	session    *attachment.Session // nil: no Felix
+	health     *health.Server      // nil: no health checks
+	proxy      *kubeproxy.Health   // nil: no kube-proxy health endpoint
+	nat        *nattable.Watcher   // nil: sessions are not counted
 	rivals     *owner.Rivals
 	mappings   int // frontends among the desired values; owned by the loop
 	onlookers  []controller.Onlooker
@@ -88,7 +89,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 		if cfg.Sources == nil {
 			cfg.Sources = map[string]Source{}
 		}
-		cfg.Sources[felix.SourceName] = cfg.Felix.source()
+		cfg.Sources[felix.SourceName] = cfg.Felix.Source()
 	}
 	if cfg.Journal != "" {
 		if err := os.MkdirAll(filepath.Dir(cfg.Journal), 0o755); err != nil {
@@ -116,6 +117,9 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.controller = controller.New(controller.Config{
 		Sources: waitedFor(cfg), Observer: p.observer(),
 	}, p.values, p.processors()...)
+	if p.policies != nil && cfg.Felix != nil {
+		p.session = attachment.NewSession(cfg.Felix, attachment.Loop{Policies: p.policies, Values: p.values, Controller: p.controller})
+	}
 	p.giveViews()
 	if !cfg.NoServices {
 		p.nat = p.natTable()
@@ -169,9 +173,6 @@ func (p *parts) processors() []controller.Processor {
 		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
 		NoExternalIPs: cfg.NoExternalIPs, ExternalIPCIDRs: cfg.ExternalIPCIDRs, APIServers: cfg.APIServers, NodePorts: cfg.NodePorts, KeepTerminating: cfg.KeepTerminating, Limits: cfg.Limits,
 	}, renderers...)
-	if p.policies != nil && cfg.Felix != nil {
-		p.session = &session{p: p, cfg: cfg.Felix, count: newFelixMetrics(cfg.Felix.Driver)}
-	}
 	switch {
 	case p.policies == nil:
 		return []controller.Processor{p.processor}
@@ -180,7 +181,7 @@ func (p *parts) processors() []controller.Processor {
 	}
 	out := []controller.Processor{p.processor, p.policies} // policies follow services: they need their translations
 	if cfg.Driver != nil {
-		out = append(out, newNodeFeed(cfg.NodeName, cfg.Driver))
+		out = append(out, attachment.NewNodeFeed(cfg.NodeName, cfg.Driver))
 	}
 	return out
 }
@@ -238,16 +239,12 @@ func (p *parts) observer() controller.Observer {
 		Trouble: func(err error) { p.log.Error("renderer", "err", err) },
 		VPP: func(ev *event.VPPStatus) {
 			p.proxy.VPP(ev.Connected)
-			if p.session != nil {
-				p.session.vpp(ev)
-			}
+			p.session.VPP(ev)
 		},
 		Idle: func() {
 			p.metrics.proxy.Idle(p.controller.Well(), time.Now())
 			p.proxy.Idle(p.controller.Started())
-			if p.session != nil {
-				p.session.idle()
-			}
+			p.session.Idle()
 		},
 	}
 }
@@ -257,9 +254,7 @@ func (p *parts) committed(ev *event.Committed) {
 	p.proxy.Committed(ev)
 	p.countUnwell()
 	p.countPolicies()
-	if p.session != nil {
-		p.session.committed(ev)
-	}
+	p.session.Committed(ev)
 	if ev.Resync == event.Full && ev.Err == nil {
 		p.calm()
 	}
@@ -309,10 +304,10 @@ func New(cfg Config) (*Agent, error) {
 		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	}
 	if p.session != nil {
-		err = a.registry.Register(p.session.count)
+		err = a.registry.Register(p.session.Metrics())
 	}
 	if cfg.Driver != nil {
-		err = errors.Join(err, a.registry.Register(newDriverMetrics(cfg.Driver)))
+		err = errors.Join(err, a.registry.Register(attachment.NewDriverMetrics(cfg.Driver)))
 	}
 	return a, errors.Join(err, p.metrics.register(a.registry), cfg.registerExternal(a.registry))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/budget"
@@ -101,7 +102,7 @@ type Config struct {
 	TrustNodeAddresses bool
 	// Felix means that policies and endpoints are the messages of a Felix whose dataplane driver this agent is; nil: they
 	// are objects.
-	Felix *Felix
+	Felix *attachment.Felix
 	// Driver is an external dataplane driver that enforces policies instead of renderer/acl; nil: renderer/acl does. The
 	// agent runs the driver, and leaves the access lists in VPP to it.
 	Driver *felix.Supervisor

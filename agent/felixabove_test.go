@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -102,7 +103,7 @@ func underDialled(t *testing.T, v *sim.VPP, dial func(context.Context) (net.Conn
 	a, err := New(Config{
 		NodeName: "node-1", Dial: dial, AllowUnknown: true, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
 		Registry:    f.registry,
-		Felix:       &Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})},
+		Felix:       &attachment.Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})},
 		OnCommitted: func(c *event.Committed) { f.committed <- c },
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -102,8 +103,8 @@ func TestOwns(t *testing.T) {
 		{Config{}, owner.All},
 		{Config{NoPolicies: true}, owner.All},
 		{Config{Driver: driver}, owner.Services},
-		{Config{Felix: &Felix{}, NoServices: true}, owner.Policies},
-		{Config{Felix: &Felix{}}, owner.All},
+		{Config{Felix: &attachment.Felix{}, NoServices: true}, owner.Policies},
+		{Config{Felix: &attachment.Felix{}}, owner.All},
 	} {
 		if got := c.cfg.share(); got != c.want {
 			t.Errorf("%+v: %v, want %v", c.cfg, got, c.want)

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -33,7 +34,7 @@ type picture struct {
 	policyList []policy.Status
 	notes      []model.Note // of the processors
 	mappings   int
-	felix      *FelixStatus
+	felix      *attachment.FelixStatus
 	steps      uint64        // the loop's step count
 	cost       time.Duration // of the loop
 
@@ -54,9 +55,7 @@ func (p *parts) capture() *picture {
 	if p.policies != nil {
 		out.policyList, out.notes = p.policies.Policies(), append(out.notes, p.policies.Notes()...)
 	}
-	if p.session != nil {
-		out.felix = p.session.status()
-	}
+	out.felix = p.session.Status()
 	list := p.processor.Unsorted()
 	out.services = sync.OnceValue(func() []service.Status { service.SortStatuses(list); return list })
 	out.owners = sync.OnceValue(out.loop.Owners)

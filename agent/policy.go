@@ -148,7 +148,7 @@ func (s *PolicyStatus) listed(at policy.Applied, unwellKeys map[string]event.Val
 	for _, name := range at.Interfaces {
 		if v, bad := unwellKeys[kv.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
 			worst = max(worst, v.State)
-			s.Reasons = append(s.Reasons, at.Endpoint+": "+unwell(v))
+			s.Reasons = append(s.Reasons, at.Endpoint+": "+v.Line())
 		}
 	}
 	return worst

@@ -122,7 +122,7 @@ func (p *picture) serviceProblems(owned map[model.Ref][]controller.OwnerStatus, 
 		}
 		for _, o := range owned[ref] {
 			for _, v := range o.Unwell {
-				add(ref, event.NotProgrammed, unwell(v))
+				add(ref, event.NotProgrammed, v.Line())
 			}
 		}
 		if svc.Err != nil {

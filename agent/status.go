@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -20,32 +21,32 @@ import (
 
 // Status is the state of an agent, of every Service and of every policy; the status command shows it.
 type Status struct {
-	Node     string            `json:"node"`
-	InSync   bool              `json:"inSync"`
-	Waiting  string            `json:"waiting,omitempty"`  // what is missing; "" when in sync
-	Ready    bool              `json:"ready"`              // as InSync, but a transaction may be running: the node can serve
-	Healthy  bool              `json:"healthy"`            // Ready, without Problems
-	Summary  string            `json:"summary,omitempty"`  // Problems counted by state: "2 FAILED, 16 REFUSED"; "": none
-	Problems []Problem         `json:"problems,omitempty"` // all problems, most severe first
-	VPP      VPPStatus         `json:"vpp"`
-	Sources  []SourceStatus    `json:"sources"`
-	Settings map[string]string `json:"settings,omitempty"` // flags that differ from their defaults
-	Felix    *FelixStatus      `json:"felix,omitempty"`    // of an agent under Felix
-	Driver   *DriverStatus     `json:"driver,omitempty"`   // the external driver that enforces policies
-	Ifs      *Interfaces       `json:"interfaces,omitempty"`
-	NAT      *nattable.Status  `json:"natTable,omitempty"` // nil: not counted
-	Services []ServiceStatus   `json:"services"`
-	Policies []PolicyStatus    `json:"policies,omitempty"`
-	Refused  []Refusal         `json:"refused,omitempty"` // refused objects
-	Notes    []Note            `json:"notes,omitempty"`   // remarks on other objects
-	Values   int               `json:"values"`            // desired values
-	Mappings int               `json:"mappings"`          // frontends among the values: NAT44 mappings of an address and port
-	Unwell   []ValueStatus     `json:"unwell,omitempty"`  // values that are not configured
-	Foreign  []string          `json:"foreign,omitempty"` // foreign objects in VPP; the agent does not change them
-	Drift    []DriftStatus     `json:"drift,omitempty"`   // recent changes of other programs to the agent's values
-	Spoofed  []SourceDrops     `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, most first
-	History  []Transaction     `json:"history,omitempty"` // past transactions, oldest first; only on request
-	Last     *Transaction      `json:"lastTransaction,omitempty"`
+	Node     string                   `json:"node"`
+	InSync   bool                     `json:"inSync"`
+	Waiting  string                   `json:"waiting,omitempty"`  // what is missing; "" when in sync
+	Ready    bool                     `json:"ready"`              // as InSync, but a transaction may be running: the node can serve
+	Healthy  bool                     `json:"healthy"`            // Ready, without Problems
+	Summary  string                   `json:"summary,omitempty"`  // Problems counted by state: "2 FAILED, 16 REFUSED"; "": none
+	Problems []Problem                `json:"problems,omitempty"` // all problems, most severe first
+	VPP      VPPStatus                `json:"vpp"`
+	Sources  []SourceStatus           `json:"sources"`
+	Settings map[string]string        `json:"settings,omitempty"` // flags that differ from their defaults
+	Felix    *attachment.FelixStatus  `json:"felix,omitempty"`    // of an agent under Felix
+	Driver   *attachment.DriverStatus `json:"driver,omitempty"`   // the external driver that enforces policies
+	Ifs      *Interfaces              `json:"interfaces,omitempty"`
+	NAT      *nattable.Status         `json:"natTable,omitempty"` // nil: not counted
+	Services []ServiceStatus          `json:"services"`
+	Policies []PolicyStatus           `json:"policies,omitempty"`
+	Refused  []Refusal                `json:"refused,omitempty"` // refused objects
+	Notes    []Note                   `json:"notes,omitempty"`   // remarks on other objects
+	Values   int                      `json:"values"`            // desired values
+	Mappings int                      `json:"mappings"`          // frontends among the values: NAT44 mappings of an address and port
+	Unwell   []ValueStatus            `json:"unwell,omitempty"`  // values that are not configured
+	Foreign  []string                 `json:"foreign,omitempty"` // foreign objects in VPP; the agent does not change them
+	Drift    []DriftStatus            `json:"drift,omitempty"`   // recent changes of other programs to the agent's values
+	Spoofed  []SourceDrops            `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, most first
+	History  []Transaction            `json:"history,omitempty"` // past transactions, oldest first; only on request
+	Last     *Transaction             `json:"lastTransaction,omitempty"`
 	// Busy is why this is an earlier state, not the present one; "": the present state.
 	Busy string `json:"busy,omitempty"`
 
@@ -276,7 +277,7 @@ func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswer
 	for _, o := range owners {
 		worst = max(worst, o.State())
 		for _, v := range o.Unwell {
-			s.Reasons = append(s.Reasons, unwell(v))
+			s.Reasons = append(s.Reasons, v.Line())
 		}
 	}
 	s.State = worse(worst.String(), refusal(svc, owners))
@@ -364,17 +365,6 @@ func reasons(svc service.Status, owners []controller.OwnerStatus) []string {
 		}
 	}
 	return out
-}
-
-func unwell(v event.ValueStatus) string {
-	line := v.Key + " is " + v.State.String()
-	if v.Err != "" {
-		line += ": " + v.Err
-	}
-	if len(v.Details) > 0 {
-		line += ", waiting for " + strings.Join(v.Details, ", ")
-	}
-	return line
 }
 
 // ownerRef returns the object of an owner "<renderer>/service/<ns>/<name>"; zero for other owners.

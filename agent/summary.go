@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 )
@@ -142,7 +143,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	if st.Last != nil && st.Last.Error != "" {
 		add("last transaction", failed, st.Last.Error)
 	}
-	endpoints := func(list []FelixEndpoint) {
+	endpoints := func(list []attachment.Endpoint) {
 		for _, e := range list {
 			if e.Status != string(felix.Up) {
 				add("endpoint "+e.Name, pending, join(e.Status, e.Reason))
@@ -150,7 +151,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 		}
 	}
 	if f := st.Felix; f != nil {
-		if strings.HasPrefix(f.State, felixWaits) {
+		if f.Waits() {
 			add("Felix", pending, f.State)
 		}
 		endpoints(f.Endpoints)

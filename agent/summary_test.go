@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
@@ -43,8 +44,8 @@ var ill = map[string]struct {
 	"VPP":      {&Status{VPP: VPPStatus{Error: "refused"}}, ""},
 	"Sources":  {&Status{Sources: []SourceStatus{{Name: "kube", Status: "resync"}}}, ""},
 	"Settings": {nil, "configuration"},
-	"Felix":    {&Status{Felix: &FelixStatus{State: felixWaits + "in_sync"}}, ""},
-	"Driver":   {&Status{Driver: &DriverStatus{Path: "d"}}, ""},
+	"Felix":    {&Status{Felix: &attachment.FelixStatus{State: "waiting for in_sync"}}, ""},
+	"Driver":   {&Status{Driver: &attachment.DriverStatus{Path: "d"}}, ""},
 	"NAT":      {&Status{NAT: &nattable.Status{Problem: "nearly full"}}, ""},
 	"Ifs":      {nil, "what is missing is a note on the Pod"},
 	"Services": {&Status{Services: []ServiceStatus{{Name: "a/b", State: statePartial, Reasons: []string{"why"}}}}, ""},
@@ -89,9 +90,9 @@ func TestSummaryLooksAtEveryField(t *testing.T) {
 	}
 	for _, more := range []Status{
 		{Sources: []SourceStatus{{Name: "kube", Status: "in-sync", Error: "the API server is away"}}},
-		{Felix: &FelixStatus{State: "in-sync", Endpoints: []FelixEndpoint{{Name: "w", Status: "down"}}}},
-		{Driver: &DriverStatus{PID: 1, InSync: true, Behind: 3}},
-		{Driver: &DriverStatus{PID: 1, InSync: true, Endpoints: []FelixEndpoint{{Name: "w", Status: "error"}}}},
+		{Felix: &attachment.FelixStatus{State: "in-sync", Endpoints: []attachment.Endpoint{{Name: "w", Status: "down"}}}},
+		{Driver: &attachment.DriverStatus{PID: 1, InSync: true, Behind: 3}},
+		{Driver: &attachment.DriverStatus{PID: 1, InSync: true, Endpoints: []attachment.Endpoint{{Name: "w", Status: "error"}}}},
 		{Services: []ServiceStatus{{Name: "a/b", State: "A STATE NOBODY KNOWS"}}},
 		{Drift: []DriftStatus{{Key: "k", Error: "VPP finds no mapping"}}},
 	} {

@@ -3,6 +3,7 @@ package event
 import (
 	"maps"
 	"net/netip"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -117,6 +118,18 @@ type ValueStatus struct {
 	State   State
 	Err     string   // "" if none
 	Details []string // of a PENDING value: the keys it waits for
+}
+
+// Line returns "<key> is <state>: <error>, waiting for <keys>", as far as there are an error and keys.
+func (v ValueStatus) Line() string {
+	line := v.Key + " is " + v.State.String()
+	if v.Err != "" {
+		line += ": " + v.Err
+	}
+	if len(v.Details) > 0 {
+		line += ", waiting for " + strings.Join(v.Details, ", ")
+	}
+	return line
 }
 
 // Value is a desired value and its state.

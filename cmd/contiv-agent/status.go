@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 )
 
@@ -165,7 +166,7 @@ func writeNATTable(w io.Writer, t *nattable.Status) {
 }
 
 // writeFelix shows the session with Felix; nil: the agent has none. It only counts endpoints that are up.
-func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
+func writeFelix(w io.Writer, f *attachment.FelixStatus, all bool) {
 	if f == nil {
 		return
 	}
@@ -188,7 +189,7 @@ func writeFelix(w io.Writer, f *agent.FelixStatus, all bool) {
 }
 
 // writeDriver shows the external driver that enforces policies; nil: the agent enforces them.
-func writeDriver(w io.Writer, d *agent.DriverStatus, all bool) {
+func writeDriver(w io.Writer, d *attachment.DriverStatus, all bool) {
 	if d == nil {
 		return
 	}

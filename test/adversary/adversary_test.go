@@ -4,12 +4,14 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/pace"
+	"github.com/contiv-agent/contiv-agent/trace"
 )
 
 const (
@@ -70,9 +72,33 @@ func tournament(t *testing.T, first, worlds uint64) (sum Counts) {
 
 // TestFoundSeeds plays worlds that broke the law once.
 func TestFoundSeeds(t *testing.T) {
-	for _, seed := range []uint64{892, 977, 1001, 1108, 1329, 2492, 3178} {
+	for _, seed := range []uint64{892, 977, 1001, 1108, 2492} {
 		if _, finding, err := Play(seed, games, Limits{}, nil); err != nil || finding != nil {
 			t.Errorf("seed %d: %v %s", seed, err, finding)
+		}
+	}
+}
+
+// TestSendersExist: what goes on after a change is sent by parties of the cluster and addresses outside. A packet that left the cluster for a pod's
+// address has no receiver that may answer.
+func TestSendersExist(t *testing.T) {
+	k := NewAttacker(1, Limits{})
+	objects := k.Objects()
+	pod := running(objects)[0]
+	for _, from := range []string{"external:10.1.2.99@node-1", "external:198.51.100.7@node-1"} {
+		k.talk = nil
+		for range 50 {
+			s := trace.Step{Question: trace.Question{From: from, To: pod.Status.PodIPs[0].IP, Protocol: "ICMP"}, SourcePort: 4999, Flags: "echo-reply", OneWay: true}
+			k.talk = append(k.talk, s)
+		}
+		sent := 0
+		for len(k.talk) > 0 {
+			if e := k.Next(objects); e.SourcePort == 4999 {
+				sent++
+			}
+		}
+		if exists := strings.Contains(from, outsiders[0]); (sent > 0) != exists {
+			t.Errorf("%s sent %d packets", from, sent)
 		}
 	}
 }

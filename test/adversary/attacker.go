@@ -67,7 +67,7 @@ func (k *Attacker) Next(objects []policy.Object) Event {
 	if len(k.talk) > 0 && !k.chance(6) {
 		s := k.talk[0]
 		k.talk = k.talk[1:]
-		if to, err := netip.ParseAddrPort(s.To); err != nil || own(objects, s.From, to.Addr().Is4()).IsValid() {
+		if own(objects, s.From, dialledAddr(s.To).Is4()).IsValid() {
 			return Event{Step: s}
 		}
 	}
@@ -83,6 +83,14 @@ func (k *Attacker) Next(objects []policy.Object) Event {
 		return Event{Step: k.again(objects)}
 	}
 	return Event{Step: k.fresh(objects)}
+}
+
+// dialledAddr reads the address that a question dials, with a port or without.
+func dialledAddr(to string) netip.Addr {
+	if at, err := netip.ParseAddrPort(to); err == nil {
+		return at.Addr()
+	}
+	return netip.MustParseAddr(to)
 }
 
 // restart is an agent that restarts or ends, or a VPP that restarts.

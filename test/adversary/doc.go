@@ -10,7 +10,8 @@
 //
 // The law. A packet that arrives is allowed if the policies of now allow its true sender to open a connection to that address and port, or
 // if it is an answer: the policies of now allow whoever got it to open a connection to the port that it was sent from, and it opens nothing
-// itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). ICMP errors pass, as test/oracle/policy says. A client that is
+// itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). A node that gets a packet under its host link's address counts as dialled by
+// the address of the node that the sender used. ICMP errors pass, as test/oracle/policy says. A client that is
 // outside, or is a node, may be hidden behind an address of a node; a pod may be hidden from itself alone. Between the first and the last
 // message of a change, the policies before it count as well.
 //

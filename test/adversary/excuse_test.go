@@ -345,6 +345,39 @@ func TestForgottenTranslations(t *testing.T) {
 	}
 }
 
+// TestHostLinksAreNodes: a pod may send to its node's address alone. The node's own SCTP makes a session of nat44, by which the pod's SCTP reaches
+// the node under the address of its host link. That is allowed, as the node has both addresses. A packet to another address is not.
+func TestHostLinksAreNodes(t *testing.T) {
+	egress := deny("pod", networkingv1.PolicyTypeEgress)
+	egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.0/30"}}}}}
+	objects := []policy.Object{smallNode(), smallPod("pod", "10.1.1.2"), egress}
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(e Event) trace.Arrival {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
+	}
+	own := oneWay("", "10.1.1.2:80", "SCTP", 53, "INIT")
+	own.From = "node:node-1"
+	play(own)
+	a := play(oneWay("pod", "192.168.16.1:8080", "SCTP", 33000, "INIT"))
+	if a.At != "node:node-1" || a.Packet.Dst == a.Sent.Dst || len(tb.law.Excused) != 0 {
+		t.Errorf("%q got %s; excused: %v", a.At, &a.Packet, tb.law.Excused)
+	}
+	a.Sent.Dst = netip.MustParseAddr("192.168.16.2")
+	if tb.law.Judge("pod:prod/pod", &a).None() {
+		t.Error("a packet to an address that is not the node's is allowed")
+	}
+}
+
 // TestNodesInviteSCTP: a node with a host endpoint sends SCTP outside. An association from that address is let in then, from no other.
 func TestNodesInviteSCTP(t *testing.T) {
 	host := &policy.CalicoHostEndpoint{TypeMeta: metav1.TypeMeta{APIVersion: "projectcalico.org/v3", Kind: "HostEndpoint"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1-uplink"}}

@@ -246,6 +246,10 @@ func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 	if !v.Allowed && !strings.HasPrefix(who.name, "pod:") && a.Packet.Src != src {
 		v = c.JudgeHidden(&f, a.Packet.Src)
 	}
+	if at := l.addrs[a.At]; !v.Allowed && at != nil && strings.HasPrefix(a.At, "node:") && slices.Contains(at.addrs, a.Sent.Dst) {
+		f.Dst = a.Sent.Dst // the node got it by its host link's address
+		v = c.JudgePods(&f)
+	}
 	if v.Allowed && strings.HasPrefix(who.name, "external:") && a.Sent.Dst == a.Packet.Dst { // a Service is evaluated as it is dialled
 		v = c.JudgeUplinks(&f, false)
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
@@ -45,7 +46,7 @@ in_sync { }
 func TestVPPUnderFelix(t *testing.T) {
 	var told felix.Report
 	w := startTwin(t, theVPP(t), "node-1", agent.Config{
-		NoServices: true, PostDNAT: true, Felix: &agent.Felix{OnReport: func(r felix.Report) { told = r }},
+		NoServices: true, PostDNAT: true, Felix: &attachment.Felix{OnReport: func(r felix.Report) { told = r }},
 	})
 	f := &foreignCase{aclCase: newACLCase(w, 1), t: t}
 	say := func(text string) {

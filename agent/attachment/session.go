@@ -1,13 +1,19 @@
-package agent
+// Package attachment connects an agent to a Felix above it, whose dataplane driver it is, or to an external driver below it.
+//
+// Invariant: a Felix gets the state of an endpoint only when VPP has answered all requests for it; until then the last report holds.
+package attachment
 
 import (
 	"context"
 	"slices"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	ligatoacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
@@ -30,12 +36,18 @@ type Felix struct {
 	OnReport func(felix.Report)
 }
 
-// source returns the session as a source.
-func (f *Felix) source() Source {
+// Source returns the session as a source.
+func (f *Felix) Source() Source {
 	if f.Before == nil {
 		return f.Driver
 	}
 	return seen{f.Driver, f.Before}
+}
+
+// Source delivers Felix's messages as events.
+type Source interface {
+	// Run emits events until ctx ends.
+	Run(ctx context.Context, emit func(event.Event)) error
 }
 
 // seen is a source with a function that gets its events first.
@@ -49,10 +61,10 @@ func (s seen) Run(ctx context.Context, emit func(event.Event)) error {
 	return s.Source.Run(ctx, func(ev event.Event) { s.before(ev); emit(ev) })
 }
 
-// session reports VPP's state of Felix's endpoints. It belongs to the loop.
-type session struct {
-	p     *parts
+// Session reports VPP's state of Felix's endpoints. It belongs to the loop. A nil Session does nothing.
+type Session struct {
 	cfg   *Felix
+	loop  Loop
 	fresh bool // VPP has been compared with the desired state since its connect
 	away  bool // the last attempt to reach VPP failed
 	count *felixMetrics
@@ -60,40 +72,61 @@ type session struct {
 	seen  uint64 // version of the endpoints at the last report
 }
 
-// idle reports when no work is left, if endpoints may have changed since the last report without a transaction. Before VPP
+// Loop is what a Session reads in the loop: endpoints, the desired values, and VPP's answers.
+type Loop struct {
+	Policies   *policy.Processor
+	Values     *controller.Values
+	Controller *controller.Controller
+}
+
+// NewSession returns a session that has reported nothing.
+func NewSession(cfg *Felix, loop Loop) *Session {
+	return &Session{cfg: cfg, loop: loop, count: newFelixMetrics(cfg.Driver)}
+}
+
+// Metrics returns the metrics of the session.
+func (s *Session) Metrics() prometheus.Collector { return s.count }
+
+// Idle reports when no work is left, if endpoints may have changed since the last report without a transaction. Before VPP
 // has been compared with the desired state it reports only that VPP is away.
-func (s *session) idle() {
-	if (s.fresh || s.away) && s.seen != s.p.policies.EndpointsVersion() {
-		s.report()
+func (s *Session) Idle() {
+	if s != nil && (s.fresh || s.away) && s.seen != s.loop.Policies.EndpointsVersion() {
+		s.reportEndpoints()
 	}
 }
 
-// committed reports after a transaction: VPP has answered all requests, unless it was an interim state.
-func (s *session) committed(ev *event.Committed) {
-	if ev.Err == nil && ev.Resync != event.NoResync && s.p.controller.Status().Started {
+// Committed reports after a transaction: VPP has answered all requests, unless it was an interim state.
+func (s *Session) Committed(ev *event.Committed) {
+	if s == nil {
+		return
+	}
+	if ev.Err == nil && ev.Resync != event.NoResync && s.loop.Controller.Status().Started {
 		s.fresh = true
 	}
 	if !s.fresh && ev.Err == nil {
 		return // the comparison with VPP is running; an endpoint that was up must not be down meanwhile
 	}
-	if !s.p.policies.Again() {
-		s.report()
+	if !s.loop.Policies.Again() {
+		s.reportEndpoints()
 	}
 }
 
-// vpp reports that VPP is away.
-func (s *session) vpp(ev *event.VPPStatus) {
+// VPP reports that VPP is away.
+func (s *Session) VPP(ev *event.VPPStatus) {
+	if s == nil {
+		return
+	}
 	if s.away = !ev.Connected; s.away {
 		s.fresh = false
-		s.report()
+		s.reportEndpoints()
 	}
 }
 
-// report sends Felix the state of all endpoints, if it differs from the last report.
-func (s *session) report() {
-	s.seen = s.p.policies.EndpointsVersion()
+// reportEndpoints sends Felix the state of all endpoints, if it differs from the last report.
+func (s *Session) reportEndpoints() {
+	s.seen = s.loop.Policies.EndpointsVersion()
 	now, same := felix.Report{}, true
-	for _, e := range s.p.policies.Endpoints() {
+	for _, e := range s.loop.Policies.Endpoints() {
 		id := felix.EndpointID{Endpoint: e.Host}
 		if e.Workload != nil {
 			id = felix.EndpointID{Orchestrator: e.Workload.OrchestratorId, Workload: e.Workload.WorkloadId, Endpoint: e.Workload.EndpointId}
@@ -124,7 +157,7 @@ func (s *session) report() {
 }
 
 // health returns the state of an endpoint, and the reason if it is not up; "" if VPP has not answered yet.
-func (s *session) health(e *policy.Endpoint) (felix.Health, string) {
+func (s *Session) health(e *policy.Endpoint) (felix.Health, string) {
 	switch {
 	case !s.fresh:
 		return felix.Down, "VPP is away, or was not compared with what is wanted yet"
@@ -140,7 +173,7 @@ func (s *session) health(e *policy.Endpoint) (felix.Health, string) {
 		}
 	}
 	for _, name := range e.Interfaces {
-		if health, why := s.listed(name); health != felix.Up {
+		if health, why := s.listHealth(name); health != felix.Up {
 			return health, why
 		}
 	}
@@ -148,8 +181,8 @@ func (s *session) health(e *policy.Endpoint) (felix.Health, string) {
 }
 
 // unenforced returns why a host endpoint has no interface; "" if it has one.
-func (s *session) unenforced(name string) string {
-	for _, o := range s.p.controller.Owners(acl.Owner + "note/host") {
+func (s *Session) unenforced(name string) string {
+	for _, o := range s.loop.Controller.Owners(acl.Owner + "note/host") {
 		for _, n := range o.Notes {
 			if n.Ref.Kind == model.KindHostEndpoint && n.Ref.Name == name && n.Reason == acl.HostNotEnforced {
 				return n.Reason
@@ -159,49 +192,33 @@ func (s *session) unenforced(name string) string {
 	return ""
 }
 
-// listed returns VPP's access lists of an interface.
-func (s *session) listed(name string) (felix.Health, string) {
+// listHealth returns VPP's access lists of an interface.
+func (s *Session) listHealth(name string) (felix.Health, string) {
 	key := kv.Key(&contivacl.InterfaceACLs{Interface: name})
 	keys := []string{key}
-	if lists, ok := s.p.values.Sent(key).(*contivacl.InterfaceACLs); ok {
+	if lists, ok := s.loop.Values.Sent(key).(*contivacl.InterfaceACLs); ok {
 		for _, list := range slices.Concat(lists.Input, lists.Output) {
 			keys = append(keys, kv.Key(&ligatoacl.ACL{Name: list}))
 		}
 	}
 	for _, key := range keys {
-		st, bad := s.p.controller.Unwell(key)
+		st, bad := s.loop.Controller.Unwell(key)
 		switch {
 		case !bad:
 		case st.State == event.Pending:
-			return felix.Down, unwell(st)
+			return felix.Down, st.Line()
 		default:
-			return felix.Error, unwell(st)
+			return felix.Error, st.Line()
 		}
 	}
 	return felix.Up, ""
 }
 
-// FelixStatus is the state of the session with Felix.
-type FelixStatus struct {
-	State     string            `json:"state"`             // the reason it waits, or in-sync
-	Dialect   string            `json:"dialect,omitempty"` // its form of policy names: v3.31, v3.32
-	Sequence  uint64            `json:"sequence"`          // number of its last message
-	Messages  map[string]uint64 `json:"messages,omitempty"`
-	Endpoints []FelixEndpoint   `json:"endpoints,omitempty"`
-}
-
-// felixWaits is the prefix of the state of a Felix that has not sent everything yet.
-const felixWaits = "waiting for "
-
-// FelixEndpoint is the reported state of an endpoint.
-type FelixEndpoint struct {
-	Name   string `json:"name"`   // "prod/web-0 eth0", or the name of a host endpoint
-	Status string `json:"status"` // up, down, error
-	Reason string `json:"reason,omitempty"`
-}
-
-// status returns the session for the status command.
-func (s *session) status() *FelixStatus {
+// Status returns the session for the status command; nil without a session.
+func (s *Session) Status() *FelixStatus {
+	if s == nil {
+		return nil
+	}
 	out := &FelixStatus{State: "messages are fed by hand"}
 	if s.cfg.Driver != nil {
 		st := s.cfg.Driver.State()
@@ -215,9 +232,9 @@ func (s *session) status() *FelixStatus {
 		out.Dialect, out.Sequence, out.Messages = st.Dialect.String(), st.Sequence, st.Messages
 	}
 	for id, at := range s.last {
-		out.Endpoints = append(out.Endpoints, FelixEndpoint{id.String(), string(at.Health), at.Reason})
+		out.Endpoints = append(out.Endpoints, Endpoint{id.String(), string(at.Health), at.Reason})
 	}
-	slices.SortFunc(out.Endpoints, func(a, b FelixEndpoint) int {
+	slices.SortFunc(out.Endpoints, func(a, b Endpoint) int {
 		if a.Name < b.Name {
 			return -1
 		}
