@@ -20,7 +20,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
@@ -31,6 +30,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
@@ -72,8 +72,7 @@ type parts struct {
 	onlookers  []controller.Onlooker
 	onState    func(vpp.State)
 	calm       func() // to be called when the first sync is done
-	// sourceDrops are the packets that source checks dropped, by pod; nil: not counted.
-	sourceDrops atomic.Pointer[[]SourceDrops]
+	counters   *counters.SourceChecks
 }
 
 // assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: no pauses.
@@ -120,6 +119,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	if p.policies != nil && cfg.Felix != nil {
 		p.session = attachment.NewSession(cfg.Felix, attachment.Loop{Policies: p.policies, Values: p.values, Controller: p.controller})
 	}
+	p.counters = counters.NewSourceChecks(&counters.Reader{Counters: cfg.RuleCounters, Lists: p.vppagent, Policies: p.policies, Values: p.values, InLoop: p.inLoop})
 	p.giveViews()
 	if !cfg.NoServices {
 		p.nat = p.natTable()
@@ -133,10 +133,15 @@ func (p *parts) natTable() *nattable.Watcher {
 		Table: p.vppagent, Counter: p.cfg.SessionCounter, Rest: wait, Every: p.cfg.SessionsEvery,
 		Sessions: p.cfg.NAT44.Sessions, PodShare: p.cfg.PodSessionShare, Now: p.now, Logger: p.log, Metrics: p.metrics.nat,
 		Pods: func(ctx context.Context) (out map[netip.Addr]string, err error) {
-			err = p.controller.Ask(ctx, func(*controller.Controller) { out = p.podsByAddress() })
+			err = p.inLoop(ctx, func() { out = p.podsByAddress() })
 			return out, err
 		},
 	})
+}
+
+// inLoop calls a function in the controller's loop.
+func (p *parts) inLoop(ctx context.Context, f func()) error {
+	return p.controller.Ask(ctx, func(*controller.Controller) { f() })
 }
 
 // podsByAddress returns the pods of this node by their addresses; in the loop.
@@ -309,7 +314,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Driver != nil {
 		err = errors.Join(err, a.registry.Register(attachment.NewDriverMetrics(cfg.Driver)))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry), cfg.registerExternal(a.registry))
+	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), cfg.registerExternal(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.
@@ -365,7 +370,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.nat.Run(ctx) })
 	}
 	if a.cfg.SessionsEvery > 0 && a.cfg.RuleCounters != nil && a.policies != nil && a.cfg.SourceCheck != acl.SourceOff {
-		g.Go(func() error { return a.countSourceDrops(ctx, a.cfg.SessionsEvery) })
+		g.Go(func() error { return a.counters.Run(ctx, a.cfg.SessionsEvery, a.log) })
 	}
 	return g.Wait()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/budget"
@@ -113,7 +114,7 @@ type Config struct {
 	// translates after them, so egress must be evaluated where packets leave.
 	PostDNAT bool
 	// RuleCounters reads VPP's counters of rules; nil: the agent does not switch counting on. It never switches it off.
-	RuleCounters RuleCounters
+	RuleCounters counters.RuleCounters
 
 	// Renderers are additional renderers, which get the same data as the built-in ones.
 	Renderers []func(renderer.Sink) renderer.ServiceRendererAPI

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -138,7 +139,7 @@ func TestRulesAreCounted(t *testing.T) {
 
 // Counters that cannot be read, or that belong to other lists than the current ones, are not shown; the reason is.
 func TestUnreadableCountersAreNotShown(t *testing.T) {
-	w, counters := startCounting(t)
+	w, stats := startCounting(t)
 	look := func() *policy.Description {
 		t.Helper()
 		d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
@@ -147,19 +148,19 @@ func TestUnreadableCountersAreNotShown(t *testing.T) {
 		}
 		return d
 	}
-	counters.err = errors.New("the segment is on fire")
+	stats.err = errors.New("the segment is on fire")
 	if d := look(); d.Uncounted != "the segment is on fire" || len(hits(t, d)) > 0 {
 		t.Errorf("not counted because %q: %v", d.Uncounted, hits(t, d))
 	}
-	counters.err = nil
+	stats.err = nil
 	var changed atomic.Bool
-	counters.during = func() {
+	stats.during = func() {
 		if !changed.Swap(true) {
 			w.write("policies.yaml", strings.ReplaceAll(countedPolicies, "10.4.0.0/16", "10.5.0.0/16"))
 			w.wait("other policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") })
 		}
 	}
-	if d := look(); d.Uncounted != errChanging.Error() || len(hits(t, d)) > 0 {
+	if d := look(); d.Uncounted != counters.ErrChanging.Error() || len(hits(t, d)) > 0 {
 		t.Errorf("not counted because %q: %v", d.Uncounted, hits(t, d))
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) { // until they match

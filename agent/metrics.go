@@ -30,7 +30,6 @@ type metrics struct {
 	policies        prometheus.Gauge
 	policyEndpoints prometheus.Gauge
 	reclassify      prometheus.Gauge
-	sourceDrops     prometheus.Counter
 }
 
 // newMetrics returns the metrics of an agent that serves these families of addresses.
@@ -65,7 +64,6 @@ func newMetrics(families []string) *metrics {
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
 		reclassify:      gauge("contiv_vpp_acl_reclassify", "1: VPP judges flows that exist again when policies change; 0: it does not; -1: it did not say."),
-		sourceDrops:     counter("contiv_source_check_dropped_packets_total", "Packets dropped because of their source: of a pod, not the pod's address; from outside the node, an address that only this node has."),
 	}
 }
 
@@ -75,7 +73,6 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
 		m.requests, m.latency, m.drift, m.policies, m.policyEndpoints, m.reclassify,
-		m.sourceDrops,
 	} {
 		errs = append(errs, r.Register(c))
 	}

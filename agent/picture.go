@@ -34,6 +34,7 @@ type picture struct {
 	policyList []policy.Status
 	notes      []model.Note // of the processors
 	mappings   int
+	pods       map[string]bool // that exist, for drops of source checks; nil: not counted
 	felix      *attachment.FelixStatus
 	steps      uint64        // the loop's step count
 	cost       time.Duration // of the loop
@@ -55,7 +56,7 @@ func (p *parts) capture() *picture {
 	if p.policies != nil {
 		out.policyList, out.notes = p.policies.Policies(), append(out.notes, p.policies.Notes()...)
 	}
-	out.felix = p.session.Status()
+	out.felix, out.pods = p.session.Status(), p.counters.Pods()
 	list := p.processor.Unsorted()
 	out.services = sync.OnceValue(func() []service.Status { service.SortStatuses(list); return list })
 	out.owners = sync.OnceValue(out.loop.Owners)

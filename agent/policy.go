@@ -230,8 +230,8 @@ func (p *parts) describe(pod model.PodID) (*policy.Description, bool) {
 func (a *Agent) Policy(ctx context.Context, pod model.PodID) (*policy.Description, error) {
 	var d *policy.Description
 	err := a.controller.Ask(ctx, func(*controller.Controller) { d, _ = a.describe(pod) })
-	if err == nil && d != nil && a.cfg.RuleCounters != nil {
-		d = a.counted(ctx, pod, d)
+	if err == nil && d != nil && a.counters.Counters != nil {
+		d = a.counters.Describe(ctx, pod, d)
 	}
 	return d, err
 }

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -23,14 +26,13 @@ func TestSourceDropsAreCounted(t *testing.T) {
 	if err != nil || d.Spoofed == nil || d.Spoofed.Packets != 7 {
 		t.Fatalf("policy shows %+v, %v", d, err)
 	}
-	counts := &sourceCounts{last: map[uint32]uint64{}, pods: map[string]uint64{}}
 	for range 2 { // a packet is counted once
-		if err := w.agent.readSourceDrops(t.Context(), counts); err != nil {
+		if err := w.agent.counters.Count(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	st, err := w.agent.Status(t.Context())
-	if want := []SourceDrops{{"default/web", 7}, {"", 3}}; err != nil || !slices.Equal(st.Spoofed, want) {
+	if want := []counters.SourceDrops{{Pod: "default/web", Packets: 7}, {Packets: 3}}; err != nil || !slices.Equal(st.Spoofed, want) {
 		t.Errorf("status shows %v, not %v, %v", st.Spoofed, want, err)
 	}
 	families, err := w.agent.registry.Gather()
@@ -44,16 +46,34 @@ func TestSourceDropsAreCounted(t *testing.T) {
 	}
 }
 
-// A count that VPP reset does not reduce the sum.
-func TestSourceCountsSurviveReset(t *testing.T) {
-	s := &sourceCounts{last: map[uint32]uint64{}, pods: map[string]uint64{}}
-	for _, c := range []struct{ now, more uint64 }{{5, 5}, {9, 4}, {2, 2}, {2, 0}} {
-		if got := s.addCount("a/b", 1, c.now); got != c.more {
-			t.Errorf("%d: %d more, not %d", c.now, got, c.more)
-		}
+// The status shows the drops of pods that exist. It finds these pods in the loop: readers of a status run beside it.
+func TestDropsOfPodsThatChange(t *testing.T) {
+	w, _ := startCounting(t)
+	w.vpp.Send("pod-default/web", packet.NewTCP(netip.MustParseAddrPort("10.1.1.99:1"), netip.MustParseAddrPort("10.3.0.1:53")))
+	if err := w.agent.counters.Count(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	s.addCount("a/c", 2, 40)
-	if got := s.drops(); !slices.Equal(got, []SourceDrops{{"a/c", 40}, {"a/b", 11}}) {
-		t.Errorf("drops %v", got)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if _, err := w.agent.Status(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	}()
+	for i := range 20 {
+		w.write("more.yaml", fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: more-%d, namespace: default}, spec: {nodeName: node-1}, status: {podIP: 10.1.1.%d, podIPs: [{ip: 10.1.1.%[2]d}]}}`, i, 20+i))
+		eventually(t, "the pod", func() bool {
+			st, err := w.agent.Status(t.Context())
+			return err == nil && st.Ifs != nil && st.Ifs.Pods[fmt.Sprintf("10.1.1.%d", 20+i)] != ""
+		})
+	}
+	cancel()
+	<-ended
+	w.settled()
+	if st, err := w.agent.Status(t.Context()); err != nil || !slices.Equal(st.Spoofed, []counters.SourceDrops{{Pod: "default/web", Packets: 1}}) {
+		t.Errorf("status shows %v, %v", st.Spoofed, err)
 	}
 }

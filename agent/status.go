@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -44,7 +45,7 @@ type Status struct {
 	Unwell   []ValueStatus            `json:"unwell,omitempty"`  // values that are not configured
 	Foreign  []string                 `json:"foreign,omitempty"` // foreign objects in VPP; the agent does not change them
 	Drift    []DriftStatus            `json:"drift,omitempty"`   // recent changes of other programs to the agent's values
-	Spoofed  []SourceDrops            `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, most first
+	Spoofed  []counters.SourceDrops   `json:"spoofed,omitempty"` // packets that source checks dropped, by pod, most first
 	History  []Transaction            `json:"history,omitempty"` // past transactions, oldest first; only on request
 	Last     *Transaction             `json:"lastTransaction,omitempty"`
 	// Busy is why this is an earlier state, not the present one; "": the present state.
@@ -185,7 +186,7 @@ func (p *picture) build(texts bool) *Status {
 	for _, v := range st.Unwell {
 		out.Unwell = append(out.Unwell, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
-	out.Waiting, out.Spoofed, out.Mappings = waiting(st), p.sourceDropsNow(), p.mappings
+	out.Waiting, out.Spoofed, out.Mappings = waiting(st), p.counters.Drops(p.pods), p.mappings
 	p.others(out)
 	out.Felix = p.felix
 	p.objects(out, st, texts)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -165,7 +166,7 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 }
 
 // ruleCounters returns VPP's counters; nil: VPP does not count.
-func (f *runFlags) ruleCounters() agent.RuleCounters {
+func (f *runFlags) ruleCounters() counters.RuleCounters {
 	switch {
 	case f.stats == "" || f.sim:
 		return nil
@@ -178,7 +179,7 @@ func (f *runFlags) ruleCounters() agent.RuleCounters {
 // ifThere reads the counters of a VPP whose stats socket may not exist.
 type ifThere struct{ vpp.Stats }
 
-// ACLMatches implements agent.RuleCounters.
+// ACLMatches implements counters.RuleCounters.
 func (s ifThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error) {
 	counters, err := s.Stats.ACLMatches(ctx, acls)
 	if errors.Is(err, fs.ErrNotExist) {

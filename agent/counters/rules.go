@@ -1,4 +1,7 @@
-package agent
+// Package counters reads VPP's counters of access-list rules: those of a pod's policies, and those of source checks.
+//
+// Invariant: a count belongs to the rule that the renderer wanted when VPP counted; otherwise it is not shown.
+package counters
 
 import (
 	"context"
@@ -24,35 +27,50 @@ type RuleCounters interface {
 // countPatience bounds how long reading counters may take: descriptions are also returned without them.
 const countPatience = 3 * time.Second
 
-// errChanging means that counters and access lists are not from the same moment.
-var errChanging = errors.New("access lists are changing: try again")
+// ErrChanging means that counters and access lists are not from the same moment.
+var ErrChanging = errors.New("access lists are changing: try again")
 
-// counted returns d with VPP's counters of its rules, or the reason why not. It does not block the loop. Counters and rules
+// Reader reads counters for descriptions of policies.
+type Reader struct {
+	Counters RuleCounters
+	Lists    Lister
+	Policies *policy.Processor
+	Values   *controller.Values
+	// InLoop calls a function in the controller's loop, which owns Policies and Values.
+	InLoop func(context.Context, func()) error
+}
+
+// Lister lists the access lists of interfaces in VPP, by interface, direction and place; vppagent.Agent implements it.
+type Lister interface {
+	Lists(ctx context.Context, interfaces ...string) ([]vppagent.Listed, error)
+}
+
+// Describe returns d with VPP's counters of its rules, or the reason why not. It does not block the loop. Counters and rules
 // belong together only if the lists are the same before and after the read, and equal to the renderer's.
-func (a *Agent) counted(ctx context.Context, pod model.PodID, d *policy.Description) *policy.Description {
+func (r *Reader) Describe(ctx context.Context, pod model.PodID, d *policy.Description) *policy.Description {
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
-	listed, counters, err := a.readCounters(ctx, d.Interfaces)
+	listed, counters, err := r.readCounters(ctx, d.Interfaces)
 	if err == nil {
 		var found *policy.Description
-		err = errors.Join(a.controller.Ask(ctx, func(*controller.Controller) {
-			if lists, same := a.join(listed, counters); same {
-				found, _ = a.policies.DescribeCounted(pod, lists)
+		err = errors.Join(r.InLoop(ctx, func() {
+			if lists, same := r.joinCounters(listed, counters); same {
+				found, _ = r.Policies.DescribeCounted(pod, lists)
 			}
 		}))
 		switch {
 		case err == nil && found != nil:
 			return found
 		case err == nil:
-			err = errChanging
+			err = ErrChanging
 		}
 	}
 	d.Uncounted = err.Error()
 	return d
 }
 
-func (a *Agent) readCounters(ctx context.Context, interfaces []string) ([]vppagent.Listed, map[uint32][]vpp.Counter, error) {
-	before, err := a.vppagent.Lists(ctx, interfaces...)
+func (r *Reader) readCounters(ctx context.Context, interfaces []string) ([]vppagent.Listed, map[uint32][]vpp.Counter, error) {
+	before, err := r.Lists.Lists(ctx, interfaces...)
 	if err != nil || len(before) == 0 {
 		return nil, nil, err
 	}
@@ -62,20 +80,20 @@ func (a *Agent) readCounters(ctx context.Context, interfaces []string) ([]vppage
 			acls = append(acls, l.Index)
 		}
 	}
-	counters, err := a.cfg.RuleCounters.ACLMatches(ctx, acls)
+	counters, err := r.Counters.ACLMatches(ctx, acls)
 	if err != nil {
 		return nil, nil, err
 	}
-	after, err := a.vppagent.Lists(ctx, interfaces...)
+	after, err := r.Lists.Lists(ctx, interfaces...)
 	if err == nil && !slices.Equal(before, after) {
-		err = errChanging
+		err = ErrChanging
 	}
 	return before, counters, err
 }
 
-// join returns the counters of the lists' rules; false: VPP does not have the latest desired lists. Foreign lists are
+// joinCounters returns the counters of the lists' rules; false: VPP does not have the latest desired lists. Foreign lists are
 // attached after ours, and skipped; rules of source ranges are before ours, and skipped.
-func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter) ([]policy.Counted, bool) {
+func (r *Reader) joinCounters(listed []vppagent.Listed, counters map[uint32][]vpp.Counter) ([]policy.Counted, bool) {
 	var out []policy.Counted
 	fronted := map[string]bool{}
 	for _, l := range listed {
@@ -86,7 +104,7 @@ func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter
 		if fronted[l.Interface] && !l.Output {
 			l.Place--
 		}
-		wanted, _ := p.values.Sent(kv.InterfaceACLsKey(l.Interface)).(*contivacl.InterfaceACLs)
+		wanted, _ := r.Values.Sent(kv.InterfaceACLsKey(l.Interface)).(*contivacl.InterfaceACLs)
 		names := wanted.GetInput()
 		if l.Output {
 			names = wanted.GetOutput()
@@ -94,7 +112,7 @@ func (p *parts) join(listed []vppagent.Listed, counters map[uint32][]vpp.Counter
 		if l.Place >= len(names) {
 			continue
 		}
-		if l.Value == nil || l.Value.GetName() != names[l.Place] || !kv.Equal(l.Value, p.values.Sent(kv.ACLKey(names[l.Place]))) {
+		if l.Value == nil || l.Value.GetName() != names[l.Place] || !kv.Equal(l.Value, r.Values.Sent(kv.ACLKey(names[l.Place]))) {
 			return nil, false
 		}
 		c := policy.Counted{ID: l.Index, Interface: l.Interface, Output: l.Output, Place: l.Place}

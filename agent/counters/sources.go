@@ -1,13 +1,16 @@
-package agent
+package counters
 
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	rendereracl "github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -40,8 +43,8 @@ func (s *sourceCounts) addCount(pod string, index uint32, now uint64) uint64 {
 	return more
 }
 
-// drops returns a copy for readers, sorted by number, most first.
-func (s *sourceCounts) drops() []SourceDrops {
+// sorted returns a copy for readers, sorted by number, most first.
+func (s *sourceCounts) sorted() []SourceDrops {
 	var out []SourceDrops
 	for _, pod := range slices.Sorted(maps.Keys(s.pods)) {
 		out = append(out, SourceDrops{pod, s.pods[pod]})
@@ -50,37 +53,58 @@ func (s *sourceCounts) drops() []SourceDrops {
 	return out
 }
 
-// countSourceDrops counts until ctx ends.
-func (a *Agent) countSourceDrops(ctx context.Context, every time.Duration) error {
+// SourceChecks adds up what the source checks of this node drop.
+type SourceChecks struct {
+	*Reader
+	counts  *sourceCounts
+	drops   atomic.Pointer[[]SourceDrops] // nil: not counted
+	dropped prometheus.Counter
+}
+
+// NewSourceChecks returns source checks that have counted nothing.
+func NewSourceChecks(r *Reader) *SourceChecks {
+	return &SourceChecks{
+		Reader: r, counts: &sourceCounts{last: map[uint32]uint64{}, pods: map[string]uint64{}},
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "contiv_source_check_dropped_packets_total",
+			Help: "Packets dropped because of their source: of a pod, not the pod's address; from outside the node, an address that only this node has.",
+		}),
+	}
+}
+
+// Register registers the metric.
+func (s *SourceChecks) Register(r prometheus.Registerer) error { return r.Register(s.dropped) }
+
+// Run counts until ctx ends.
+func (s *SourceChecks) Run(ctx context.Context, every time.Duration, log *slog.Logger) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	counts := &sourceCounts{last: map[uint32]uint64{}, pods: map[string]uint64{}}
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
-		if err := a.readSourceDrops(ctx, counts); err != nil {
-			a.log.Debug("counting the drops of source checks failed", "err", err)
+		if err := s.Count(ctx); err != nil {
+			log.Debug("counting the drops of source checks failed", "err", err)
 		}
 	}
 }
 
-// readSourceDrops adds VPP's counts since the last read.
-func (a *Agent) readSourceDrops(ctx context.Context, counts *sourceCounts) error {
+// Count adds VPP's counts since the last call. It must not run beside Run.
+func (s *SourceChecks) Count(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, countPatience)
 	defer cancel()
 	var pods map[string]string // by interface; "": none is behind it
-	if err := a.controller.Ask(ctx, func(*controller.Controller) {
-		pods = a.policies.PodsByInterface()
-		for _, name := range a.policies.OutsideInterfaces() {
+	if err := s.InLoop(ctx, func() {
+		pods = s.Policies.PodsByInterface()
+		for _, name := range s.Policies.OutsideInterfaces() {
 			pods[name] = ""
 		}
 	}); err != nil {
 		return err
 	}
-	lists, err := a.vppagent.Lists(ctx, slices.Sorted(maps.Keys(pods))...)
+	lists, err := s.Lists.Lists(ctx, slices.Sorted(maps.Keys(pods))...)
 	if err != nil {
 		return err
 	}
@@ -92,17 +116,17 @@ func (a *Agent) readSourceDrops(ctx context.Context, counts *sourceCounts) error
 	for _, l := range lists {
 		indices = append(indices, l.Index)
 	}
-	matches, err := a.cfg.RuleCounters.ACLMatches(ctx, indices)
+	matches, err := s.Counters.ACLMatches(ctx, indices)
 	if err != nil {
 		return err
 	}
 	for _, l := range lists {
 		if counters, counted := matches[l.Index]; counted {
-			a.metrics.sourceDrops.Add(float64(counts.addCount(pods[l.Interface], l.Index, denied(l.Value.GetRules(), counters))))
+			s.dropped.Add(float64(s.counts.addCount(pods[l.Interface], l.Index, denied(l.Value.GetRules(), counters))))
 		}
 	}
-	drops := counts.drops()
-	a.sourceDrops.Store(&drops)
+	drops := s.counts.sorted()
+	s.drops.Store(&drops)
 	return nil
 }
 
@@ -116,15 +140,23 @@ func denied(rules []*acl.ACL_Rule, counters []vpp.Counter) (n uint64) {
 	return n
 }
 
-// sourceDropsNow returns the drops of existing pods; the drops of deleted pods are only in the metric.
-func (p *parts) sourceDropsNow() []SourceDrops {
-	drops := p.sourceDrops.Load()
-	if drops == nil || len(*drops) == 0 {
-		return nil
+// Pods returns the pods that exist, as SourceDrops names them. It must be called in the loop.
+func (s *SourceChecks) Pods() map[string]bool {
+	if s.Counters == nil || s.Policies == nil {
+		return nil // not counted
 	}
 	here := map[string]bool{"": true}
-	for _, pod := range p.policies.PodsByInterface() {
+	for _, pod := range s.Policies.PodsByInterface() {
 		here[pod] = true
+	}
+	return here
+}
+
+// Drops returns the drops of pods that exist (Pods); the drops of deleted pods are only in the metric. It is safe for concurrent use.
+func (s *SourceChecks) Drops(here map[string]bool) []SourceDrops {
+	drops := s.drops.Load()
+	if drops == nil || len(*drops) == 0 {
+		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(*drops), func(d SourceDrops) bool { return !here[d.Pod] })
 }
