@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,7 +27,8 @@ func (c *Cluster) Answer(q Question) Answer {
 		a.Error = err.Error()
 		return a
 	}
-	c.answer(&a, from, p, func() []attempt { return c.explore(from, p, false) })
+	s := sending{from: from, packet: p}
+	c.answer(&a, &s, func() []attempt { return c.explore(&s) })
 	return a
 }
 
@@ -39,7 +41,7 @@ type attempt struct {
 }
 
 // explore runs the packet once for every sequence of choices that the load balancers on its path may make.
-func (c *Cluster) explore(from place, p sim.Packet, oneWay bool) []attempt {
+func (c *Cluster) explore(s *sending) []attempt {
 	var runs []attempt
 	script := []int{}
 	for {
@@ -51,9 +53,10 @@ func (c *Cluster) explore(from place, p sim.Packet, oneWay bool) []attempt {
 			}
 			return 0
 		}
-		marks := c.begin(choose)
-		runs = append(runs, c.attempt(from, p, &options, oneWay))
+		marks, arrived := c.begin(choose), maps.Clone(c.arrived)
+		runs = append(runs, c.attempt(s, &options))
 		c.rollback(marks)
+		c.arrived = arrived
 		script = sim.NextScript(script, options)
 		if script == nil {
 			return runs
@@ -63,8 +66,9 @@ func (c *Cluster) explore(from place, p sim.Packet, oneWay bool) []attempt {
 
 // attempt sends the packet and its reply once; with oneWay only the packet. An answer, or a packet with a forged source,
 // gets no reply.
-func (c *Cluster) attempt(from place, p sim.Packet, options *[]int, oneWay bool) attempt {
-	j := c.travel(from, p)
+func (c *Cluster) attempt(s *sending, options *[]int) attempt {
+	from, p := s.from, s.packet
+	j := c.travel(from, p, s.parts)
 	switch {
 	case j.packet.IsICMPError() && j.lost == "":
 		if !j.end.same(from) {
@@ -83,7 +87,7 @@ func (c *Cluster) attempt(from place, p sim.Packet, options *[]int, oneWay bool)
 		return c.failed(j, options, Rejected, reason)
 	}
 	o := c.outcome(j)
-	if oneWay || p.Src != from.addr || isAnswer(&p) {
+	if s.oneWay || p.Src != from.addr || isAnswer(&p) {
 		o.Verdict, o.Reason = Delivered, "delivered"
 		if len(j.allowed) > 0 {
 			o.Reason = strings.Join(j.allowed, ", ")
@@ -148,7 +152,7 @@ func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdic
 			back.node = owner
 		}
 	}
-	home := c.travel(back, r)
+	home := c.travel(back, r, nil)
 	if c.toReply {
 		o.Hops = append(slices.Clone(o.Hops), home.hops...)
 	}

@@ -34,7 +34,9 @@ type Cluster struct {
 	toReply bool
 	world   *world
 	nodes   map[string]*node
-	names   []string // of nodes, sorted
+	names   []string            // of nodes, sorted
+	arrived map[datagram]pieces // fragments of which the rest has not arrived
+	given   uint16              // the last identification of fragments that a step did not name
 }
 
 // node is one node of the cluster.
@@ -50,7 +52,7 @@ type node struct {
 
 // NewCluster returns a cluster without nodes; Apply adds them. The caller must Close it.
 func NewCluster(cfg Config) *Cluster {
-	return &Cluster{cfg: cfg, toReply: cfg.ToReply, world: newWorld(), nodes: map[string]*node{}}
+	return &Cluster{cfg: cfg, toReply: cfg.ToReply, world: newWorld(), nodes: map[string]*node{}, arrived: map[datagram]pieces{}}
 }
 
 // Apply changes objects and waits until every agent has programmed its VPP. An error is about a VPP that could not be

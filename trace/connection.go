@@ -78,7 +78,7 @@ func (c *Cluster) chooseFreely() {
 // exchange sends one packet and its answer.
 func (c *Cluster) exchange(from place, p sim.Packet) Outcome {
 	var options []int
-	a := c.attempt(from, p, &options, false)
+	a := c.attempt(&sending{from: from, packet: p}, &options)
 	if a.outcome == nil {
 		return Outcome{Verdict: a.verdict, Reason: a.reason}
 	}

@@ -10,11 +10,12 @@ import (
 type Arrival struct {
 	Sender string     // the sender: pod:<ns>/<name>, node:<name>, or an address outside
 	Node   string     // the sender's node
-	Sent   sim.Packet // the packet as sent; zero: the step had no packet
+	Sent   sim.Packet // the packet as sent, whole; zero: the step had no packet
 	At     string     // the receiver, named as Sender; "": none
 	AtNode string     // the receiver's node; outside: the node whose uplink sent it out
 	Packet sim.Packet // the packet as it arrived, or as last seen if it was lost
 	Lost   string     // why it did not arrive
+	Pieces int        // fragments that arrived somewhere without making a datagram whole
 }
 
 // Inject runs a step like Send and follows its single packet, without a reply. It is for callers that evaluate many packets
@@ -29,13 +30,18 @@ func (c *Cluster) Inject(ctx context.Context, s Step) (Arrival, error) {
 // InjectNow is Inject for a step with nothing to do before its packet. sim.VPP's After may call it while the cluster applies
 // changes, restarts or advances.
 func (c *Cluster) InjectNow(s Step) (Arrival, error) {
-	from, p, err := c.packet(&s)
+	sent, err := c.packet(&s)
 	if err != nil {
 		return Arrival{}, err
 	}
+	from, p := sent.from, sent.packet
 	a := Arrival{Sender: from.String(), Node: from.node.name, Sent: p.ForFamily()}
 	j := journey{sent: p.Dst, quiet: true}
-	c.walk(&j, from, p)
+	deliver(c, &j, &sent)
+	a.Pieces = j.pieces
+	if j.header.Proto != 0 {
+		a.Sent = j.header
+	}
 	a.Packet, a.Lost = j.packet, j.lost
 	if j.lost == "" {
 		a.At, a.AtNode = j.end.String(), j.end.node.name

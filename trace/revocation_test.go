@@ -120,7 +120,7 @@ func (k *talk) must(what string, ok bool) {
 
 // client sends a packet of the client, which the server will answer.
 func (k *talk) client(p sim.Packet) bool {
-	j := k.c.travel(k.from, p)
+	j := k.c.travel(k.from, p, nil)
 	k.hops = strings.Join(j.hops, "\n")
 	if j.lost != "" {
 		return false
@@ -131,7 +131,7 @@ func (k *talk) client(p sim.Packet) bool {
 
 // back sends a packet of the server.
 func (k *talk) back(p sim.Packet) bool {
-	j := k.c.travel(k.server, p)
+	j := k.c.travel(k.server, p, nil)
 	k.hops = strings.Join(j.hops, "\n")
 	return j.lost == "" && j.end.same(k.from) && j.packet.Src == k.request.Dst && j.packet.SrcPort == k.request.DstPort
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
@@ -21,12 +20,12 @@ func (c *Cluster) AnswerStep(s Step) Answer {
 		a.Error = field + ": needs --stateful: without it, every question meets the same state"
 		return a
 	}
-	from, p, err := c.packet(&s)
+	sent, err := c.packet(&s)
 	if err != nil {
 		a.Error = err.Error()
 		return a
 	}
-	c.answer(&a, from, p, func() []attempt { return c.explore(from, p, s.OneWay) })
+	c.answer(&a, &sent, func() []attempt { return c.explore(&sent) })
 	return a
 }
 
@@ -43,20 +42,21 @@ func (c *Cluster) Send(ctx context.Context, s Step) Answer {
 		a.Reason = "no packet was asked about"
 		return a
 	}
-	from, p, err := c.packet(&s)
+	sent, err := c.packet(&s)
 	if err != nil {
 		a.Error = err.Error()
 		return a
 	}
-	a.Sender = from.String()
-	c.answer(&a, from, p, func() []attempt {
-		return []attempt{c.attempt(from, p, nil, s.OneWay)}
+	a.Sender = sent.from.String()
+	c.answer(&a, &sent, func() []attempt {
+		return []attempt{c.attempt(&sent, nil)}
 	})
 	return a
 }
 
 // answer fills in the fate of a packet.
-func (c *Cluster) answer(a *Answer, from place, p sim.Packet, run func() []attempt) {
+func (c *Cluster) answer(a *Answer, s *sending, run func() []attempt) {
+	p := s.packet
 	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.cfg.Agent.ServedFamilies().IPv6 {
 		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
 		return
@@ -68,7 +68,7 @@ func (c *Cluster) answer(a *Answer, from place, p sim.Packet, run func() []attem
 		}
 	}
 	slices.SortStableFunc(a.Outcomes, func(x, y Outcome) int { return strings.Compare(x.Address, y.Address) })
-	a.Verdict, a.Reason = c.summary(from, p, runs)
+	a.Verdict, a.Reason = c.summary(s.from, p, runs)
 }
 
 // before does the things that a step names before its packet: a restart, changed objects, time.

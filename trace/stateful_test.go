@@ -110,6 +110,11 @@ func TestWrongStepsNameTheirField(t *testing.T) {
 	for line, want := range map[string]string{
 		good + `,"sourceAddress":"10.1.1"}`:               `sourceAddress: "10.1.1" is not an IP address`,
 		good + `,"sourceAddress":"fd00::1"}`:              "sourceAddress: fd00::1 and the destination 10.1.1.2 must be of one family",
+		good + `,"fragments":1}`:                          "fragments: 1: must be 2 to 16",
+		good + `,"fragments":17}`:                         "fragments: 17: must be 2 to 16",
+		good + `,"only":"later"}`:                         `only: "later": needs fragments`,
+		good + `,"identification":7}`:                     "identification: 7: needs fragments",
+		good + `,"fragments":2,"only":"last"}`:            `only: "last": must be first, later or reversed`,
 		good + `,"flags":"X"}`:                            "flags: flag 'X': must be one of FSRPAUEC",
 		ping + `,"flags":"S"}`:                            `flags: type "S": must be echo-request or echo-reply`,
 		ping + `,"destinationPort":1}`:                    "destinationPort: ICMP has no ports",

@@ -31,6 +31,13 @@ type Step struct {
 	Flags string `json:"flags,omitempty"`
 	// OneWay means no answer: the verdict is about this packet only.
 	OneWay bool `json:"oneWay,omitempty"`
+	// Fragments is in how many fragments the packet is sent, 2 to 16; 0: whole. The receiver gets it when all have arrived, of this and of
+	// earlier steps.
+	Fragments int `json:"fragments,omitempty"`
+	// Only is which fragments are sent: "first", "later" (all others), "reversed" (all, the last one first); "": all, in order.
+	Only string `json:"only,omitempty"`
+	// Identification is that of the fragments; 0: one that no other step gets.
+	Identification uint16 `json:"identification,omitempty"`
 
 	// Restart is vpp:<node> or agent:<node>: it restarts first.
 	Restart string `json:"restart,omitempty"`
@@ -79,8 +86,26 @@ func (s *Step) needsState() string {
 	return ""
 }
 
+// sending is a packet and its sender.
+type sending struct {
+	from   place
+	packet sim.Packet
+	parts  []sim.Packet // the fragments that are sent in its place; nil: it is sent whole
+	oneWay bool
+}
+
 // packet resolves a step into its sender and its packet.
-func (c *Cluster) packet(s *Step) (place, sim.Packet, error) {
+func (c *Cluster) packet(s *Step) (sending, error) {
+	from, p, err := wholePacket(c, s)
+	out := sending{from: from, packet: p, oneWay: s.OneWay}
+	if err == nil {
+		out.parts, err = fragments(c, s, &p)
+	}
+	return out, err
+}
+
+// wholePacket is packet without fragments.
+func wholePacket(c *Cluster, s *Step) (place, sim.Packet, error) {
 	q := s.Question
 	if s.DestinationPort != 0 {
 		q.To = withPort(q.To, s.DestinationPort)

@@ -62,18 +62,20 @@ type journey struct {
 	lost   string     // why it did not arrive; "" if it arrived
 	denied bool       // policies deny it
 	quiet  bool       // do not record hops and reasons
+	pieces int        // fragments that arrived without making a datagram whole
+	header sim.Packet // of the datagram that became whole, as it was sent; zero: that of this packet
 	// allowed are the policy rules that let it pass, each once, in the order of the hops.
 	allowed []string
 }
 
-// travel sends a packet from a place and follows it across the nodes.
-func (c *Cluster) travel(from place, p sim.Packet) journey {
+// travel sends a packet from a place, or its fragments, and follows it across the nodes.
+func (c *Cluster) travel(from place, p sim.Packet, parts []sim.Packet) journey {
 	j := journey{sent: p.Dst}
-	c.walk(&j, from, p)
+	deliver(c, &j, &sending{from: from, packet: p, parts: parts})
 	return j
 }
 
-// walk is travel for a journey that has begun.
+// walk is travel for a whole packet and a journey that has begun.
 func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 	at, in := from.node, from.inInterface()
 	for range maxCrossings {

@@ -41,24 +41,37 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 	}
 }
 
-// TestTracePage evaluates the questions of docs/trace.md and compares the answers with the page.
+// TestTracePage evaluates the questions of each block of docs/trace.md and compares the answers with the page.
 func TestTracePage(t *testing.T) {
 	text, err := os.ReadFile("../../docs/trace.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	block := func(language string) string {
-		_, rest, _ := strings.Cut(string(text), "```"+language+"\n")
-		body, _, found := strings.Cut(rest, "```")
-		if !found {
-			t.Fatalf("docs/trace.md: no block of %s", language)
+	blocks := func(language string) (out []string) {
+		for _, rest := range strings.Split(string(text), "```"+language+"\n")[1:] {
+			body, _, _ := strings.Cut(rest, "```")
+			out = append(out, body)
 		}
-		return body
+		return out
 	}
+	questions, answers := blocks("json"), blocks("text")
+	if len(questions) == 0 || len(questions) != len(answers) {
+		t.Fatalf("docs/trace.md: %d blocks of json, %d of text", len(questions), len(answers))
+	}
+	for i, block := range questions {
+		if diff := cmp.Diff(answers[i], verdicts(t, block)); diff != "" {
+			t.Errorf("block %d: -page +answers:\n%s", i, diff)
+		}
+	}
+}
+
+// verdicts returns the senders and verdicts of questions about the guestbook, one a line.
+func verdicts(t *testing.T, questions string) string {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	root := newRoot()
 	root.SetArgs([]string{"trace", "--stateful", "-o", "json", "--manifests", "../../examples/guestbook"})
-	root.SetIn(strings.NewReader(block("json")))
+	root.SetIn(strings.NewReader(questions))
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
 	if err := root.Execute(); err != nil {
@@ -72,7 +85,5 @@ func TestTracePage(t *testing.T) {
 		}
 		got.WriteString(a.Sender + " " + string(a.Verdict) + a.Error + "\n")
 	}
-	if diff := cmp.Diff(block("text"), got.String()); diff != "" {
-		t.Errorf("-page +answers:\n%s", diff)
-	}
+	return got.String()
 }

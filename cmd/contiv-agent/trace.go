@@ -43,10 +43,9 @@ line, in order. Every Node among the objects gets a separate agent and embedded 
   to        <ip>:<port> (IPv6 in brackets; no port for ICMP) | pod:<ns>/<name>:<port> | service:<ns>/<name>:<port>
   protocol  TCP | UDP | SCTP (the packet is an INIT) | ICMP
 
-The answer has a verdict: delivered (every backend that the load balancer may choose gets the packet, and its reply arrives
-with the addresses that the client expects), rejected (the client gets an ICMP error or a RST) or dropped (no answer); and one
-outcome for every backend. Standard error reports refused objects; a question that cannot be evaluated is
-answered with "error". More fields of a question, all optional, describe its packet:
+The answer has a verdict: delivered (every backend that the load balancer may choose gets the packet, and its reply arrives with the addresses that
+the client expects), rejected (the client gets an ICMP error or a RST) or dropped (no answer); and one outcome for every backend. Standard error
+reports refused objects; a question that cannot be evaluated is answered with "error". More fields of a question, all optional, describe its packet:
 
   sourceAddress    a forged source address; the packet gets no answer, and delivered means that it arrived
   sourcePort       the client's port, or the identifier of an echo (40000, 4000)
@@ -54,18 +53,19 @@ answered with "error". More fields of a question, all optional, describe its pac
   flags            TCP: S, SA, A, PA, FA, R; SCTP: a chunk (INIT, DATA); ICMP: echo-request or echo-reply
                    SYN+ACK, a reset, an echo reply and answering chunks get no answer
   oneWay           true: the packet gets no answer, and delivered means that it arrived
+  fragments        2 to 16: the packet is sent in that many fragments; delivered means that all arrived, and made it whole
+  only             the fragments that are sent: first, later (all others) or reversed (all, the last one first)
+  identification   that of the fragments (one that no other question gets): with --stateful, questions with one number send one packet
 
-With --stateful, trace evaluates questions one after another on the same nodes and VPPs: sessions stay (NAT, access lists, cnat,
-affinity), load balancers choose one backend themselves, and the answer names the true sender in "sender". Fields
-for steps before the packet, in this order:
+With --stateful, trace evaluates questions one after another on the same nodes and VPPs: sessions stay (NAT, access lists, cnat, affinity), load
+balancers choose one backend themselves, and the answer names the true sender in "sender". Fields for steps before the packet, in this order:
 
   restart          vpp:<node> or agent:<node>
   apply, delete    lists: manifests whose objects are created or replaced; objects to remove ("NetworkPolicy prod/web")
   after            the time that passes, such as 90s
 
-With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders
-(or files), and shows which of these connections become possible from the first to the second, and which stop; the exit code
-is 3 if there are differences.`,
+With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders (or files), and shows
+which of these connections become possible from the first to the second, and which stop; the exit code is 3 if there are differences.`,
 		Example: `  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
     contiv-agent trace --manifests examples/guestbook -o json
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
