@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.fd.io/govpp/binapi/feature"
 	"google.golang.org/protobuf/proto"
@@ -83,6 +84,31 @@ func TestCnatSnatOrder(t *testing.T) {
 	order("snat_policy_add_del_exclude_pfx", "snat_policy_add_del_exclude_pfx")
 	l.allConfigured(l.del(kv.SnatPolicyKey))
 	order("set_snat_addresses", "snat_policy_add_del_exclude_pfx", "set_snat_policy")
+}
+
+// TestCnatInterfaceWaitsWhileThePolicyGoes: VPP refuses a part of the policy and of an interface's cnat, and the policy is removed before the retry. The interface
+// does not need the policy, and stays until its retry makes it whole.
+func TestCnatInterfaceWaitsWhileThePolicyGoes(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
+	addPod(l, "tap1", "10.1.1.2")
+	i := &cnat.Interface{Name: "tap1", Ipv6: true, Pod: true}
+	l.sim.Fail(func(name string) (int32, bool) {
+		if strings.HasPrefix(name, "cnat_snat_policy_add_del") {
+			return -1, false
+		}
+		return 0, false
+	})
+	l.put(&cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"2001:db8:1::/48"}}, i)
+	l.wantState(kv.Key(i), event.Retrying)
+	l.sim.Fail(nil)
+	l.del(kv.SnatPolicyKey)
+	now = now.Add(2 * time.Minute)
+	l.step()
+	l.wantState(kv.Key(i), event.Configured)
+	if got, want := canonical(l.sim.Dump()), canonical(fresh1(t, l.want)); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
 }
 
 // VPP keeps an index in a table when the interface is deleted; the next interface inherits the index.

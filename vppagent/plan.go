@@ -233,12 +233,13 @@ func (p *planner) sort() {
 }
 
 // takeAlong makes values that need v and are to be removed part of the plan: VPP may have refused their removal earlier, and they
-// may wait for a retry. VPP would delete v nevertheless, and keep a broken remainder of the other value.
+// may wait for a retry. VPP would delete v nevertheless, and keep a broken remainder of the other value. A value that should exist
+// and does not need v stays: its creation waits for a retry, and nothing would create it after a removal.
 func (p *planner) takeAlong(v *value) {
 	follow := func(d *value) {
 		if d.kind == nil {
 			p.takeAlong(d)
-		} else if d.have != nil && !d.will {
+		} else if d.have != nil && !d.will && !p.g.should(d) {
 			p.mark(d)
 		}
 	}
