@@ -269,6 +269,37 @@ func TestOrderOfMessages(t *testing.T) {
 	}
 }
 
+// TestRefusedRemovalOfTheSameRules: VPP refuses the switch to second ACLs, then the rules change back, and VPP refuses the removal of the first
+// ACLs, which have the same rules as the third ones. The retry removes the ACLs that no list has.
+func TestRefusedRemovalOfTheSameRules(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
+	addPod(l, "tap1", "10.1.1.2")
+	refuse := func(message string) {
+		l.sim.Fail(func(name string) (int32, bool) {
+			if name == message {
+				return -1, false
+			}
+			return 0, false
+		})
+	}
+	l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", nil, []string{"a", "b"})))
+	before := canonical(l.sim.Dump())
+	refuse("acl_interface_set_acl_list")
+	l.put(accessList("a", tcp(80), tcp(81)), accessList("b"))
+	refuse("acl_del")
+	l.put(accessList("a", tcp(80)), accessList("b", tcp(90)))
+	if n := strings.Count(l.sim.Dump(), "acl \"ca1:a:"); n <= 2 {
+		t.Fatalf("VPP has %d ACLs: nothing is left to remove", n)
+	}
+	l.sim.Fail(nil)
+	now = now.Add(2 * time.Minute)
+	l.step()
+	if got := canonical(l.sim.Dump()); got != before {
+		t.Errorf("VPP has\n%s\nwant\n%s", got, before)
+	}
+}
+
 // TestForeignACLs: foreign ACLs stay behind ours, even those attached since the last dump.
 func TestForeignACLs(t *testing.T) {
 	l, _ := aclLab(t)

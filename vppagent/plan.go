@@ -232,9 +232,8 @@ func (p *planner) sort() {
 	}
 }
 
-// takeAlong makes values that need v and are to be removed part of the plan: VPP may have refused their removal earlier, and they
-// may wait for a retry. VPP would delete v nevertheless, and keep a broken remainder of the other value. A value that should exist
-// and does not need v stays: its creation waits for a retry, and nothing would create it after a removal.
+// takeAlong makes values that need v and are to be removed part of the plan: VPP may have refused their removal earlier, and would keep a
+// broken remainder of them. A value that does not need v, and whose creation waits for a retry, stays: nothing would create it again.
 func (p *planner) takeAlong(v *value) {
 	follow := func(d *value) {
 		if d.kind == nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// retrieveACLs finds our ACLs by their tags. If VPP has several of one name, because an agent ended between the creation of the
-// new ACL and the removal of the old one, the ACL that equals the desired state is current, and the others are stale.
+// retrieveACLs finds our ACLs by their tags. If VPP has several of one name, because an agent ended between two requests or VPP refused the
+// removal of the old ACL, the ACL that equals the desired state is current, among equal ones the one in an interface's lists. Others are stale.
 func retrieveACLs(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	all, err := descriptor.Details[*vppacl.ACLDetails](d, idACLs)
 	if err != nil {
@@ -74,7 +74,7 @@ func preferredACL(w *descriptor.World, has, other *accessList, index uint32, c d
 	old := factsOf(w).acls.index[has.key]
 	wanted, _ := c.Wanted(has.key).(*accessList)
 	best := *has
-	if wanted != nil && sameRules(other, wanted) && !sameRules(has, wanted) {
+	if wanted != nil && sameRules(other, wanted) && (!sameRules(has, wanted) || isAttached(w, index) && !isAttached(w, old)) {
 		best = *other
 		best.stale = append(slices.Clone(has.stale), old)
 		factsOf(w).acls.set(best.key, index)
