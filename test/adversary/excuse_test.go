@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -375,6 +376,53 @@ func TestHostLinksAreNodes(t *testing.T) {
 	a.Sent.Dst = netip.MustParseAddr("192.168.16.2")
 	if tb.law.Judge("pod:prod/pod", &a).None() {
 		t.Error("a packet to an address that is not the node's is allowed")
+	}
+}
+
+// TestNodesHideSCTP: a pod may send to nodes, not to another pod. With nat44 its SCTP to the node's address reaches the other pod once that pod sent
+// SCTP to it, although a list dropped that packet. With cnat it does not.
+func TestNodesHideSCTP(t *testing.T) {
+	for _, r := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		egress := deny("cell", networkingv1.PolicyTypeEgress)
+		egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.0/24"}}}}}
+		objects := []policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), smallPod("zeal", "10.1.1.3"), egress}
+		policy.Sort(objects)
+		tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: r}}, objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tb.cluster.Close()
+		play := func(e Event) trace.Arrival {
+			t.Helper()
+			a, breach, err := tb.play(&e, nil)
+			if err != nil || !breach.None() {
+				t.Fatalf("%s: %s %v", r, breach.Text, err)
+			}
+			return a
+		}
+		early := trace.Arrival{Sender: "pod:prod/cell", Node: "node-1", At: "pod:prod/zeal", AtNode: "node-1", Sent: packet.Packet{
+			Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("192.168.16.1"), Proto: model.SCTP, SrcPort: 80, DstPort: 81, Chunk: packet.Init,
+		}}
+		early.Packet = early.Sent
+		early.Packet.Dst = netip.MustParseAddr("10.1.1.3")
+		if tb.law.Judge("pod:prod/cell", &early).None() {
+			t.Errorf("%s: excused before the other pod sent anything", r)
+		}
+		if a := play(oneWay("zeal", "10.1.1.2:80", "SCTP", 4002, "INIT")); a.At != "" {
+			t.Errorf("%s: %q got an association that its lists do not track", r, a.At)
+		}
+		at, excuses := "pod:prod/zeal", map[string]int{"SCTP to a node's address, behind which nat44 hides the receiver": 1}
+		if r == agent.RendererCNAT {
+			at, excuses = "node:node-1", nil
+		}
+		a := play(oneWay("cell", "192.168.16.1:81", "SCTP", 80, "INIT"))
+		if a.At != at || !maps.Equal(tb.law.Excused, excuses) {
+			t.Errorf("%s: %q got it; excused: %v", r, a.At, tb.law.Excused)
+		}
+		a.At, a.Packet.Dst, a.Sent.Dst = "pod:prod/zeal", netip.MustParseAddr("10.1.1.3"), netip.MustParseAddr("10.1.1.3")
+		if tb.law.Judge("pod:prod/cell", &a).None() {
+			t.Errorf("%s: the pod's own address is excused", r)
+		}
 	}
 }
 
