@@ -34,6 +34,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
@@ -68,8 +69,8 @@ type parts struct {
 	proxy      *kubeproxy.Health   // nil: no kube-proxy health endpoint
 	nat        *nattable.Watcher   // nil: sessions are not counted
 	rivals     *owner.Rivals
-	mappings   int // frontends among the desired values; owned by the loop
 	onlookers  []controller.Onlooker
+	reader     *status.Reader
 	onState    func(vpp.State)
 	calm       func() // to be called when the first sync is done
 	counters   *counters.SourceChecks
@@ -109,7 +110,8 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.share().ClientName(), Logger: cfg.Logger, Changed: func() {}}
 	p.values = controller.NewValues()
-	p.values.OnSent(func(was, now proto.Message) { p.mappings += mappings(now) - mappings(was) })
+	frontends := 0 // among the desired values; owned by the loop
+	p.values.OnSent(func(was, now proto.Message) { frontends += mappings(now) - mappings(was) })
 	if cfg.Healthz != "" {
 		p.proxy = kubeproxy.NewHealth(cfg.NodeName, p.metrics.proxy)
 	}
@@ -124,7 +126,22 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	if !cfg.NoServices {
 		p.nat = p.natTable()
 	}
+	p.reader = p.newReader(func() int { return frontends })
 	return p, nil
+}
+
+// newReader returns the reader of the agent's state.
+func (p *parts) newReader(mappings func() int) *status.Reader {
+	return &status.Reader{
+		Node: p.cfg.NodeName, Services: !p.cfg.NoServices, Settings: p.cfg.Settings, Recheck: p.cfg.Recheck, Now: p.now,
+		Loop: status.Loop{
+			Controller: p.controller, Processor: p.processor, Policies: p.policies, Session: p.session, Mappings: mappings,
+		},
+		Beside: status.Beside{
+			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Driver, NAT: p.nat, Counters: p.counters,
+			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, Unserved: p.healthProblems,
+		},
+	}
 }
 
 // natTable returns the watcher of the NAT44 session table.
@@ -287,7 +304,7 @@ func (p *parts) countUnwell() {
 type Agent struct {
 	*parts
 	events   chan event.Event
-	gallery  *gallery
+	gallery  *status.Gallery
 	changes  changes
 	registry *prometheus.Registry
 }
@@ -300,10 +317,7 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Registry}
 	a.rivals.Changed = a.changes.happened
-	a.gallery = newGallery(func(ctx context.Context) (out *picture, err error) {
-		err = p.controller.Ask(ctx, func(*controller.Controller) { out = p.capture() })
-		return out, err
-	}, p.controller.Steps)
+	a.gallery = status.NewGallery(p.reader, p.inLoop)
 	if a.registry == nil {
 		a.registry = prometheus.NewRegistry()
 		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -340,7 +354,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
 	g.Go(func() error { return a.controller.Run(ctx, a.events, txns) })
 	g.Go(func() error { return a.conn.Run(ctx) })
-	g.Go(func() error { return a.gallery.run(ctx) })
+	g.Go(func() error { return a.gallery.Run(ctx) })
 	g.Go(func() error { return a.rivals.Run(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
@@ -361,7 +375,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.health.Run(ctx) })
 	}
 	if a.cfg.Reporter != nil {
-		g.Go(func() error { return a.cfg.Reporter.Run(ctx, a.changes.n.Load, a.report) })
+		g.Go(func() error { return a.cfg.Reporter.Run(ctx, a.changes.n.Load, a.gallery.Report) })
 	}
 	if a.proxy != nil {
 		g.Go(func() error { a.proxy.Serve(ctx, a.cfg.Healthz, a.log); return nil })

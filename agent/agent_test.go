@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -320,7 +321,7 @@ func TestHealthReportsWhatASourceLacks(t *testing.T) {
 		t.Errorf("%d %s %v", rec.Code, rec.Body, err)
 	}
 	st, err := w.agent.Status(t.Context())
-	if err != nil || !strings.Contains(st.Waiting, said) || !slices.ContainsFunc(st.Sources, func(s SourceStatus) bool { return s.Error == lacks }) {
+	if err != nil || !strings.Contains(st.Waiting, said) || !slices.ContainsFunc(st.Sources, func(s status.Source) bool { return s.Error == lacks }) {
 		t.Errorf("%+v %v", st, err)
 	}
 	if !strings.Contains(w.log.String(), lacks) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent/owner"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -39,10 +40,10 @@ type CleanupConfig struct {
 
 // CleanupReport is the result of a cleanup.
 type CleanupReport struct {
-	Removed int           `json:"removed"`           // values
-	Writes  int           `json:"writes"`            // messages to VPP
-	Left    []ValueStatus `json:"left,omitempty"`    // values that could not be removed, with the reason
-	Foreign []string      `json:"foreign,omitempty"` // foreign objects in VPP; they stay
+	Removed int            `json:"removed"`           // values
+	Writes  int            `json:"writes"`            // messages to VPP
+	Left    []status.Value `json:"left,omitempty"`    // values that could not be removed, with the reason
+	Foreign []string       `json:"foreign,omitempty"` // foreign objects in VPP; they stay
 	// NoJournal means that no journal was found: objects that VPP keeps without a tag stay.
 	NoJournal bool `json:"noJournal,omitempty"`
 }
@@ -216,7 +217,7 @@ func (c *Cleaner) Clean(ctx context.Context) (*CleanupReport, error) {
 		r.Removed, r.Writes, r.Left = r.Removed+done.Del, r.Writes+done.Writes, nil
 		for _, v := range c.vppagent.Snapshot().Values() {
 			if v.State != event.Removed && v.State != event.Nonexistent {
-				r.Left = append(r.Left, ValueStatus{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Wait})
+				r.Left = append(r.Left, status.Value{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Wait})
 			}
 		}
 		if len(r.Left) == 0 {

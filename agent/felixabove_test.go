@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -170,7 +171,7 @@ func (f *above) expectStatus(want string) {
 }
 
 // settled waits until VPP has the effect of all messages, and returns the agent's status.
-func (f *above) settled() *Status {
+func (f *above) settled() *status.Status {
 	f.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
 		st, err := FetchStatus(f.t.Context(), f.socket, false)

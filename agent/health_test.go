@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 )
 
@@ -27,7 +28,7 @@ spec:
 `
 
 // health waits for a state of the balanced Service and for the answer of a health check, and returns the Service's status.
-func (w *world) health(address, state, answer string) (found ServiceStatus) {
+func (w *world) health(address, state, answer string) (found status.Service) {
 	w.t.Helper()
 	var got string
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {

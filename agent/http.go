@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -24,30 +24,7 @@ const queryLimit = 10 * time.Second
 
 // observability serves /metrics, /healthz, /readyz, /livez, and /debug/pprof if configured.
 func (a *Agent) observability(gatherer prometheus.Gatherer, profiles bool) http.Handler {
-	return httpserver.Mux(gatherer, a.ready, profiles)
-}
-
-// mostProblems bounds the problems in the body of /readyz.
-const mostProblems = 20
-
-// ready returns no error while every source is in sync, VPP is connected and transactions succeed; otherwise the error is
-// what is missing. The problems are those of the last picture: a refused object is a tenant's error, and does not make the
-// node unready. ready never waits for the loop, and requests cause no work in the loop.
-func (a *Agent) ready(context.Context) (problems []string, _ error) {
-	if p := a.gallery.latest(); p != nil {
-		list := p.plain().Problems
-		for i, problem := range list {
-			if i == mostProblems {
-				problems = append(problems, fmt.Sprintf("and %d more", len(list)-i))
-				break
-			}
-			problems = append(problems, problem.String())
-		}
-	}
-	if why := a.unready(); why != "" {
-		return problems, errors.New(why)
-	}
-	return problems, nil
+	return httpserver.Mux(gatherer, a.gallery.Ready, profiles)
 }
 
 // control serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
@@ -64,7 +41,7 @@ func (a *Agent) control() http.Handler {
 			return
 		}
 		if r.URL.Query().Get("history") == "true" {
-			st.History = a.history()
+			st.History = a.reader.History()
 		}
 		httpserver.JSON(w, http.StatusOK, st)
 	})
@@ -89,9 +66,13 @@ func (a *Agent) servePolicy(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Status returns the state of the agent, of every Service and of every policy. If the loop is busy for longer than 2 s, it
+// returns the last known status with the reason in Busy.
+func (a *Agent) Status(ctx context.Context) (*status.Status, error) { return a.gallery.Status(ctx) }
+
 // FetchStatus fetches the status of the agent at a unix socket, with past transactions if history is true.
-func FetchStatus(ctx context.Context, socket string, history bool) (*Status, error) {
-	st := &Status{}
+func FetchStatus(ctx context.Context, socket string, history bool) (*status.Status, error) {
+	st := &status.Status{}
 	return st, fetch(ctx, socket, "/status?history="+strconv.FormatBool(history), st)
 }
 

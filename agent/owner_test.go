@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -51,11 +52,11 @@ func TestSecondAgentWaits(t *testing.T) {
 	w.vpp.ClearLog()
 	b := w.second(lock)
 	eventually(t, "the second to say for whom it waits", func() bool {
-		why := b.unready()
+		why := b.reader.Unready()
 		return strings.Contains(why, "another agent owns this VPP") && strings.Contains(why, "node-1")
 	})
 	st, err := b.Status(t.Context())
-	if err != nil || st.Healthy || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Object == "VPP" && strings.Contains(p.Text, "on node-1, since ") }) {
+	if err != nil || st.Healthy || !slices.ContainsFunc(st.Problems, func(p status.Problem) bool { return p.Object == "VPP" && strings.Contains(p.Text, "on node-1, since ") }) {
 		t.Errorf("%+v %v", st, err)
 	}
 	if c, err := NewCleaner(t.Context(), CleanupConfig{Dial: w.vpp.Dial, Lock: lock}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "node-1") {
@@ -65,7 +66,7 @@ func TestSecondAgentWaits(t *testing.T) {
 		t.Errorf("%d writes", n)
 	}
 	_ = w.stop()
-	eventually(t, "the second to take over", func() bool { return b.unready() == "" })
+	eventually(t, "the second to take over", func() bool { return b.reader.Unready() == "" })
 	// Its desired state is empty, so it removes the first agent's objects.
 	eventually(t, "the second to write", func() bool { return w.vpp.Writes() > 0 })
 }
@@ -85,7 +86,7 @@ func TestRivalIsSeen(t *testing.T) {
 		t.Error("the second look sees nothing")
 	}
 	st, err := w.agent.Status(t.Context())
-	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool {
+	if err != nil || !slices.ContainsFunc(st.Problems, func(p status.Problem) bool {
 		return strings.HasPrefix(p.Text, "another agent, which does not see this agent's lock,")
 	}) {
 		t.Errorf("%+v %v", st.Problems, err)

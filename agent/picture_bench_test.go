@@ -51,19 +51,19 @@ func BenchmarkStatus(b *testing.B) {
 	b.Run("capture", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = s.capture()
+			_ = s.reader.Capture()
 		}
 	})
 	b.Run("problems", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = s.capture().plain()
+			_ = s.reader.Capture().Plain()
 		}
 	})
 	b.Run("status", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			_ = s.capture().full()
+			_ = s.reader.Capture().Full()
 		}
 	})
 }

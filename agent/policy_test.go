@@ -1,20 +1,16 @@
 package agent
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
-	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
-	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
@@ -59,7 +55,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 			st.Policies[i].Reasons[j], _, _ = strings.Cut(r, ": ")
 		}
 	}
-	want := []PolicyStatus{
+	want := []status.Policy{
 		{
 			Object: "NetworkPolicy default/odd", Tier: "default", State: "PARTIAL", Reasons: []string{"what was not understood fails closed"},
 			Text: "tier default, ingress 0 rules, of default/web",
@@ -150,68 +146,4 @@ func TestSecondStartKeepsPolicies(t *testing.T) {
 	w := start(t, nil, policies)
 	w.wait("first sync", firstSync)
 	w.startsAgain()
-}
-
-// The renderer's remarks on Felix's names become remarks on the objects.
-func TestNotesNameObjects(t *testing.T) {
-	p := &parts{policies: newPolicies(Config{NodeName: "node-1"}, controller.NewValues())}
-	for _, o := range []model.Object{
-		&model.Pod{ID: web, NodeName: "node-1", IPs: []netip.Addr{netip.MustParseAddr("10.1.1.2")}},
-		&model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "default", Name: "np"}, Tier: "default", Namespace: "default"},
-	} {
-		p.policies.Apply(event.Change{Ref: o.Ref(), Object: o})
-	}
-	if err := p.policies.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, n := range p.named([]model.Note{
-		{Ref: model.Ref{Kind: acl.KindPolicy, Name: "default|default/knp.default.np"}, Reason: "a"},
-		{Ref: model.Ref{Kind: acl.KindProfile, Name: "kns.default"}, Reason: "b"},
-		{Ref: model.Ref{Kind: acl.KindWorkload, Name: "default/web"}, Reason: "c"},
-		{Ref: model.Ref{Kind: model.KindService, Name: "s"}, Reason: "d"},
-	}) {
-		got = append(got, n.Ref.String()+" "+n.Reason)
-	}
-	want := []string{"NetworkPolicy default/np a", "Namespace default b", "Pod default/web c", "Service s d"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("notes (-want +got):\n%s", diff)
-	}
-}
-
-// A host endpoint that is not enforced is reported.
-func TestPoliciesOfHostEndpoints(t *testing.T) {
-	edge := policy.Status{
-		Policy:    &model.Policy{ID: model.PolicyID{Kind: model.KindGlobalNetworkPolicy, Name: "edge"}, Tier: "default", Egress: true},
-		Endpoints: []policy.Applied{{Endpoint: "up", Host: true}},
-	}
-	up := model.Ref{Kind: model.KindHostEndpoint, Name: "up"}
-	notes := map[model.Ref][]model.Note{}
-	want := PolicyStatus{Object: "GlobalNetworkPolicy edge", Tier: "default", State: "CONFIGURED", Text: "tier default, egress 0 rules, of up"}
-	check := func(what string) {
-		t.Helper()
-		if diff := cmp.Diff(want, policyStatus(edge, nil, notes)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", what, diff)
-		}
-	}
-	check("enforced")
-	edge.Endpoints[0].Interfaces = []string{"uplink", "host"}
-	unwellKeys := map[string]event.ValueStatus{kv.Key(&contivacl.InterfaceACLs{Interface: "host"}): {State: event.Failed}}
-	if got := policyStatus(edge, unwellKeys, notes); got.State != event.Failed.String() || len(got.Reasons) != 1 {
-		t.Errorf("with a list that VPP refused: %+v", got)
-	}
-	notes[up] = []model.Note{{Ref: up, Reason: "something is missing", Refused: true}}
-	want.Reasons = []string{"HostEndpoint up: something is missing"}
-	check("enforced in part")
-	notes[up][0].Reason = acl.HostNotEnforced
-	want.State, want.Reasons = "REFUSED", []string{"HostEndpoint up: " + acl.HostNotEnforced}
-	check("of a host endpoint that is nowhere")
-	edge.Endpoints = append(edge.Endpoints, policy.Applied{Endpoint: "default/web", Interfaces: []string{"tap1"}}, policy.Applied{Endpoint: "default/x"})
-	want.State, want.Text = "PENDING", "tier default, egress 0 rules, of up, default/web, default/x"
-	want.Reasons = append(want.Reasons, "default/x: no interface of VPP leads to it")
-	check("of pods, too")
-	notes[up][0].Reason = "untracked policies are not enforced"
-	edge.Endpoints, edge.Policy.Untracked = edge.Endpoints[:1], true
-	want.State, want.Text, want.Reasons = "REFUSED", "tier default, egress 0 rules, of up", []string{"HostEndpoint up: untracked policies are not enforced"}
-	check("untracked")
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -189,26 +187,6 @@ func TestReportHasOnlyRefusals(t *testing.T) {
 		if want := s.Name == "default/silent" || s.Name == "default/both"; is != want {
 			t.Errorf("%s: remark %v, %q", s.Name, is, s.Reasons)
 		}
-	}
-}
-
-// The report has no remarks on an enforced policy, whatever their source.
-func TestReportOfRemarksOnPolicies(t *testing.T) {
-	w := start(t, nil, policies)
-	w.wait("first sync", firstSync)
-	w.settled()
-	ref := model.Ref{Kind: model.Kind(model.KindNetworkPolicy), Namespace: "default", Name: "web"}
-	notes := map[model.Ref][]model.Note{ref: {{Ref: ref, Reason: "a remark"}, {Ref: ref, Reason: "a refusal", Refused: true}}}
-	var got []string
-	p, err := w.agent.gallery.fresh(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.policyProblems(&p.loop.Status, notes, func(of model.Ref, reason event.Reason, texts ...string) {
-		got = append(got, of.String()+" "+string(reason)+" "+strings.Join(texts, ", "))
-	})
-	if diff := cmp.Diff([]string{"NetworkPolicy default/web NotEnforced a refusal"}, got); diff != "" || err != nil {
-		t.Errorf("problems (-want +got):\n%s%v", diff, err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 )
@@ -65,7 +66,9 @@ func TestSilentVPPIsSeen(t *testing.T) {
 		return code == http.StatusServiceUnavailable && strings.HasPrefix(h.Reason, "VPP has not answered for ") && strings.Contains(h.Reason, "control_ping")
 	})
 	st, err := w.agent.Status(t.Context())
-	if err != nil || !slices.ContainsFunc(st.Problems, func(p Problem) bool { return p.Object == "VPP" && strings.HasPrefix(p.Text, "VPP has not answered") }) {
+	if err != nil || !slices.ContainsFunc(st.Problems, func(p status.Problem) bool {
+		return p.Object == "VPP" && strings.HasPrefix(p.Text, "VPP has not answered")
+	}) {
 		t.Errorf("%+v %v", st, err)
 	}
 	w.report(l, func(rep *event.Report) bool {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -148,7 +149,7 @@ func (s *Stepper) drain(ctx context.Context, txn *event.Txn) error {
 }
 
 // Status returns the state of the agent, of every Service and of every policy.
-func (s *Stepper) Status() *Status { return s.capture().full() }
+func (s *Stepper) Status() *status.Status { return s.reader.Capture().Full() }
 
 // LookAtNAT does the periodic work of a running agent on the NAT table: it counts sessions, and frees some if the table is
 // nearly full.
@@ -175,7 +176,7 @@ func (s *Stepper) Notes(ref model.Ref) []string {
 			s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
 		}
 		for _, o := range s.controller.Owners("") {
-			for _, n := range s.named(o.Notes) {
+			for _, n := range s.reader.Named(o.Notes) {
 				s.notes[n.Ref] = append(s.notes[n.Ref], n.Reason)
 			}
 		}

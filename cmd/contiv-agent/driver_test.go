@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/model"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -104,14 +105,14 @@ func startNode(t *testing.T, driven bool, manifests ...string) *node {
 }
 
 // settle waits until every policy that applies to a pod here is enforced.
-func (n *node) settle(t *testing.T, policies int) *agent.Status {
+func (n *node) settle(t *testing.T, policies int) *status.Status {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		st, err := n.Status(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := func(p agent.PolicyStatus) bool { return p.State != "CONFIGURED" && p.State != "IDLE" }
+		open := func(p status.Policy) bool { return p.State != "CONFIGURED" && p.State != "IDLE" }
 		if st.InSync && len(st.Policies) == policies && !slices.ContainsFunc(st.Policies, open) {
 			return st
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 )
 
 // pluginName is the file that kubectl runs from PATH for `kubectl contiv`.
@@ -292,7 +292,7 @@ func (f *pluginFlags) exec(at place, args ...string) []string {
 	return append([]string{"exec", "--namespace=" + f.namespace, at.pod, "--container=" + f.container, "--", f.program}, args...)
 }
 
-func (f *pluginFlags) statusOf(ctx context.Context, at place) (*agent.Status, error) {
+func (f *pluginFlags) statusOf(ctx context.Context, at place) (*status.Status, error) {
 	var text, complaint strings.Builder
 	code, err := f.kubectl.run(ctx, &text, &complaint, f.exec(at, "status", "--output=json")...)
 	if err != nil {
@@ -301,7 +301,7 @@ func (f *pluginFlags) statusOf(ctx context.Context, at place) (*agent.Status, er
 	if code != exitOK && code != exitDiffers {
 		return nil, fmt.Errorf("status of %s: exit code %d: %s", at.node, code, strings.TrimSpace(complaint.String()))
 	}
-	st := &agent.Status{}
+	st := &status.Status{}
 	if err := json.Unmarshal([]byte(text.String()), st); err != nil {
 		return nil, fmt.Errorf("status of %s: %w", at.node, err)
 	}

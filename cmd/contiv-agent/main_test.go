@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
@@ -90,7 +91,7 @@ func knows(socket string, names []string) bool {
 		return false
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(st.Services, func(s agent.ServiceStatus) bool { return s.Name == name && s.State == "CONFIGURED" }) {
+		if !slices.ContainsFunc(st.Services, func(s status.Service) bool { return s.Name == name && s.State == "CONFIGURED" }) {
 			return false
 		}
 	}

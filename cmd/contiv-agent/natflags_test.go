@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
@@ -82,7 +82,7 @@ func TestNATTableFlagsAreValidated(t *testing.T) {
 
 func TestStatusShowsTheNATTable(t *testing.T) {
 	var out strings.Builder
-	writeStatus(&out, &agent.Status{Node: "node-1", NAT: &nattable.Status{
+	writeStatus(&out, &status.Status{Node: "node-1", NAT: &nattable.Status{
 		Used: 97, Limit: 100, Expired: 5, Evicted: 6, Problem: "too full",
 		Holders: []nattable.Holder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
 	}}, false)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -58,14 +58,14 @@ func FuzzPlain(f *testing.F) {
 
 // Commands print text of objects as plain text that never begins a line.
 func TestTextOfObjectsIsPlain(t *testing.T) {
-	st := &agent.Status{
+	st := &status.Status{
 		Node: hostile, Waiting: hostile, Summary: hostile,
-		Services: []agent.ServiceStatus{{Name: hostile, State: "PENDING", Reasons: []string{hostile}, Text: hostile}},
-		Refused:  []agent.Refusal{{Object: hostile, Error: hostile}},
-		Notes:    []agent.Note{{Object: hostile, Reason: hostile}},
+		Services: []status.Service{{Name: hostile, State: "PENDING", Reasons: []string{hostile}, Text: hostile}},
+		Refused:  []status.Refusal{{Object: hostile, Error: hostile}},
+		Notes:    []status.Note{{Object: hostile, Reason: hostile}},
 		Settings: map[string]string{"loopback": hostile},
-		Last:     &agent.Transaction{Cause: hostile, Error: hostile},
-		Policies: []agent.PolicyStatus{{Object: hostile, State: "PENDING", Reasons: []string{hostile}, Text: hostile}},
+		Last:     &status.Transaction{Cause: hostile, Error: hostile},
+		Policies: []status.Policy{{Object: hostile, State: "PENDING", Reasons: []string{hostile}, Text: hostile}},
 	}
 	described := []*policy.Description{{Endpoint: hostile, Interfaces: []string{hostile}, Ingress: []policy.Tier{{Name: hostile, Policies: []policy.Policy{{Object: hostile, Rules: []policy.Rule{{Name: hostile, Match: hostile}}}}}}}}
 	answer := trace.Answer{From: hostile, To: hostile, Verdict: trace.Dropped, Reason: hostile, Outcomes: []trace.Outcome{{Address: hostile}}}

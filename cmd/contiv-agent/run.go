@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -369,7 +370,7 @@ func firstSync(ch chan<- *event.Committed) func(*event.Committed) {
 const settling = 10 * time.Second
 
 // settled returns the agent's status once the agent knows all interfaces of an embedded VPP.
-func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*agent.Status, error) {
+func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*status.Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, settling)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -378,8 +379,8 @@ func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*agent.Status, 
 	for {
 		st, err := a.Status(ctx)
 		if err != nil || !f.sim || st.InSync &&
-			!slices.ContainsFunc(st.Policies, func(p agent.PolicyStatus) bool { return p.State == pending }) &&
-			!slices.ContainsFunc(st.Services, func(s agent.ServiceStatus) bool { return s.State == pending }) {
+			!slices.ContainsFunc(st.Policies, func(p status.Policy) bool { return p.State == pending }) &&
+			!slices.ContainsFunc(st.Services, func(s status.Service) bool { return s.State == pending }) {
 			return st, err
 		}
 		select {

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 )
 
 func newStatus() *cobra.Command {
@@ -63,11 +64,11 @@ Exit code 3: the agent is not in sync, or not healthy.`,
 }
 
 // selectServices reduces the status to the named Services, without policies; no names: no change.
-func selectServices(st *agent.Status, names []string) error {
+func selectServices(st *status.Status, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	byName := map[string]agent.ServiceStatus{}
+	byName := map[string]status.Service{}
 	for _, s := range st.Services {
 		byName[s.Name] = s
 	}
@@ -82,7 +83,7 @@ func selectServices(st *agent.Status, names []string) error {
 	return nil
 }
 
-func writeStatus(w io.Writer, st *agent.Status, all bool) {
+func writeStatus(w io.Writer, st *status.Status, all bool) {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	state := "in sync"
 	if !st.InSync {
@@ -220,7 +221,7 @@ func writeDriver(w io.Writer, d *attachment.DriverStatus, all bool) {
 const mostDrift = 20
 
 // driftText returns a line such as "missing at 15:04:05, repaired; 3 times since the agent started", with the known contest.
-func driftText(d *agent.DriftStatus) string {
+func driftText(d *status.Drift) string {
 	repaired := "repaired"
 	if !d.Repaired {
 		repaired = "not repaired yet"
@@ -231,12 +232,12 @@ func driftText(d *agent.DriftStatus) string {
 	return join(fmt.Sprintf("%s at %s, %s; %d times since the agent started", d.What, d.Last.Format(time.TimeOnly), repaired, d.Times), d.Contest)
 }
 
-func transactionText(t *agent.Transaction) string {
+func transactionText(t *status.Transaction) string {
 	return join(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s",
 		t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error)
 }
 
-func writeServices(w io.Writer, st *agent.Status, all bool) (hidden int) {
+func writeServices(w io.Writer, st *status.Status, all bool) (hidden int) {
 	for _, s := range st.Services {
 		if !all && s.State == "CONFIGURED" && len(s.Reasons) == 0 {
 			hidden++
@@ -250,7 +251,7 @@ func writeServices(w io.Writer, st *agent.Status, all bool) (hidden int) {
 	return hidden
 }
 
-func writePolicyStates(w io.Writer, st *agent.Status, all bool) (hidden int) {
+func writePolicyStates(w io.Writer, st *status.Status, all bool) (hidden int) {
 	for _, p := range st.Policies {
 		if !all && (p.State == "CONFIGURED" || p.State == "IDLE") && len(p.Reasons) == 0 {
 			hidden++

@@ -26,6 +26,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -157,7 +158,7 @@ func (g *ground) live(t *testing.T, dir string, serves agent.ServiceRenderer, du
 			t.Errorf("the agent ended with %v", err)
 		}
 	}()
-	var st *agent.Status
+	var st *status.Status
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		st, err = a.Status(ctx)
 		if err == nil && st.InSync && st.Ifs != nil && st.Ifs.Pods["10.1.1.2"] != "" && len(st.Policies) == 1 && st.Policies[0].State == "CONFIGURED" {

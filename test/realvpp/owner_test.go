@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
@@ -33,7 +34,7 @@ func TestVPPHasOneOwner(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	defer func() { cancel(); <-ended }()
-	until := func(what string, is func(*agent.Status) bool) *agent.Status {
+	until := func(what string, is func(*status.Status) bool) *status.Status {
 		t.Helper()
 		for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 			st, err := second.Status(ctx)
@@ -47,13 +48,13 @@ func TestVPPHasOneOwner(t *testing.T) {
 	}
 	g.live(t, dir, agent.RendererAuto, func() {
 		go func() { defer close(ended); _ = second.Run(ctx) }()
-		st := until("waiting", func(st *agent.Status) bool { return strings.Contains(st.Waiting, "another agent owns this VPP") })
+		st := until("waiting", func(st *status.Status) bool { return strings.Contains(st.Waiting, "another agent owns this VPP") })
 		t.Log(st.Waiting)
 		if files := owner.LockFiles(cfg.Lock); len(files) != 2 {
 			t.Errorf("lock files %v", files)
 		}
 	})
-	st := until("taking over", func(st *agent.Status) bool { return st.InSync && st.VPP.Connected })
+	st := until("taking over", func(st *status.Status) bool { return st.InSync && st.VPP.Connected })
 	if st.Last.Writes != 0 || st.VPP.Connections != 1 {
 		t.Errorf("the second agent wrote %d messages on connection %d", st.Last.Writes, st.VPP.Connections)
 	}

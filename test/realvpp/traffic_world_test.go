@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
 
@@ -106,7 +107,7 @@ func (w *traffic) settled(since time.Time, names ...string) time.Time {
 }
 
 // found is what an agent does not know of its node's interfaces.
-func (w *traffic) found(n *siteNode, ifs *agent.Interfaces) error {
+func (w *traffic) found(n *siteNode, ifs *status.Interfaces) error {
 	if ifs == nil || ifs.Uplink != cni.Uplink || ifs.Overlay != overlayLoop {
 		return fmt.Errorf("uplink and overlay are not known: %+v", ifs)
 	}

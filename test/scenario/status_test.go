@@ -5,7 +5,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -46,7 +46,7 @@ func (s *story) cmdHealth(ts *testscript.TestScript, args []string) error {
 }
 
 // describe returns a status as lines: of one object ("Service default/web"), or of everything.
-func describe(st *agent.Status, only string) []string {
+func describe(st *status.Status, only string) []string {
 	var out []string
 	for _, svc := range st.Services {
 		if name := "Service " + svc.Name; only == "" || only == name {

@@ -1,4 +1,4 @@
-package agent
+package status
 
 import (
 	"cmp"
@@ -13,22 +13,22 @@ import (
 
 // The states that only objects have. The others are those of values (event.State): PENDING, RETRYING, INVALID, ….
 const (
-	stateIdle    = "IDLE"    // a policy without endpoints on this node
-	stateSkipped = "SKIPPED" // a Service that another proxy serves
-	statePartial = "PARTIAL" // a part of it is not served or not enforced, for a reason in the object; the rest is
-	stateRefused = "REFUSED" // it is not served or not enforced at all, for a reason in the object
+	Idle    = "IDLE"    // a policy without endpoints on this node
+	Skipped = "SKIPPED" // a Service that another proxy serves
+	Partial = "PARTIAL" // a part of it is not served or not enforced, for a reason in the object; the rest is
+	Refused = "REFUSED" // it is not served or not enforced at all, for a reason in the object
 )
 
 // wellStates returns the states without a problem.
 func wellStates() []string {
-	return []string{event.Configured.String(), stateIdle, stateSkipped}
+	return []string{event.Configured.String(), Idle, Skipped}
 }
 
 // gravest returns the other states, most severe first. A state that is missing here is more severe than all.
 func gravest() []string {
 	return []string{
 		event.Failed.String(), event.Retrying.String(), event.Invalid.String(), event.Unimplemented.String(), event.Pending.String(),
-		stateRefused, statePartial,
+		Refused, Partial,
 	}
 }
 
@@ -48,16 +48,6 @@ func worse(a, b string) string {
 	}
 	return a
 }
-
-// Problem is an object, or a part of the node, that is not in its desired state.
-type Problem struct {
-	Object string `json:"object"` // "Service prod/web", "VPP", the key of a value, …
-	State  string `json:"state"`
-	Text   string `json:"text,omitempty"` // the reason, in one line
-}
-
-// String returns "Service prod/web is REFUSED: …".
-func (p Problem) String() string { return join(p.Object+" is "+p.State, p.Text) }
 
 func join(what, why string) string {
 	if why == "" {
@@ -90,7 +80,7 @@ func (st *Status) problems() []Problem {
 	}
 	for _, r := range st.Refused {
 		if _, known := found[r.Object]; !known { // the policy's row has more detail
-			add(r.Object, stateRefused, r.Error)
+			add(r.Object, Refused, r.Error)
 		}
 	}
 	for _, n := range st.Notes {
@@ -157,7 +147,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 		endpoints(f.Endpoints)
 	}
 	if t := st.NAT; t != nil && t.Problem != "" {
-		state := statePartial
+		state := Partial
 		if t.Full {
 			state = failed
 		}
@@ -202,7 +192,7 @@ func count(problems []Problem) string {
 	return strings.Join(states, ", ")
 }
 
-func (v *ValueStatus) text() string {
+func (v *Value) text() string {
 	texts := []string{v.Error}
 	if len(v.Waiting) > 0 {
 		texts = append(texts, "waiting for "+strings.Join(v.Waiting, ", "))

@@ -1,0 +1,105 @@
+package status
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
+)
+
+// The loop makes one picture for all readers that wait at a time, none without a change, and pauses in between.
+func TestPicturesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const cost = 10 * time.Millisecond
+		var taken, steps atomic.Uint64
+		p := (&Picture{}).anew()
+		g := newGallery(func(context.Context) (*Picture, error) {
+			taken.Add(1)
+			time.Sleep(cost)
+			out := *p
+			out.steps, out.cost = steps.Load(), cost
+			return &out, nil
+		}, steps.Load)
+		ctx, cancel := context.WithCancel(t.Context())
+		var runs sync.WaitGroup
+		runs.Go(func() { _ = g.Run(ctx) })
+		all := func(n int) {
+			var wg sync.WaitGroup
+			for range n {
+				wg.Go(func() {
+					if got, err := g.fresh(ctx); got == nil || err != nil {
+						t.Error(got, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		steps.Add(1)
+		all(100)
+		if n := taken.Load(); n > 2 { // one for the first, and one for all others
+			t.Errorf("100 who want a picture at once cost %d", n)
+		}
+		was := taken.Load()
+		all(100)
+		if n := taken.Load() - was; n != 0 {
+			t.Errorf("%d pictures of a loop that has not changed", n)
+		}
+		was = taken.Load()
+		began := time.Now()
+		for time.Since(began) < 10*time.Second { // the loop changes permanently, and a reader always waits
+			steps.Add(1)
+			all(1)
+		}
+		if n := taken.Load() - was; n > uint64(10*time.Second/(pictureRest*cost)) || n < 10 {
+			t.Errorf("%d pictures in 10 s, each %s: want 5 %% of the time", n, cost)
+		}
+		cancel()
+		runs.Wait()
+		if _, err := g.fresh(t.Context()); err == nil {
+			t.Error("a picture after the end")
+		}
+	})
+}
+
+// A loop that ends no step for 10 s makes the node unready, with and without readers.
+func TestReadyzNoticesAStuckLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := controller.New(controller.Config{}, controller.NewValues())
+		p := &Reader{Loop: Loop{Controller: c}}
+		ctx, cancel := context.WithCancel(t.Context())
+		var runs sync.WaitGroup
+		in, out := make(chan event.Event), make(chan *event.Txn, 1)
+		runs.Go(func() { _ = c.Run(ctx, in, out) })
+		time.Sleep(30 * time.Second) // only ticks happen
+		if why := p.stuck(); why != "" {
+			t.Errorf("an idle loop: %s", why)
+		}
+		end := make(chan struct{})
+		runs.Go(func() { _ = c.Ask(ctx, func(*controller.Controller) { <-end }) })
+		time.Sleep(stuckLoop - 2*time.Second)
+		if why := p.stuck(); why != "" {
+			t.Errorf("a loop busy for less than %s: %s", stuckLoop, why)
+		}
+		time.Sleep(4 * time.Second)
+		if why := p.Unready(); !strings.Contains(why, "the event loop has not ended a step for 1") {
+			t.Errorf("a loop busy for more than %s: %q", stuckLoop, why)
+		}
+		close(end)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if why := p.stuck(); why != "" {
+			t.Errorf("a loop that goes on: %s", why)
+		}
+		cancel()
+		runs.Wait()
+		if why := p.Unready(); !strings.Contains(why, "stopped") {
+			t.Errorf("a loop that has ended: %q", why)
+		}
+	})
+}
