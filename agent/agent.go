@@ -30,6 +30,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
@@ -407,7 +408,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 		if err != nil {
 			return nil, fmt.Errorf("metrics and health: %w", err)
 		}
-		out = append(out, listener{l, a.observability(a.registry, a.cfg.Profiling)})
+		out = append(out, listener{l, httpserver.Mux(a.registry, a.gallery.Ready, a.cfg.Profiling)})
 	}
 	if a.cfg.StatusSocket != "" {
 		l, err := httpserver.Unix(ctx, a.cfg.StatusSocket)
@@ -417,7 +418,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 			}
 			return nil, fmt.Errorf("status socket: %w", err)
 		}
-		out = append(out, listener{l, a.control()})
+		out = append(out, listener{l, a.control().Handler()})
 	}
 	return out, nil
 }
@@ -433,6 +434,17 @@ func wait(ctx context.Context, d time.Duration) error {
 		return nil
 	}
 }
+
+// control returns the server of the unix socket.
+func (a *Agent) control() *control.Server {
+	return &control.Server{
+		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, LogLevel: a.cfg.LogLevel, Logger: a.log,
+	}
+}
+
+// Status returns the state of the agent, of every Service and of every policy. If the loop is busy for longer than 2 s, it
+// returns the last known status with the reason in Busy.
+func (a *Agent) Status(ctx context.Context) (*status.Status, error) { return a.gallery.Status(ctx) }
 
 // Recheck compares all objects of the agent in VPP with the desired state at once, and repairs differences. VPP does not
 // forward while it dumps; the periodic Config.Recheck compares in small parts instead. nil: no differences.

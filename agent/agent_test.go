@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
@@ -182,7 +183,7 @@ func TestRunFollowsFiles(t *testing.T) {
 	if c.Writes != 1 {
 		t.Errorf("an endpoint appeared: %d writes, want 1", c.Writes)
 	}
-	st, err := FetchStatus(t.Context(), w.agent.cfg.StatusSocket, true)
+	st, err := control.FetchStatus(t.Context(), w.agent.cfg.StatusSocket, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,7 +258,7 @@ func TestVPPRestartIsRepaired(t *testing.T) {
 func TestHealth(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
-	handler := w.agent.observability(prometheus.NewRegistry(), true)
+	handler := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, true)
 	get := func(path string) (int, string) {
 		rec := httptest.NewRecorder()
 		handler.ServeHTTP(rec, fromLoopback(path))
@@ -275,7 +276,7 @@ func TestHealth(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &h); err != nil || code != http.StatusServiceUnavailable || h.Healthy || h.Reason == "" {
 		t.Errorf("stopped agent: %d %s", code, body)
 	}
-	bare := w.agent.observability(prometheus.NewRegistry(), false)
+	bare := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, false)
 	rec := httptest.NewRecorder()
 	if bare.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/debug/pprof/", nil)); rec.Code != http.StatusNotFound {
 		t.Errorf("profiling is off, yet /debug/pprof/ answers %d", rec.Code)
@@ -285,7 +286,7 @@ func TestHealth(t *testing.T) {
 // An agent that waits for a source is alive, and reports which source.
 func TestHealthWaitsForEverySource(t *testing.T) {
 	w := start(t, func(c *Config) { c.Sources["late"] = Fed{} })
-	handler := w.agent.observability(prometheus.NewRegistry(), false)
+	handler := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, false)
 	for path, want := range map[string]int{"/livez": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/healthz": http.StatusServiceUnavailable} {
 		rec := httptest.NewRecorder()
 		handler.ServeHTTP(rec, fromLoopback(path))
@@ -314,7 +315,7 @@ func TestHealthReportsWhatASourceLacks(t *testing.T) {
 	if rep := w.report(l, func(rep *event.Report) bool { return strings.Contains(rep.Waiting, said) }); rep.Ready {
 		t.Errorf("%+v", rep)
 	}
-	handler, rec := w.agent.observability(prometheus.NewRegistry(), false), httptest.NewRecorder()
+	handler, rec := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, false), httptest.NewRecorder()
 	handler.ServeHTTP(rec, fromLoopback("/readyz"))
 	var h httpserver.Health
 	if err := json.Unmarshal(rec.Body.Bytes(), &h); err != nil || rec.Code != http.StatusServiceUnavailable || !strings.Contains(h.Reason, said) {
@@ -379,7 +380,7 @@ func TestStatusSocketIsOccupied(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "another agent listens there") {
 		t.Errorf("second agent on one socket: %v", err)
 	}
-	if _, err := FetchStatus(t.Context(), filepath.Join(t.TempDir(), "none.sock"), false); err == nil {
+	if _, err := control.FetchStatus(t.Context(), filepath.Join(t.TempDir(), "none.sock"), false); err == nil {
 		t.Error("no agent, no error")
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
@@ -20,7 +21,7 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := FetchStatus(t.Context(), socket, false); err == nil || !strings.Contains(err.Error(), "a cleanup is running") {
+	if _, err := control.FetchStatus(t.Context(), socket, false); err == nil || !strings.Contains(err.Error(), "a cleanup is running") {
 		t.Errorf("status: %v", err)
 	}
 	a, err := New(Config{NodeName: "node-1", Dial: v.Dial, StatusSocket: socket, Sources: map[string]Source{"fed": Fed{}}})

@@ -204,3 +204,10 @@ func (c *Config) Validate() error {
 	errs = append(errs, c.validateExternal(), c.ServiceRenderer.Validate())
 	return errors.Join(append(errs, c.NAT44.Validate())...)
 }
+
+func (p *parts) now() time.Time {
+	if p.cfg.Now != nil {
+		return p.cfg.Now()
+	}
+	return time.Now()
+}

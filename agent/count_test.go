@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -124,7 +125,7 @@ func TestRulesAreCounted(t *testing.T) {
 	w.knock("10.2.9.7", "10.1.1.2:80", 5) // excepted: the end of the tier
 	w.knock("10.1.1.2", "10.3.0.1:53", 4) // passed on to the second tier's rule
 	w.knock("10.1.1.2", "10.3.7.1:53", 6) // denied, each packet separately
-	d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestUnreadableCountersAreNotShown(t *testing.T) {
 	w, stats := startCounting(t)
 	look := func() *policy.Description {
 		t.Helper()
-		d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+		d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
 		if err != nil || len(d.Ingress) == 0 {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -190,7 +191,7 @@ func TestCountingIsOffByDefault(t *testing.T) {
 			}
 		}
 	}
-	if d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web); err != nil || len(hits(t, d)) > 0 || d.Uncounted != "" {
+	if d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web); err != nil || len(hits(t, d)) > 0 || d.Uncounted != "" {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -16,7 +17,7 @@ func TestPlanOfARunningAgent(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.settled()
 	socket := w.agent.cfg.StatusSocket
-	plan, err := FetchPlan(t.Context(), socket, false)
+	plan, err := control.FetchPlan(t.Context(), socket, false)
 	if err != nil || !plan.Empty() || plan.Sessions != nil {
 		t.Fatalf("VPP is as it is wanted: %v, %v", plan, err)
 	}
@@ -29,7 +30,7 @@ func TestPlanOfARunningAgent(t *testing.T) {
 		t.Fatal(err) // this agent has no desired state
 	}
 	writes := w.vpp.Writes()
-	plan, err = FetchPlan(t.Context(), socket, true)
+	plan, err = control.FetchPlan(t.Context(), socket, true)
 	if err != nil || !strings.Contains(plan.String(), "create config/vpp/nat/v2/dnat44/identities\n") || plan.Sessions == nil {
 		t.Errorf("after another program removed it: %v, %v", plan, err)
 	}
@@ -37,7 +38,7 @@ func TestPlanOfARunningAgent(t *testing.T) {
 		t.Errorf("%d writes", n-writes)
 	}
 	_ = w.stop()
-	if _, err := FetchPlan(context.Background(), socket, false); err == nil || !strings.Contains(err.Error(), "no agent answers") {
+	if _, err := control.FetchPlan(context.Background(), socket, false); err == nil || !strings.Contains(err.Error(), "no agent answers") {
 		t.Errorf("asked when it was gone: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -326,7 +327,7 @@ func TestFelixWaitsForInSync(t *testing.T) {
 	all := parseMessages(t, transcript)
 	f.send(all[:len(all)-1]...)
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		st, err := FetchStatus(t.Context(), f.socket, false)
+		st, err := control.FetchStatus(t.Context(), f.socket, false)
 		if err == nil && st.VPP.Connected && st.Felix.Sequence == f.seq-1 {
 			if st.InSync || st.Felix.State != "waiting for in_sync" || st.Waiting == "" {
 				t.Errorf("in sync: %v, felix %+v, waiting %q", st.InSync, st.Felix, st.Waiting)

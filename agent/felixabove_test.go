@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -164,7 +165,7 @@ func (f *above) expectStatus(want string) {
 				return
 			}
 		case <-limit:
-			st, err := FetchStatus(f.t.Context(), f.socket, false)
+			st, err := control.FetchStatus(f.t.Context(), f.socket, false)
 			f.t.Fatalf("no status %q; got %q; status %+v, %v; log:\n%s", want, heard, st.Felix, err, f.log)
 		}
 	}
@@ -174,7 +175,7 @@ func (f *above) expectStatus(want string) {
 func (f *above) settled() *status.Status {
 	f.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		st, err := FetchStatus(f.t.Context(), f.socket, false)
+		st, err := control.FetchStatus(f.t.Context(), f.socket, false)
 		if err == nil && st.InSync && st.Felix.Sequence == f.seq-1 {
 			return st
 		}

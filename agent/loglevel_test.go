@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 )
 
 // TestLogLevel: only the agent's unix socket changes the level.
@@ -19,14 +22,14 @@ func TestLogLevel(t *testing.T) {
 	})
 	w.wait("first sync", firstSync)
 	socket := w.agent.cfg.StatusSocket
-	if got, err := FetchLogLevel(t.Context(), socket); got != "INFO" || err != nil {
+	if got, err := control.FetchLogLevel(t.Context(), socket); got != "INFO" || err != nil {
 		t.Errorf("%q %v", got, err)
 	}
-	if err := SetLogLevel(t.Context(), socket, "warn"); err != nil || level.Level() != slog.LevelWarn {
+	if err := control.SetLogLevel(t.Context(), socket, "warn"); err != nil || level.Level() != slog.LevelWarn {
 		t.Errorf("%v %v", level.Level(), err)
 	}
 	for _, bad := range []string{"", "loud", strings.Repeat("x", 2000)} {
-		if err := SetLogLevel(t.Context(), socket, bad); err == nil || level.Level() != slog.LevelWarn {
+		if err := control.SetLogLevel(t.Context(), socket, bad); err == nil || level.Level() != slog.LevelWarn {
 			t.Errorf("%.10s: %v, level %v", bad, err, level.Level())
 		}
 	}
@@ -36,14 +39,14 @@ func TestLogLevel(t *testing.T) {
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodPost} {
 		rec := httptest.NewRecorder()
-		w.agent.observability(prometheus.NewRegistry(), true).ServeHTTP(rec, httptest.NewRequest(method, "/loglevel", strings.NewReader(`{"level":"debug"}`)))
+		httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, true).ServeHTTP(rec, httptest.NewRequest(method, "/loglevel", strings.NewReader(`{"level":"debug"}`)))
 		if rec.Code != http.StatusNotFound {
 			t.Errorf("%s on the network: %d %s", method, rec.Code, rec.Body)
 		}
 	}
 	fixed := start(t, nil)
 	fixed.wait("first sync", firstSync)
-	if err := SetLogLevel(t.Context(), fixed.agent.cfg.StatusSocket, "warn"); err == nil || !strings.Contains(err.Error(), "cannot change its log level") {
+	if err := control.SetLogLevel(t.Context(), fixed.agent.cfg.StatusSocket, "warn"); err == nil || !strings.Contains(err.Error(), "cannot change its log level") {
 		t.Errorf("a logger of another owner: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func TestReadersDoNotWaitForTheLoop(t *testing.T) {
 	w.settled()
 	w.write("slice.yaml", endpoints)
 	w.wait("endpoint", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
-	handler := w.agent.observability(prometheus.NewRegistry(), false)
+	handler := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, false)
 	release := busy(t, w.agent)
 	var wg sync.WaitGroup
 	var answered atomic.Int64

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -46,7 +47,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	if dump := w.vpp.Dump(); !strings.Contains(dump, "acl") {
 		t.Errorf("no access list in VPP:\n%s", dump)
 	}
-	st, err := FetchStatus(t.Context(), w.agent.cfg.StatusSocket, false)
+	st, err := control.FetchStatus(t.Context(), w.agent.cfg.StatusSocket, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestPolicyOfAPod(t *testing.T) {
 	w := start(t, nil, policies)
 	w.wait("first sync", firstSync)
 	w.settled()
-	d, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +136,7 @@ func TestPolicyOfAPod(t *testing.T) {
 	if diff := cmp.Diff(want, d.Ingress); diff != "" || len(d.Egress) != 0 {
 		t.Errorf("egress %v, ingress (-want +got):\n%s", d.Egress, diff)
 	}
-	if _, err := FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, model.PodID{Namespace: "default", Name: "x"}); err == nil ||
+	if _, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, model.PodID{Namespace: "default", Name: "x"}); err == nil ||
 		!strings.Contains(err.Error(), "pod default/x has no endpoint on this node") {
 		t.Errorf("a pod that is not there: %v", err)
 	}

@@ -51,7 +51,7 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	w := start(t, func(c *Config) { c.Dial, c.Reporter, c.Registry = s.dial(c.Dial), l, registry })
 	w.wait("first sync", firstSync)
 	w.settled()
-	handler := w.agent.observability(prometheus.NewRegistry(), false)
+	handler := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, false)
 	readyz := func() (int, httpserver.Health) {
 		rec := httptest.NewRecorder()
 		handler.ServeHTTP(rec, fromLoopback("/readyz"))

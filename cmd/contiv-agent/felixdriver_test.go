@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -190,7 +191,7 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 	f.say(oneEndpoint)
 	f.expectStatus("up")
 	_, socket, _ := strings.Cut(env[1], "=")
-	st, err := agent.FetchStatus(t.Context(), socket, false)
+	st, err := control.FetchStatus(t.Context(), socket, false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 )
 
 func newLogLevel() *cobra.Command {
@@ -34,9 +34,9 @@ Only the agent's user can open the socket. No network listener can change the le
 			defer cancel()
 			at := statusSocket(socket)
 			if len(args) == 1 {
-				return agent.SetLogLevel(ctx, at, args[0])
+				return control.SetLogLevel(ctx, at, args[0])
 			}
-			level, err := agent.FetchLogLevel(ctx, at)
+			level, err := control.FetchLogLevel(ctx, at)
 			if err != nil {
 				return err
 			}

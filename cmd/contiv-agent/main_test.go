@@ -17,7 +17,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
@@ -86,7 +86,7 @@ func until(ts *testscript.TestScript, what string, done func() bool) {
 
 // knows reports whether the agent behind a socket is in sync and has the named Services configured.
 func knows(socket string, names []string) bool {
-	st, err := agent.FetchStatus(context.Background(), socket, false)
+	st, err := control.FetchStatus(context.Background(), socket, false)
 	if err != nil || !st.InSync {
 		return false
 	}

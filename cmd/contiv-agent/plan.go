@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -73,7 +74,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 				return nil, usage(fmt.Errorf("--%s needs --manifests; a running agent uses its own flags", name))
 			}
 		}
-		return agent.FetchPlan(cmd.Context(), statusSocket(f.status), sessions)
+		return control.FetchPlan(cmd.Context(), statusSocket(f.status), sessions)
 	}
 	changes, err := manifest.Load(f.manifests...)
 	if err != nil {

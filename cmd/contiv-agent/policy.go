@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
@@ -85,7 +85,7 @@ func describeRunning(ctx context.Context, pods []model.PodID, socket string) ([]
 	defer cancel()
 	var out []*policy.Description
 	for _, pod := range pods {
-		d, err := agent.FetchPolicy(ctx, socket, pod)
+		d, err := control.FetchPolicy(ctx, socket, pod)
 		if err != nil {
 			return nil, err
 		}

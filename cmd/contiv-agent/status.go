@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 )
@@ -40,7 +40,7 @@ Exit code 3: the agent is not in sync, or not healthy.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 			defer cancel()
-			st, err := agent.FetchStatus(ctx, statusSocket(socket), history)
+			st, err := control.FetchStatus(ctx, statusSocket(socket), history)
 			if err != nil {
 				return err
 			}

@@ -16,7 +16,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 )
 
 // TestVPPDemo is `make vpp-demo` (docs/demo.md): the guestbook of examples/ as programs on nodes with a real VPP each. It says what it
@@ -115,7 +115,7 @@ func (d *demo) begin() {
 	}
 	d.acknowledged(began)
 	for _, n := range d.nodes {
-		st, err := agent.FetchStatus(d.t.Context(), d.status(n), false)
+		st, err := control.FetchStatus(d.t.Context(), d.status(n), false)
 		d.check(err)
 		d.told("the agent of "+n.node.Name, fmt.Sprintf("in sync, %d values in VPP; uplink %s, overlay %s and pods found by their routes", st.Values, st.Ifs.Uplink, st.Ifs.Overlay), nil)
 	}
@@ -407,7 +407,7 @@ func (d *demo) agents() {
 	d.acknowledged(since)
 	writes := 0
 	for _, n := range d.nodes {
-		st, err := agent.FetchStatus(d.t.Context(), d.status(n), true)
+		st, err := control.FetchStatus(d.t.Context(), d.status(n), true)
 		d.check(err)
 		for _, txn := range st.History {
 			writes += txn.Writes

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -324,7 +324,7 @@ func (s *site) acknowledged(since time.Time, names ...string) {
 			continue
 		}
 		s.until("the agent of "+n.node.Name+" has done its work", func() error {
-			st, err := agent.FetchStatus(s.t.Context(), s.status(n), true)
+			st, err := control.FetchStatus(s.t.Context(), s.status(n), true)
 			switch {
 			case err != nil:
 				return err

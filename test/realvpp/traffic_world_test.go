@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
@@ -83,7 +84,7 @@ func (w *traffic) settled(since time.Time, names ...string) time.Time {
 			continue
 		}
 		w.until("the agent of "+n.node.Name+" has done its work", func() error {
-			st, err := agent.FetchStatus(w.t.Context(), w.status(n), true)
+			st, err := control.FetchStatus(w.t.Context(), w.status(n), true)
 			switch {
 			case err != nil:
 				return err

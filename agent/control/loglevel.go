@@ -1,11 +1,8 @@
-package agent
+package control
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 
@@ -19,9 +16,9 @@ type logLevel struct {
 
 // serveLogLevel answers GET with the log level, and sets the level by PUT. Only the agent's unix socket serves it: a client
 // that may set it can fill a disk.
-func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveLogLevel(w http.ResponseWriter, r *http.Request) {
 	fail := func(code int, err error) { httpserver.JSON(w, code, map[string]string{"error": err.Error()}) }
-	current := a.cfg.LogLevel
+	current := s.LogLevel
 	if current == nil {
 		fail(http.StatusNotFound, errors.New("this agent cannot change its log level"))
 		return
@@ -39,23 +36,7 @@ func (a *Agent) serveLogLevel(w http.ResponseWriter, r *http.Request) {
 		}
 		was := current.Level()
 		current.Set(to)
-		a.log.Log(r.Context(), to, "log level", "was", was.String(), "is", to.String()) // at the new level, so that it is visible
+		s.Logger.Log(r.Context(), to, "log level", "was", was.String(), "is", to.String()) // at the new level, so that it is visible
 	}
 	httpserver.JSON(w, http.StatusOK, logLevel{current.Level().String()})
-}
-
-// FetchLogLevel fetches the log level of the agent at a unix socket: "INFO".
-func FetchLogLevel(ctx context.Context, socket string) (string, error) {
-	var l logLevel
-	err := fetch(ctx, socket, "/loglevel", &l)
-	return l.Level, err
-}
-
-// SetLogLevel sets the log level of the agent at a unix socket, until its end or the next change.
-func SetLogLevel(ctx context.Context, socket, level string) error {
-	body, err := json.Marshal(logLevel{level})
-	if err != nil {
-		return fmt.Errorf("log level: %w", err)
-	}
-	return call(ctx, socket, http.MethodPut, "/loglevel", bytes.NewReader(body), &logLevel{})
 }

@@ -1,0 +1,87 @@
+// Package control is both ends of an agent's unix socket: the server that the agent runs, and the calls of the commands.
+//
+// Invariant: nothing here changes VPP. A client that may open the socket may read everything and set the log level.
+package control
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/httpserver"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// queryLimit bounds how long an HTTP request may wait for the loop.
+const queryLimit = 10 * time.Second
+
+// Server answers the requests.
+type Server struct {
+	Status  func(context.Context) (*status.Status, error)
+	History func() []status.Transaction // past transactions
+	// Policy returns the policies of a pod of this node; nil: it has no endpoint here.
+	Policy func(context.Context, model.PodID) (*policy.Description, error)
+	// Plan returns the changes that a resync would make in VPP, with sessions also the NAT sessions that it would cut.
+	Plan     func(ctx context.Context, sessions bool) (*vppagent.Plan, error)
+	LogLevel *slog.LevelVar // of Logger; nil: fixed
+	Logger   *slog.Logger
+}
+
+// Handler serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
+// has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
+// resync would make in VPP, with the sessions that it would cut if the query has sessions=true.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), queryLimit)
+		defer cancel()
+		st, err := s.Status(ctx)
+		if err != nil {
+			httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+			return
+		}
+		if r.URL.Query().Get("history") == "true" {
+			st.History = s.History()
+		}
+		httpserver.JSON(w, http.StatusOK, st)
+	})
+	mux.HandleFunc("GET /policy/{namespace}/{pod}", s.servePolicy)
+	mux.HandleFunc("GET /loglevel", s.serveLogLevel)
+	mux.HandleFunc("PUT /loglevel", s.serveLogLevel)
+	mux.HandleFunc("GET /plan", s.servePlan)
+	return mux
+}
+
+func (s *Server) servePolicy(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), queryLimit)
+	defer cancel()
+	id := model.PodID{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
+	switch d, err := s.Policy(ctx, id); {
+	case err != nil:
+		httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+	case d == nil:
+		httpserver.JSON(w, http.StatusNotFound, map[string]string{"error": fmt.Sprintf("pod %s has no endpoint on this node", id)})
+	default:
+		httpserver.JSON(w, http.StatusOK, d)
+	}
+}
+
+// driftLimit bounds the time of comparing a VPP with the desired state.
+const driftLimit = time.Minute
+
+// servePlan answers with the changes that a resync would make.
+func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), driftLimit)
+	defer cancel()
+	plan, err := s.Plan(ctx, r.URL.Query().Get("sessions") == "true")
+	if err != nil {
+		httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+		return
+	}
+	httpserver.JSON(w, http.StatusOK, plan)
+}
