@@ -145,7 +145,7 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 	txn := c.next()
 	c.stepped(ev, txn != nil)
 	away := !c.vpp.Connected && c.vpp.Err != nil // VPP failed; it is not merely still starting
-	if txn == nil && c.inFlight == 0 && !c.behind() && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
+	if txn == nil && c.inFlight == 0 && !c.behind() && len(c.lanes) == 0 && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
 		c.cfg.Observer.Idle()
 	}
 	return txn
@@ -302,6 +302,7 @@ func (c *Controller) committed(ev *event.Committed) {
 	c.last = ev
 	c.done = c.done || c.phase == running && c.inFlight == 0 && ev.Err == nil
 	if ended {
+		c.turns.ends()
 		c.answer(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil
 	}
@@ -342,7 +343,12 @@ func (c *Controller) next() *event.Txn {
 	}
 	for {
 		c.take(c.release())
-		if txn := c.change(); txn != nil || len(c.lanes) == 0 || c.behind() {
+		c.turns.begins()
+		txn := c.change()
+		if txn == nil {
+			c.turns.ends()
+		}
+		if txn != nil || c.waits() || c.behind() {
 			return txn
 		}
 		c.begin()

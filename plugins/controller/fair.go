@@ -37,6 +37,7 @@ type fair struct {
 	seen   map[model.Ref]struct{} // the objects that spent it: repeated changes of one object count once
 	waited bool                   // lanes waited for the previous transaction
 	behind bool                   // VPP has not acknowledged all of the ended transactions
+	turns  turns
 }
 
 // lane holds the waiting changes of a namespace, in order.
@@ -74,7 +75,9 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 	for i := range changes {
 		ch := &changes[i]
 		ns := ch.Ref.Namespace
-		if ns == "" || f.lanes[ns] == nil && f.pays(ch) {
+		f.turns.hears(ns)
+		if ns == "" || f.lanes[ns] == nil && !f.turns.rests(ns) && f.pays(ch) {
+			f.turns.does(ns, cost(ch))
 			if waiting > 0 {
 				now = append(now, *ch)
 			}
@@ -135,10 +138,11 @@ func (f *fair) release() (out []event.Change) {
 	f.waited = false
 	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
 		l, n, total := f.lanes[ns], 0, f.spent[ns]
-		for n < len(l.list) {
+		for n < len(l.list) && !f.turns.rests(ns) {
 			if total += cost(&l.list[n]); n > 0 && total > share {
 				break
 			}
+			f.turns.does(ns, cost(&l.list[n]))
 			delete(l.at, l.list[n].Ref)
 			n++
 		}
@@ -151,6 +155,16 @@ func (f *fair) release() (out []event.Change) {
 		}
 	}
 	return out
+}
+
+// waits reports that every lane waits, or that there is none.
+func (f *fair) waits() bool {
+	for ns := range f.lanes {
+		if !f.turns.rests(ns) {
+			return false
+		}
+	}
+	return true
 }
 
 // begin starts a new transaction: every namespace has its full share again, unless VPP is behind.

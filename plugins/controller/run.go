@@ -17,6 +17,9 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 	defer c.publish(true)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	turn := time.NewTimer(0)
+	defer turn.Stop()
+	c.turns.clock = time.Now
 	for {
 		c.beat.Store(time.Now().UnixNano())
 		var ev event.Event
@@ -26,11 +29,16 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 		case ev = <-in:
 		case now := <-tick.C:
 			ev = &event.Tick{Now: now}
+		case now := <-turn.C:
+			ev = &event.Tick{Now: now}
 		case query := <-c.queries:
 			query()
 			continue
 		}
 		txn := c.Step(c.gather(ev, in))
+		if next := c.turns.next(c.lanes); !next.IsZero() && c.inFlight == 0 && !c.behind() {
+			turn.Reset(time.Until(next))
+		}
 		if txn == nil {
 			continue
 		}
