@@ -146,6 +146,24 @@ func (w *twin) dumpSide(i int, msgs ...api.Message) (out []api.Message, err erro
 	return out, nil
 }
 
+// findStrays notes whether VPP 24.06 has a session as portOfAnError says, and the simulated one has not: cnat's sessions of echoes have one
+// identifier, these two numbers.
+func (w *twin) findStrays() error {
+	if w.strayed || w.lab.version() >= "25.06" || w.lab.alive() != nil {
+		return nil
+	}
+	details, err := w.dumpBoth(&cnat.CnatSessionDump{})
+	known := map[string]bool{}
+	for _, d := range details[0] {
+		known[cnatText(d.(*cnat.CnatSessionDetails).Session)] = true
+	}
+	for _, d := range details[1] {
+		s := d.(*cnat.CnatSessionDetails).Session
+		w.strayed = w.strayed || (s.IPProto == 1 || s.IPProto == 58) && s.Src.Port != s.Dst.Port && !known[cnatText(s)]
+	}
+	return err
+}
+
 // cnat's scanner looks for idle sessions once a second, at a part of the table if it is slow; the simulated one is at once.
 const (
 	scans = 3
@@ -155,6 +173,9 @@ const (
 // advance is tick. If sessions of cnat end by it, it waits for VPP's scanner to end them, too: a packet would find them there still, and keep
 // the port that the simulated VPP gives to the next flow.
 func (w *twin) advance() error {
+	if err := w.findStrays(); err != nil {
+		return err
+	}
 	w.tick()
 	if w.lab.newerCNAT() {
 		return nil

@@ -64,6 +64,7 @@ type twin struct {
 	chances    int           // how often a port made up was by chance the one it replaced
 	translated int           // sessions of cnat's after the last packet
 	awaited    int           // how often cnat's scanner was late
+	strayed    bool          // VPP has had a session as portOfAnError says
 	guessed    int           // how often nothing showed what a load balancer chose, not even an opening of the same flow
 	strict     bool          // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
 	exact      bool          // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
