@@ -46,21 +46,6 @@ func (p *parts) countPolicies() {
 	}
 }
 
-// Explain returns the policy rule behind a rule of an interface's access lists: the rule number in the input list, or with
-// output in the output list; -1 is the end of the list. False: the list is foreign.
-func (s *Stepper) Explain(iface string, output bool, place, rule int) (policy.Reason, bool) {
-	if !output && s.vppagent.Fronted(iface) {
-		if place == 0 && rule >= 0 {
-			return s.explainRange(rule)
-		}
-		place--
-	}
-	if s.policies == nil {
-		return policy.Reason{}, false
-	}
-	return s.policies.Explain(iface, output, place, rule)
-}
-
 // Policy returns the policies of a pod of this node; false: it has no endpoint here.
 func (s *Stepper) Policy(pod model.PodID) (*policy.Description, bool) { return s.describe(pod) }
 
