@@ -8,7 +8,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
-	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes values. For an input's access
@@ -26,24 +25,6 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 		return policy.NewStream(c, cfg.Override, driver)
 	}
 	return policy.New(c, driver)
-}
-
-// countPolicies updates the gauges of policies.
-func (p *parts) countPolicies() {
-	if p.policies == nil {
-		return
-	}
-	n := p.policies.Counts()
-	p.metrics.policies.Set(float64(n.Policies))
-	p.metrics.policyEndpoints.Set(float64(n.Endpoints))
-	switch p.vppagent.Snapshot().Reclassify {
-	case vppagent.ReclassifyOn:
-		p.metrics.reclassify.Set(1)
-	case vppagent.ReclassifyOff:
-		p.metrics.reclassify.Set(0)
-	default:
-		p.metrics.reclassify.Set(-1)
-	}
 }
 
 // Policy returns the policies of a pod of this node; false: it has no endpoint here.
