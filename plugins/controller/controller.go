@@ -408,14 +408,10 @@ const maxInterim = 8
 // VPP, because no answer would arrive to continue from.
 func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 	held, behind := c.held(), c.behind()
-	for _, p := range c.processors {
-		if o, ok := p.(Overtaker); ok {
-			o.Behind(behind)
-		}
-	}
+	announceTo(c.processors, behind, len(c.left) == 0)
 	for range maxInterim {
 		c.report(c.each(func(p Processor) error {
-			if _, stepwise := p.(Stepwise); stepwise && held {
+			if pauses(p, held, c.way != nil && behind) {
 				return nil
 			}
 			return p.Flush()

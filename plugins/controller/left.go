@@ -10,20 +10,34 @@ import (
 
 // Overtaker is a processor whose output depends on whether VPP has acknowledged its earlier output.
 type Overtaker interface {
-	// Behind is called before each Flush. While it is true, VPP may have any subset of the values that the processor handed over
-	// since it was last false.
-	Behind(bool)
+	// Behind is called before each Flush. While behind is true, VPP may lack values that the processor handed over. Acknowledged: it has
+	// all that the processor handed over before Behind was last called with acknowledged.
+	Behind(behind, acknowledged bool)
 }
 
 // maxHeld bounds how long the rest of a change waits for an interim state that VPP refuses. By then the agent has retried the state
 // about five times. Waiting for ever would also withhold the parts of the change that close something else.
 const maxHeld = 30 * time.Second
 
-// held reports that VPP has not acknowledged the interim state yet, so the next state must wait.
-func (c *Controller) held() bool {
-	if c.way != nil && c.behind() {
-		return true
+// announceTo passes to processors what VPP has acknowledged.
+func announceTo(list []Processor, behind, acknowledged bool) {
+	for _, p := range list {
+		if o, ok := p.(Overtaker); ok {
+			o.Behind(behind, acknowledged)
+		}
 	}
+}
+
+// pauses reports that a processor must not hand over its next state. VPP refuses a part of the interim state (held), or lacks one (behind): then
+// an Overtaker decides itself.
+func pauses(p Processor, held, behind bool) bool {
+	_, stepwise := p.(Stepwise)
+	_, overtakes := p.(Overtaker)
+	return stepwise && (held || behind && !overtakes)
+}
+
+// held reports that VPP refuses a part of the interim state, so the next state must wait.
+func (c *Controller) held() bool {
 	for key := range c.way {
 		if c.statuses[key].State != event.Retrying {
 			continue

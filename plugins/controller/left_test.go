@@ -16,10 +16,14 @@ import (
 // behinder is a stepper that records whether VPP has acknowledged its output.
 type behinder struct {
 	stepper
-	behind []bool
+	behind [][2]bool
 }
 
-func (b *behinder) Behind(behind bool) { b.behind = append(b.behind, behind) }
+func (b *behinder) Behind(behind, acknowledged bool) {
+	b.behind = append(b.behind, [2]bool{behind, acknowledged})
+}
+
+func (b *behinder) last() [2]bool { return b.behind[len(b.behind)-1] }
 
 // divided is the result of a transaction that VPP has in part.
 func divided(t *event.Txn, keys ...string) *event.Committed {
@@ -65,26 +69,30 @@ func TestOthersOvertake(t *testing.T) {
 	expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 4, Cause: "service/default/large", Values: values(dnat("default/large", 3))})
 }
 
-// TestNextStateWaitsForRest: the state after an interim state waits until VPP has all of the interim state.
+// TestNextStateWaitsForRest: the state after an interim state waits until VPP has all of the interim state. An Overtaker decides itself.
 func TestNextStateWaitsForRest(t *testing.T) {
 	r := newRecorder()
 	s := &behinder{stepper: stepper{values: r.values}}
-	c := New(Config{Sources: []string{"test"}}, r.values, s)
-	c.Step(&event.VPPStatus{Connected: true})
-	c.Step(done(c.Step(inSync("test"))))
-	ev := update("web", 1)
-	ev.Changes = append(ev.Changes, update("web", 2).Changes...)
-	first := c.Step(ev)
-	expect(t, first, &event.Txn{Seq: 2, Cause: "service/default/web", Values: values(dnat("steps", 1))})
-	if next := c.Step(divided(first, kv.Key(dnat("steps", 1)))); next != nil {
-		t.Fatalf("%+v", next)
-	}
-	if last := s.behind[len(s.behind)-1]; !last {
-		t.Error("the processor does not know that VPP is behind")
-	}
-	expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 3, Cause: "service/default/web", Values: values(dnat("steps", 2))})
-	if last := s.behind[len(s.behind)-1]; last {
-		t.Error("the processor does not know that VPP has all")
+	for _, p := range []Processor{&s.stepper, s} {
+		_, overtakes := p.(Overtaker)
+		c := New(Config{Sources: []string{"test"}}, r.values, p)
+		c.Step(&event.VPPStatus{Connected: true})
+		c.Step(done(c.Step(inSync("test"))))
+		ev := update("web", 1)
+		ev.Changes = append(ev.Changes, update("web", 2).Changes...)
+		first := c.Step(ev)
+		expect(t, first, &event.Txn{Seq: 2, Cause: "service/default/web", Values: values(dnat("steps", 1))})
+		next := c.Step(divided(first, kv.Key(dnat("steps", 1))))
+		if next != nil || len(s.way) != 1 && !overtakes {
+			t.Fatalf("overtaker %v: %+v, %d states to come", overtakes, next, len(s.way))
+		}
+		if overtakes && (len(s.way) > 0 || s.last() != [2]bool{true, false}) {
+			t.Errorf("the processor does not decide itself: %d states to come, behind and acknowledged %v", len(s.way), s.last())
+		}
+		expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 3, Cause: "service/default/web", Values: values(dnat("steps", 2))})
+		if overtakes && s.last() != [2]bool{true, true} { // it has all but the second state
+			t.Errorf("behind and acknowledged %v when VPP has the first state", s.last())
+		}
 	}
 }
 

@@ -121,9 +121,9 @@ func (p *Processor) VPP(st *event.VPPStatus) {
 func (p *Processor) Again() bool { return p.again }
 
 // Behind implements controller.Overtaker.
-func (p *Processor) Behind(behind bool) {
-	if d, ok := p.driver.(interface{ Behind(bool) }); ok {
-		d.Behind(behind)
+func (p *Processor) Behind(behind, acknowledged bool) {
+	if d, ok := p.driver.(interface{ Behind(_, _ bool) }); ok {
+		d.Behind(behind, acknowledged)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -183,7 +184,7 @@ func pairs(rules []association) []atom {
 
 // sortPairs sorts adjacent pairs with one verb: their order has no effect.
 func sortPairs(list []atom) {
-	slices.SortFunc(list, func(a, b atom) int { return cmp.Or(comparePrefix(a.src, b.src), comparePrefix(a.dst, b.dst)) })
+	slices.SortFunc(list, func(a, b atom) int { return cmp.Or(netset.Compare(a.src, b.src), netset.Compare(a.dst, b.dst)) })
 }
 
 // closed is a filter that lets nothing begin.
@@ -203,8 +204,8 @@ func meet(a, b []association) (out []association) {
 	for i := range a {
 		for k := range b {
 			m := a[i]
-			src, ok := overlap(m.src, b[k].src)
-			dst, also := overlap(m.dst, b[k].dst)
+			src, ok := netset.Overlap(m.src, b[k].src)
+			dst, also := netset.Overlap(m.dst, b[k].dst)
 			s, same := m.sport.and(b[k].sport)
 			d, too := m.dport.and(b[k].dport)
 			if !ok || !also || !same || !too {
@@ -218,12 +219,4 @@ func meet(a, b []association) (out []association) {
 		}
 	}
 	return out
-}
-
-// overlap returns the intersection of two prefixes: the longer one, if the other contains it.
-func overlap(a, b netip.Prefix) (netip.Prefix, bool) {
-	if a.Bits() < b.Bits() {
-		a, b = b, a
-	}
-	return a, familyOf(a.Addr()) == familyOf(b.Addr()) && b.Contains(a.Addr())
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -190,7 +191,7 @@ func (r *Renderer) membersChanged(m *felix.IPSetDeltaUpdate) {
 		for _, text := range texts {
 			if e, err := parseEndpoint(text); err == nil {
 				list = append(list, netip.PrefixFrom(e.addr, e.addr.BitLen()))
-			} else if p, err := parseNet(text); err == nil {
+			} else if p, err := netset.Parse(text); err == nil {
 				list = append(list, p)
 			}
 		}

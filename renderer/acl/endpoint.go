@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
 
 // workloadID names a workload endpoint.
@@ -33,13 +34,13 @@ func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
 	w := &workload{id: id}
 	for _, list := range [][]string{e.GetIpv4Nets(), e.GetIpv6Nets()} {
 		for _, text := range list {
-			if p, err := parseNet(text); err == nil && p.IsSingleIP() {
+			if p, err := netset.Parse(text); err == nil && p.IsSingleIP() {
 				w.addrs = append(w.addrs, p.Addr())
 			}
 		}
 	}
 	for _, text := range e.GetAllowSpoofedSourcePrefixes() {
-		if p, err := parseNet(text); err == nil {
+		if p, err := netset.Parse(text); err == nil {
 			w.allowed = append(w.allowed, p)
 		}
 	}

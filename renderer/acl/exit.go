@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -153,7 +154,7 @@ func (r *Renderer) findNear() {
 		}
 	}
 	for name, nets := range map[string][]netip.Prefix{near: here, far: there} {
-		slices.SortFunc(nets, comparePrefix)
+		slices.SortFunc(nets, netset.Compare)
 		r.hostMatch(name, match{proto: -1, dst: side{nets: slices.Compact(append([]netip.Prefix{}, nets...))}})
 	}
 }

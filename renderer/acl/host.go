@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -100,7 +101,7 @@ func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
 		return false
 	}
 	return slices.ContainsFunc(slices.Concat(e.GetExpectedIpv4Addrs(), e.GetExpectedIpv6Addrs()), func(text string) bool {
-		p, err := parseNet(text)
+		p, err := netset.Parse(text)
 		return err == nil && p.IsSingleIP() && slices.Contains(r.node.Addrs, p.Addr())
 	})
 }
@@ -162,7 +163,7 @@ func (r *Renderer) ownAddresses() string {
 	for _, a := range r.node.Addrs {
 		nets = append(nets, netip.PrefixFrom(a, a.BitLen()))
 	}
-	slices.SortFunc(nets, comparePrefix)
+	slices.SortFunc(nets, netset.Compare)
 	return r.hostMatch("own", match{proto: -1, dst: side{nets: nets}})
 }
 
@@ -198,12 +199,12 @@ func (r *Renderer) fixHosts(at map[string]string) {
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
 		for _, a := range r.node.Addrs {
-			r.addWide(in, atom{src: p.net, dst: netip.PrefixFrom(a, a.BitLen()), proto: p.proto, sport: allPorts, dport: span{p.port, p.port}}, cause)
+			r.addWide(in, atom{src: p.Net, dst: netip.PrefixFrom(a, a.BitLen()), proto: p.Proto, sport: allPorts, dport: span{p.Port, p.Port}}, cause)
 		}
 	}
 	for _, p := range r.failsafe[1] {
 		for _, f := range families {
-			r.addWide(out, atom{src: f.all(), dst: p.net, proto: p.proto, sport: allPorts, dport: span{p.port, p.port}}, cause)
+			r.addWide(out, atom{src: f.all(), dst: p.Net, proto: p.Proto, sport: allPorts, dport: span{p.Port, p.Port}}, cause)
 		}
 	}
 	r.fixTable(in)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -216,36 +217,11 @@ func TestHostEndpointNotes(t *testing.T) {
 }
 
 func TestFailsafes(t *testing.T) {
-	anybody := netip.Prefix{}
-	for _, c := range []struct {
-		text string
-		want []failsafe
-		ok   bool
-	}{
-		{"", nil, false},
-		{"none", nil, true},
-		{"22", []failsafe{{6, anybody, 22}}, true},
-		{"tcp:22, udp:10.0.0.0/8:53", []failsafe{{6, anybody, 22}, {17, netip.MustParsePrefix("10.0.0.0/8"), 53}}, true},
-		{"tcp:[fd00::/8]:22", []failsafe{{6, netip.MustParsePrefix("fd00::/8"), 22}}, true},
-		{"tcp:22,udp:68,tcp:10.0.0.0/8:22", []failsafe{{6, anybody, 22}, {17, anybody, 68}, {6, netip.MustParsePrefix("10.0.0.0/8"), 22}}, true},
-		{"UDP:10.0.0.7:53", []failsafe{{17, netip.MustParsePrefix("10.0.0.7/32"), 53}}, true},
-		{"None", nil, true},
-		{"tcp:22,,udp:68", nil, false},
-		{"tcp:", nil, false},
-		{"tcp:-1", nil, false},
-		{"sctp:22", nil, false},
-		{"tcp:70000", nil, false},
-		{"tcp:10.0.0.0/99:22", nil, false},
-	} {
-		if got, ok := parseFailsafes(c.text); ok != c.ok || !slices.Equal(got, c.want) {
-			t.Errorf("%q is %v, %v; want %v, %v", c.text, got, ok, c.want, c.ok)
-		}
-	}
 	s := newScene(testNode(dataplane.PreDNAT))
 	s.send(start()...)
 	s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{
-		Config: map[string]string{configFailsafeIn: "tcp:8.0.0.0/8:8080"},
+		Config: map[string]string{failsafe.ConfigIn: "tcp:8.0.0.0/8:8080"},
 	}}})
 	s.settle(t)
 	for _, c := range []struct {
@@ -266,7 +242,7 @@ func TestFailsafes(t *testing.T) {
 		{"what is this", map[uint16]bool{179: true, 443: false}}, // as if it were absent
 		{"", map[uint16]bool{179: true, 443: false}},
 	} {
-		s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configFailsafeOut: c.value}}}})
+		s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{failsafe.ConfigOut: c.value}}}})
 		s.settle(t)
 		for port, want := range c.want {
 			if got := s.b.on("host", false, packet{nodeIPs[0], remotes[2], protoTCP, 40000, port}); got != want {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -55,13 +56,45 @@ func TestCommon(t *testing.T) {
 		if got := common(old, now).words(); got != c.want {
 			t.Errorf("%s and %s: %s, want %s", c.old, c.now, got, c.want)
 		}
-		if got := effectOn(old, now); got != c.effect {
+		if got := effectOfContent(old, now); got != c.effect {
 			t.Errorf("%s to %s: %+v, want %+v", c.old, c.now, got, c.effect)
 		}
 	}
 	if got := common(tableOf("+1"), tableOf("+2")); len(got.rules) != 1 || got.rules[0].verb != deny {
 		t.Errorf("nothing in common: %v", got.words())
 	}
+}
+
+// newShifter is of a renderer that knows nothing but one table.
+func newShifter(old, now *table) *shifter {
+	r := &Renderer{}
+	r.out.acls = map[string]*table{"t": old}
+	c := &change{tables: map[string]*table{"t": now}}
+	return &shifter{r: r, c: c, peers: map[part2]*conflict.Peers{}, found: map[shiftKey]*conflict.Shift{}, users: map[string][]string{}}
+}
+
+// effectOfContent is the effect of new rules in a table at an output.
+func effectOfContent(old, now *table) (e effect) {
+	s := newShifter(old, now)
+	s.contentChanges(&conflict.Hook{}, place{table: "t"}, true)
+	for k := range s.found {
+		if len(differing(old, now, k.which)) > 0 {
+			e = effect{e.opens || k.opens, e.closes || !k.opens}
+		}
+	}
+	return e
+}
+
+// effectOfInput is the effect of other lists on packets that enter VPP.
+func effectOfInput(old, now lists) (e effect) {
+	s := newShifter(nil, nil)
+	s.interfaceChanges("i", old, now)
+	for k := range s.found {
+		if !k.output {
+			e = effect{e.opens || k.opens, e.closes || !k.opens}
+		}
+	}
+	return e
 }
 
 // listOf has a place for each word, as in tableOf; "!" denies everything.
@@ -159,7 +192,7 @@ func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 	if s.r.Apply() {
 		t.Fatal("a change that only closes has a state on the way")
 	}
-	s.r.Behind(true)
+	s.r.Behind(true, false)
 	s.send(policyMessage(policyIDs[2], &felix.Policy{InboundRules: allow}))
 	if again := s.r.Apply(); !again || s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v while the egress may not be closed", again, s.b.on("if-p2", true, in))
@@ -167,11 +200,11 @@ func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 	if again := s.r.Apply(); !again {
 		t.Error("it waits once only")
 	}
-	s.r.Behind(false)
+	s.r.Behind(false, true)
 	if again := s.r.Apply(); again || !s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v when the egress is closed", again, s.b.on("if-p2", true, in))
 	}
-	s.r.Behind(true)
+	s.r.Behind(true, false)
 	s.send(policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
 	if again := s.r.Apply(); again || s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v: what closes does not wait", again, s.b.on("if-p2", true, in))

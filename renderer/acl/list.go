@@ -15,6 +15,9 @@ type place struct {
 	denies bool             // its rules deny
 	mixed  bool             // only some rules deny
 	source bool             // it is the source check
+	egress bool             // a part of the egress of the packets' source, at its interface or where they leave
+	dials  bool             // it permits packets to addresses that VPP translates: they may reach any interface
+	srcs   []netip.Addr     // its rules decide only about these sources, although they do not name them; nil: they name their sources
 }
 
 // lists are the lists of one interface.
@@ -23,6 +26,13 @@ type lists struct {
 	filter  *filter  // of SCTP, beside them; nil: none
 	served  *ports   // high ports of the pod; nil: none
 	check   *sources // of sources, in front of in; nil: none
+}
+
+// each calls f for each place.
+func (l lists) each(f func(place)) {
+	for _, p := range slices.Concat(l.in, l.out) {
+		f(p)
+	}
 }
 
 // Names of the tables without a policy.
@@ -111,9 +121,17 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 		}
 	}
 	for _, g := range groups {
-		out = append(out, place{table: g.name, denies: true})
+		out = append(out, place{table: g.name, denies: true, egress: true})
 	}
-	return append(out, places(p.uses, p.spec.egress)...)
+	return append(out, flagged(places(p.uses, p.spec.egress), p.spec.egress, false)...)
+}
+
+// flagged sets the flags of places.
+func flagged(list []place, egress, dials bool) []place {
+	for k := range list {
+		list[k].egress, list[k].dials = egress, dials
+	}
+	return list
 }
 
 // places returns the places of uses, for packets that pods, or the node, send (egress) or receive.
@@ -138,7 +156,7 @@ func places(uses []use, egress bool) []place {
 func (r *Renderer) unasked(i *iface, p *program) []place {
 	var out []place
 	if p.spec.egress {
-		out = append(r.outer(p), r.optional(r.own(i))...)
+		out = append(r.outer(p), flagged(r.optional(r.own(i)), false, true)...)
 	} else {
 		out = append(r.hairpins(i), r.optional(r.self(i))...)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
 
 // family is an address family; it indexes arrays.
@@ -303,7 +304,7 @@ func (p *parser) readNets(list []string) []netip.Prefix {
 	}
 	start := len(p.nets)
 	for _, text := range list {
-		n, err := parseNet(text)
+		n, err := netset.Parse(text)
 		if err != nil {
 			p.bad("%q is no prefix", text)
 			continue
@@ -311,31 +312,8 @@ func (p *parser) readNets(list []string) []netip.Prefix {
 		p.nets = append(p.nets, n)
 	}
 	out := p.nets[start:len(p.nets):len(p.nets)]
-	slices.SortFunc(out, comparePrefix)
+	slices.SortFunc(out, netset.Compare)
 	return slices.Compact(out)
-}
-
-// parseNet parses an address or a prefix, with or without host bits.
-func parseNet(text string) (netip.Prefix, error) {
-	if !strings.Contains(text, "/") {
-		a, err := netip.ParseAddr(text)
-		if err != nil || a.Zone() != "" {
-			return netip.Prefix{}, fmt.Errorf("%q is no address", text)
-		}
-		a = a.Unmap()
-		return netip.PrefixFrom(a, a.BitLen()), nil
-	}
-	n, err := netip.ParsePrefix(text)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	if n.Addr().Is4In6() {
-		if n.Bits() < 96 {
-			return netip.Prefix{}, fmt.Errorf("%q mixes families", text)
-		}
-		n = netip.PrefixFrom(n.Addr().Unmap(), n.Bits()-96)
-	}
-	return n.Masked(), nil
 }
 
 func (p *parser) readPorts(list []*felix.PortRange) []span {
@@ -366,12 +344,4 @@ func joined(list []span) []span {
 		out = append(out, s)
 	}
 	return out
-}
-
-// comparePrefix orders by address, then the wider first: a prefix directly precedes all prefixes inside it.
-func comparePrefix(a, b netip.Prefix) int {
-	if c := a.Addr().Compare(b.Addr()); c != 0 {
-		return c
-	}
-	return a.Bits() - b.Bits()
 }

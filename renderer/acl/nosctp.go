@@ -34,15 +34,6 @@ func tracked(list []place) (rest []place, without bool) {
 	return list, false
 }
 
-// directionEffect is listEffect for lists to which noSCTP is added or from which it is removed.
-func directionEffect(old, now []place) effect {
-	before, had := tracked(old)
-	after, has := tracked(now)
-	e := listEffect(before, after)
-	e.add(effect{opens: had && !has, closes: has && !had})
-	return e
-}
-
 // commonDirection is commonList, with noSCTP if either list has it.
 func commonDirection(old, now []place) []place {
 	before, had := tracked(old)

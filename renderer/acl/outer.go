@@ -141,9 +141,8 @@ func outerAtom(o *dataplane.Outer, v verb, src netip.Prefix) atom {
 
 // outer returns the places of outer addresses in the list of a pod with a program for egress.
 func (r *Renderer) outer(p *program) []place {
-	out := r.optional(outerTable(barred, p))
-	out = append(out, r.optional(outerTable(led, p))...)
-	return append(out, r.optional(keptOuter)...)
+	evaluated := flagged(append(r.optional(outerTable(barred, p)), r.optional(outerTable(led, p))...), true, false)
+	return append(evaluated, flagged(r.optional(keptOuter), false, true)...)
 }
 
 func outerTable(kind string, p *program) string { return kind + "-" + nameOf(p.key) }

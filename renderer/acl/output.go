@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -29,11 +30,12 @@ type output struct {
 	open map[string]bool
 	// dirty are the interfaces whose lists may differ.
 	dirty map[string]struct{}
-	// pending is the change that follows the sent interim state; nil: none.
+	// pending is the rest of changes that VPP has an interim state of; nil: none. more: other changes wait.
 	pending *change
-	// behind: VPP may have any part of the changes sent since it was last false. late are the openings and closings of those changes.
+	more    bool
+	// behind: VPP may lack a part of the sent changes. late has their closings.
 	behind bool
-	late   hooks
+	late   conflict.Log
 }
 
 func newOutput() output {
@@ -90,51 +92,9 @@ func (r *Renderer) lookup(name string) *table {
 	return r.tables[name]
 }
 
-// emit sends the changes, or an interim state.
-func (r *Renderer) emit() (again bool) {
-	next := r.changes()
-	effects := r.effects(&next)
-	if r.out.behind && (r.resent && effects.opens || effects.outruns(&r.out.late)) {
-		r.postpone(&next)
-		return true
-	}
-	if !r.out.behind {
-		r.out.late = hooks{}
-	}
-	r.out.late.add(&effects)
-	risky := !r.alone && (r.resent && effects.opens || effects.risky())
-	on := change{}
-	if risky {
-		on = r.interim(&next)
-	}
-	for name := range next.lists {
-		if i := r.ifaces[name]; i != nil {
-			i.listed = true
-		}
-	}
-	if r.resent = false; risky {
-		r.commit(&on, true)
-		r.out.pending = &next
-		return true
-	}
-	r.commit(&next, false)
-	r.flush()
-	return false
-}
-
-// postpone makes a change wait for the next Apply.
-func (r *Renderer) postpone(c *change) {
-	for name := range c.tables {
-		r.dirty.tables[name] = struct{}{}
-	}
-	for name := range c.lists {
-		r.out.dirty[name] = struct{}{}
-	}
-}
-
 // changes returns the differences between the wanted state and the sink's.
 func (r *Renderer) changes() change {
-	c := change{tables: map[string]*table{}, lists: map[string]lists{}}
+	c := newChange()
 	for name := range r.dirty.tables {
 		c.tables[name] = r.table(name)
 	}
@@ -146,8 +106,8 @@ func (r *Renderer) changes() change {
 	return c
 }
 
-// commit sends a change: tables before the lists that name them, and their removal after. An interim state opens no interface.
-func (r *Renderer) commit(c *change, onWay bool) {
+// commit sends a change: tables before the lists that name them, and their removal after. An interim state (torn) opens no interface.
+func (r *Renderer) commit(c *change, torn map[string]bool) {
 	names := slices.Sorted(maps.Keys(c.lists))
 	moved := map[string]struct{}{}
 	served := map[string]*ports{} // by key
@@ -183,7 +143,7 @@ func (r *Renderer) commit(c *change, onWay bool) {
 		}
 	}
 	for _, name := range names {
-		r.commitLists(name, c.lists[name], r.open(name, c.lists[name], onWay))
+		r.commitLists(name, c.lists[name], r.open(name, c.lists[name], torn[name]))
 	}
 	for _, name := range gone {
 		for _, key := range r.out.stale(name) {

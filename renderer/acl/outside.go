@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -29,8 +30,7 @@ func (r *Renderer) ownPrefixes() *sources {
 	for _, a := range list {
 		c.not = append(c.not, netip.PrefixFrom(a, a.BitLen()))
 	}
-	slices.SortFunc(c.not, comparePrefix)
-	if c.not = outermost(c.not); len(c.not) == 0 {
+	if c.not = netset.Separate(c.not); len(c.not) == 0 {
 		return nil
 	}
 	return c

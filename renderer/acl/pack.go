@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -81,6 +82,11 @@ func (r *Renderer) join(name string, run []place) place {
 	}
 	at := place{table: name, denies: run[0].denies, mixed: slices.ContainsFunc(run, func(p place) bool { return p.denies != run[0].denies })}
 	at.mixed = at.mixed || p.over
+	at.dials = slices.ContainsFunc(run, func(p place) bool { return p.dials })
+	at.egress = !slices.ContainsFunc(run, func(p place) bool { return !p.egress })
+	if !slices.ContainsFunc(run, func(p place) bool { return !slices.Equal(p.srcs, run[0].srcs) }) {
+		at.srcs = run[0].srcs
+	}
 	return at
 }
 
@@ -137,7 +143,7 @@ func (r *Renderer) closed(p *pack) *table {
 		}
 	}
 	for _, f := range families {
-		list := slices.DeleteFunc(slices.SortedFunc(maps.Keys(sources), comparePrefix), func(n netip.Prefix) bool { return familyOf(n.Addr()) != f })
+		list := slices.DeleteFunc(slices.SortedFunc(maps.Keys(sources), netset.Compare), func(n netip.Prefix) bool { return familyOf(n.Addr()) != f })
 		if len(list) > mostSources || slices.Contains(list, f.all()) {
 			list = []netip.Prefix{f.all()}
 		}

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -56,13 +57,13 @@ func (x *expander) unknownOut(atoms []atom, members []netip.Prefix) []netip.Pref
 		return members
 	}
 	peers := []netip.Prefix(ofFamily(x.peers, familyOf(atoms[0].dst.Addr())))
-	holds := func(m netip.Prefix) bool { return len(inside(peers, m)) > 0 }
+	holds := func(m netip.Prefix) bool { return len(netset.Inside(peers, m)) > 0 }
 	if !slices.ContainsFunc(members, holds) {
 		return members
 	}
 	var out []netip.Prefix
 	for _, m := range members {
-		out = rest(out, m, inside(peers, m))
+		out = netset.Rest(out, m, netset.Inside(peers, m))
 	}
 	return out
 }

@@ -3,6 +3,8 @@ package acl
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
 
 // region is a part of one side's space: addresses of one family and ports.
@@ -14,7 +16,7 @@ type region struct {
 // prefixes are intersected with regions: the prefixes of a rule, or a set's members of one family.
 type prefixes interface {
 	covers(p netip.Prefix) bool // one of them contains all of p
-	list() []netip.Prefix       // all, sorted by comparePrefix
+	list() []netip.Prefix       // all, sorted by netset.Compare
 }
 
 // few is a short sorted list.
@@ -37,25 +39,6 @@ func ofFamily(nets []netip.Prefix, f family) few {
 	return out
 }
 
-// inside returns the part of a sorted list within p.
-func inside(list []netip.Prefix, p netip.Prefix) []netip.Prefix {
-	lo, _ := slices.BinarySearchFunc(list, p, comparePrefix)
-	hi := lo
-	if p.Bits() == 0 {
-		return list[lo:]
-	}
-	for step := 1; hi < len(list) && p.Contains(list[hi].Addr()); step *= 2 { // gallop, then search
-		hi = min(hi+step, len(list))
-	}
-	n, _ := slices.BinarySearchFunc(list[lo:hi], p, func(e, p netip.Prefix) int {
-		if p.Contains(e.Addr()) {
-			return -1
-		}
-		return 1
-	})
-	return list[lo : lo+n]
-}
-
 // within returns the parts of the regions in the prefixes.
 func within(regions []region, by prefixes) []region {
 	var out []region
@@ -64,7 +47,7 @@ func within(regions []region, by prefixes) []region {
 			out = append(out, r)
 			continue
 		}
-		for _, p := range inside(by.list(), r.net) {
+		for _, p := range netset.Inside(by.list(), r.net) {
 			out = append(out, region{p, r.ports})
 		}
 	}
@@ -78,34 +61,11 @@ func outside(regions []region, by prefixes) []region {
 		if by.covers(r.net) {
 			continue
 		}
-		for _, p := range rest(nil, r.net, inside(by.list(), r.net)) {
+		for _, p := range netset.Rest(nil, r.net, netset.Inside(by.list(), r.net)) {
 			out = append(out, region{p, r.ports})
 		}
 	}
 	return out
-}
-
-// rest appends the prefixes of p that are in none of holes, which are sorted and within p.
-func rest(out []netip.Prefix, p netip.Prefix, holes []netip.Prefix) []netip.Prefix {
-	if len(holes) == 0 {
-		return append(out, p)
-	}
-	if holes[0] == p {
-		return out
-	}
-	lower, upper := halves(p)
-	cut, _ := slices.BinarySearchFunc(holes, upper, comparePrefix)
-	return rest(rest(out, lower, holes[:cut]), upper, holes[cut:])
-}
-
-// halves splits a prefix of more than one address.
-func halves(p netip.Prefix) (lower, upper netip.Prefix) {
-	bits := p.Bits() + 1
-	raw := p.Addr().AsSlice()
-	lower = netip.PrefixFrom(p.Addr(), bits)
-	raw[(bits-1)/8] |= 0x80 >> ((bits - 1) % 8)
-	a, _ := netip.AddrFromSlice(raw)
-	return lower, netip.PrefixFrom(a, bits)
 }
 
 // onPorts returns the parts of the regions with one of the ports.
@@ -164,7 +124,7 @@ func notAt(regions []region, eps []endpoint, proto uint8) []region {
 				out = append(out, r)
 				continue
 			}
-			for _, p := range rest(nil, r.net, []netip.Prefix{host}) {
+			for _, p := range netset.Rest(nil, r.net, []netip.Prefix{host}) {
 				out = append(out, region{p, r.ports})
 			}
 			for _, left := range r.ports.minus(span{e.port, e.port}) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
 
 // Intersections with prefixes and ports keep exactly the right points.
@@ -20,7 +22,7 @@ func TestRegions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		have := []region{{netip.MustParsePrefix("10.0.0.0/28"), span{0, 7}}, {small.Draw(t, "also"), port.Draw(t, "ports")}}
 		by := rapid.SliceOfN(small, 0, 4).Draw(t, "by")
-		slices.SortFunc(by, comparePrefix)
+		slices.SortFunc(by, netset.Compare)
 		by = slices.Compact(by)
 		ports := rapid.SliceOfN(port, 0, 3).Draw(t, "by ports")
 		set := &netSet{}

@@ -155,8 +155,9 @@ func (r *Renderer) remotePlaces() []place {
 	for _, j := range r.sortedOutbound() {
 		for _, seg := range j.remote {
 			for _, t := range seg.tables {
-				at := place{table: t.name, denies: t.denies()}
+				at := place{table: t.name, denies: t.denies(), egress: true}
 				if j.last {
+					at.srcs = j.sources
 					last = append(last, at)
 					continue
 				}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -47,7 +49,6 @@ type Renderer struct {
 	inSync bool
 	news   bool // a message arrived since the last check of it
 	resent bool // the translated addresses were sent again
-	alone  bool // only the egress of one interface changes
 
 	// The received state.
 	sets      map[string]*ipset
@@ -79,13 +80,13 @@ type Renderer struct {
 	exposed  map[netip.Addr][]exposure
 	behind   map[netip.Addr]struct{} // backends of outer addresses
 
-	asked       bool              // some rule has named ports of SCTP
-	named       int               // number of policies and profiles whose ingress rules name served ports
-	bytes       bool              // programs are unfolded for a VPP that compares whole bytes
-	hostSegs    []*segment        // of hooks
-	hostMatches map[string]*match // by kind of packets
-	failsafe    [2][]failsafe     // in, out
-	spoofing    bool              // Felix's settings let pods send from the prefixes their endpoints allow
+	asked       bool               // some rule has named ports of SCTP
+	named       int                // number of policies and profiles whose ingress rules name served ports
+	bytes       bool               // programs are unfolded for a VPP that compares whole bytes
+	hostSegs    []*segment         // of hooks
+	hostMatches map[string]*match  // by kind of packets
+	failsafe    [2][]failsafe.Port // in, out
+	spoofing    bool               // Felix's settings let pods send from the prefixes their endpoints allow
 
 	// Indices from an object to its users, for changes.
 	ofPolicy  map[policyID]map[*program]struct{}
@@ -144,7 +145,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
 		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
 		ofGroup: map[*program]map[*residueGroup]struct{}{},
-		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match{}, failsafe: failsafes(nil),
+		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match{}, failsafe: failsafe.Ports(nil),
 		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
 	}
 }
@@ -154,7 +155,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	r.news = true
 	switch m := m.GetPayload().(type) {
 	case *felix.ToDataplane_ConfigUpdate:
-		r.failsafe, r.dirty.host = failsafes(m.ConfigUpdate.GetConfig()), true
+		r.failsafe, r.dirty.host = failsafe.Ports(m.ConfigUpdate.GetConfig()), true
 		r.setSpoofing(m.ConfigUpdate.GetConfig()[configSpoofing] == spoofingAllowed)
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
@@ -272,22 +273,26 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
 }
 
-// Behind takes whether VPP may lack a part of the changes sent since it was last false. While it is true, a change waits that would
-// open one hook before an earlier change has closed another.
-func (r *Renderer) Behind(behind bool) { r.out.behind = behind }
+// Behind takes whether VPP may lack a part of the changes sent so far. While it is true, an opening waits if it concerns a packet that one
+// of these changes closes at another interface. Acknowledged: VPP has all changes that were sent before Behind was last called with it.
+func (r *Renderer) Behind(behind, acknowledged bool) {
+	if r.out.behind = behind; acknowledged {
+		r.out.late.Age()
+	}
+}
 
-// Apply sends the changes since the last Apply to the sink. If they would open one hook while they close another, so that a
-// packet could pass in between which neither state lets pass, Apply sends only the closing, and again is true: call Apply once
-// more when VPP has that.
+// Apply sends the changes since the last Apply to the sink. If some would open one interface while they, or earlier changes that VPP may
+// lack (Behind), close another, so that a packet could pass in between which no state lets pass, Apply sends only the closings and what
+// does not conflict, and again is true: call Apply once more when VPP has that.
 func (r *Renderer) Apply() (again bool) {
 	if !r.inSync {
 		return false
 	}
-	if next := r.out.pending; next != nil {
-		r.out.pending = nil
-		r.commit(next, false)
-		r.flush()
-		return r.news
+	if !r.out.behind {
+		r.out.late = conflict.Log{}
+	}
+	if r.proceed() {
+		return r.news || r.out.more
 	}
 	r.news = false
 	r.settle()
@@ -296,11 +301,9 @@ func (r *Renderer) Apply() (again bool) {
 
 // settle updates programs, segments, tables and lists.
 func (r *Renderer) settle() {
-	rulesOnly := r.rulesOnly()
 	r.locate()
 	r.findExits()
 	r.refresh()
-	r.alone = rulesOnly && r.oneSays()
 	r.evaluateOutputs()
 	r.evaluateHosts()
 	r.compile()
@@ -310,7 +313,6 @@ func (r *Renderer) settle() {
 	clear(r.dirty.ifaces)
 	r.listRemote()
 	if r.repack() {
-		r.alone = false
 		for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
 			r.list(r.ifaces[name])
 		}

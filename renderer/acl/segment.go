@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/budget"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -150,14 +151,7 @@ func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
 
 // alike returns the number of equal rules at the beginning of two tables and, of the others, at the end.
 func alike(a, b []atom) (start, end int) {
-	n := min(len(a), len(b))
-	for start < n && a[start] == b[start] {
-		start++
-	}
-	for end < n-start && a[len(a)-1-end] == b[len(b)-1-end] {
-		end++
-	}
-	return start, end
+	return conflict.Alike(len(a), len(b), func(i, j int) bool { return a[i] == b[j] })
 }
 
 // grow reserves memory for rules.

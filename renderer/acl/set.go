@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
 
 // buckets is the number of parts of a set; a table of a split segment takes one or more of them.
@@ -67,7 +68,7 @@ type netSet struct {
 
 func (n *netSet) add(p netip.Prefix) bool {
 	part := &n.parts[bucketOf(p)]
-	i, found := slices.BinarySearchFunc(*part, p, comparePrefix)
+	i, found := slices.BinarySearchFunc(*part, p, netset.Compare)
 	if found {
 		return false
 	}
@@ -80,7 +81,7 @@ func (n *netSet) add(p netip.Prefix) bool {
 
 func (n *netSet) remove(p netip.Prefix) bool {
 	part := &n.parts[bucketOf(p)]
-	i, found := slices.BinarySearchFunc(*part, p, comparePrefix)
+	i, found := slices.BinarySearchFunc(*part, p, netset.Compare)
 	if !found {
 		return false
 	}
@@ -92,7 +93,7 @@ func (n *netSet) remove(p netip.Prefix) bool {
 }
 
 func (n *netSet) has(p netip.Prefix) bool {
-	_, found := slices.BinarySearchFunc(n.parts[bucketOf(p)], p, comparePrefix)
+	_, found := slices.BinarySearchFunc(n.parts[bucketOf(p)], p, netset.Compare)
 	return found
 }
 
@@ -103,7 +104,7 @@ func (n *netSet) list() []netip.Prefix {
 		for _, part := range n.parts {
 			n.all = append(n.all, part...)
 		}
-		slices.SortFunc(n.all, comparePrefix)
+		slices.SortFunc(n.all, netset.Compare)
 	}
 	return n.all
 }
@@ -147,7 +148,7 @@ func (s *ipset) change(text string, in bool) uint64 {
 	if s.ported {
 		return s.changePort(text, in)
 	}
-	p, err := parseNet(text)
+	p, err := netset.Parse(text)
 	if err != nil {
 		return s.changeBad(text, in)
 	}

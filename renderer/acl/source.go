@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -52,16 +53,9 @@ func (c *sources) covers(o *sources) bool {
 		return false
 	}
 	if len(c.not)+len(o.not) > 0 {
-		return len(c.from)+len(o.from) == 0 && eachWithin(c.not, o.not)
+		return len(c.from)+len(o.from) == 0 && netset.EachWithin(c.not, o.not)
 	}
-	return eachWithin(o.from, c.from)
-}
-
-// eachWithin reports whether each prefix lies in one of others.
-func eachWithin(list, others []netip.Prefix) bool {
-	return !slices.ContainsFunc(list, func(p netip.Prefix) bool {
-		return !slices.ContainsFunc(others, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
-	})
+	return netset.EachWithin(o.from, c.from)
 }
 
 // The tables of a source check, without the interface's name.
@@ -87,8 +81,7 @@ func (r *Renderer) checkOf(i *iface) *sources {
 			c.from = append(c.from, w.allowed...) // masked
 		}
 	}
-	slices.SortFunc(c.from, comparePrefix)
-	c.from = outermost(c.from)
+	c.from = netset.Separate(c.from)
 	return c
 }
 
@@ -104,17 +97,6 @@ func (r *Renderer) setSpoofing(allowed bool) {
 	for _, i := range r.ifaces {
 		r.dirty.ifaces[i] = struct{}{}
 	}
-}
-
-// outermost omits prefixes inside others; the list is sorted.
-func outermost(list []netip.Prefix) []netip.Prefix {
-	out := list[:0]
-	for _, p := range list {
-		if n := len(out); n == 0 || !out[n-1].Overlaps(p) {
-			out = append(out, p)
-		}
-	}
-	return out
 }
 
 // checked puts the source check into the lists of an interface.
@@ -154,7 +136,7 @@ func (r *Renderer) permitOnly(t *table, c *sources) {
 func (r *Renderer) denyOthers(t *table, c *sources) {
 	discovery(t, c)
 	for _, f := range families {
-		for _, p := range rest(nil, f.all(), c.of(f)) {
+		for _, p := range netset.Rest(nil, f.all(), c.of(f)) {
 			r.addWide(t, atom{verb: deny, src: p, dst: f.all(), sport: allPorts, dport: allPorts}, c.cause())
 		}
 	}
@@ -216,13 +198,6 @@ func checkEffect(old, now *sources) effect {
 		return effect{}
 	}
 	return effect{opens: !old.covers(now), closes: !now.covers(old)}
-}
-
-// inputEffect returns the effect of other lists on packets that enter VPP.
-func inputEffect(old, now lists) effect {
-	e := checkEffect(old.check, now.check)
-	e.add(directionEffect(unchecked(old.in), unchecked(now.in)))
-	return e
 }
 
 // commonInput returns an input list that lets pass only what both lists do.

@@ -230,7 +230,7 @@ func TestStatesOfAChangedCheck(t *testing.T) {
 		if got := fmt.Sprint(names(commonInput(c.old, c.now))); got != c.want {
 			t.Errorf("%d: %s, not %s", i, got, c.want)
 		}
-		if got := inputEffect(c.old, c.now); got != c.e {
+		if got := effectOfInput(c.old, c.now); got != c.e {
 			t.Errorf("%d: effect %+v", i, got)
 		}
 	}

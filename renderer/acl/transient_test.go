@@ -14,17 +14,21 @@ import (
 // onTheWay returns the verdict for a packet while some interfaces have changed from a to b and others have not: it passes if any such state
 // lets it.
 func onTheWay(a, b *book, p, dialled packet, from, to string) bool {
-	in := "if-" + from
+	in := entrance(p, from)
+	return (a.on(in, false, dialled) || b.on(in, false, dialled)) && (a.leaves(p, from, to) || b.leaves(p, from, to))
+}
+
+// entrance is the interface where a packet enters.
+func entrance(p packet, from string) string {
 	switch {
 	case from != "":
+		return "if-" + from
 	case slices.Contains(nodeIPs, p.src):
-		in = "host"
+		return "host"
 	case p.src == remotes[0] || p.src == remotes[1]:
-		in = "overlay"
-	default:
-		in = "uplink"
+		return "overlay"
 	}
-	return (a.on(in, false, dialled) || b.on(in, false, dialled)) && (a.leaves(p, from, to) || b.leaves(p, from, to))
+	return "uplink"
 }
 
 // While interfaces change, in any order, nothing passes that is denied both before and after.
@@ -127,17 +131,17 @@ func TestStepsOfAChange(t *testing.T) {
 }
 
 // A pod's egress is evaluated twice if its input sees Services, and opens at one place while it closes at another. Both evaluate
-// the same packet, so one step suffices. Of two pods with the same policies, one may use the address of the other: what it dials
-// then is evaluated at the input, as dialled, and where it leaves, as it arrives.
-func TestStepsOfOneProgram(t *testing.T) {
-	for _, users := range []int{1, 2} {
-		s := newScene(testNode(dataplane.PreDNAT))
+// the same packet, so one step suffices if no pod uses the address of another one: what it dials then is evaluated at the input, as dialled,
+// and where it leaves, as it arrives.
+func TestStepsOfEgress(t *testing.T) {
+	for _, mode := range []SourceCheck{SourceStrict, SourceOff} {
+		s := newCheckedScene(testNode(dataplane.PreDNAT), mode)
 		s.send(start()...)
 		to := func(net string) *felix.ToDataplane {
 			return policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "allow", DstNet: []string{net}}}})
 		}
 		s.send(to("10.1.2.1/32"))
-		for i := range users {
+		for i := range 2 {
 			s.send(podMessage(i, withPolicies("", "a1")))
 		}
 		s.settle(t)
@@ -146,15 +150,15 @@ func TestStepsOfOneProgram(t *testing.T) {
 		steps := 1
 		for ; s.r.Apply(); steps++ {
 		}
-		if steps != users {
-			t.Errorf("%d users: %d steps", users, steps)
+		if want := 1 + index(mode == SourceOff); steps != want {
+			t.Errorf("source check %v: %d steps, want %d", mode, steps, want)
 		}
 		forged := packet{podIPs[1][v4], netip.MustParseAddr("10.1.2.1"), protoTCP, 40000, 80}
 		dialled := forged
 		dialled.dst = netip.MustParseAddr("10.96.0.10")
 		pass := func(a, b *book) bool { return onTheWay(a, b, forged, dialled, pods[0], "") }
-		if hole := pass(before, s.b) && !pass(before, before) && !pass(s.b, s.b); hole != (users == 2) {
-			t.Errorf("%d users: in one step, what one pod dials with the address of another would pass: %v", users, hole)
+		if hole := pass(before, s.b) && !pass(before, before) && !pass(s.b, s.b); hole != (mode == SourceOff) {
+			t.Errorf("source check %v: in one step, what one pod dials with the address of another would pass: %v", mode, hole)
 		}
 	}
 }

@@ -16,12 +16,18 @@ import (
 )
 
 // largeSet is the tenant's policy for all its pods, and the members of its set on another node.
-func largeSet(members int) []event.Change {
-	out := []event.Change{put(&model.Policy{
+func largeSet(members int, egress bool) []event.Change {
+	peer := model.Peer{Selector: model.LabelNamespace + " == 'evil' && has(member)"}
+	p := &model.Policy{
 		ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: evil, Name: "large"}, Tier: model.TierDefault, Order: model.OrderKubernetes(),
-		Namespace: evil, Selector: model.LabelNamespace + " == 'evil' && has(n)", Ingress: true,
-		InboundRules: []model.Rule{{Action: model.ActionAllow, Source: model.Peer{Selector: model.LabelNamespace + " == 'evil' && has(member)"}}},
-	})}
+		Namespace: evil, Selector: model.LabelNamespace + " == 'evil' && has(n)", Ingress: !egress, Egress: egress,
+	}
+	if egress {
+		p.OutboundRules = []model.Rule{{Action: model.ActionAllow, Destination: peer}}
+	} else {
+		p.InboundRules = []model.Rule{{Action: model.ActionAllow, Source: peer}}
+	}
+	out := []event.Change{put(p)}
 	for i := range members {
 		out = append(out, member(i))
 	}
@@ -35,9 +41,21 @@ func member(i int) event.Change {
 	})
 }
 
-// TestVictimOvertakes: a change of the tenant takes one message for each of its pods, and the agent pauses after each. A change of the victim
-// that comes next is in force after three messages at most, before the tenant's is complete.
+// gone removes a member.
+func gone(i int) event.Change { return event.Change{Ref: member(i).Ref} }
+
+// TestVictimOvertakes: a change of the tenant takes one message for each of its pods, and the agent pauses after each. Each change adds a member
+// and removes another one. The change of the victim that follows is in force after three messages at most, before those of the tenant are complete.
 func TestVictimOvertakes(t *testing.T) {
+	for _, egress := range []bool{false, true} {
+		t.Run(fmt.Sprintf("egress %v", egress), func(t *testing.T) { overtake(t, egress) })
+	}
+}
+
+// changesBefore is the number of the tenant's changes before the victim's.
+const changesBefore = 3
+
+func overtake(t *testing.T, egress bool) {
 	v := sim.New(sim.Config{Seed: 1, PuntLocal: true, LogLimit: 1})
 	t.Cleanup(v.Close)
 	n := &node{t: t, vpp: v, port: 80}
@@ -53,7 +71,7 @@ func TestVictimOvertakes(t *testing.T) {
 	}
 	t.Cleanup(a.Close)
 	n.agent = a
-	n.feed(append(append(before, n.policy(80)), largeSet(500)...))
+	n.feed(append(append(before, n.policy(80)), largeSet(500, egress)...))
 
 	switched, at, since := 0, -1, 0 // messages for pods of the tenant, and how many there were when the victim's change came into force
 	n.vpp.After(func(r sim.Record) {
@@ -64,16 +82,19 @@ func TestVictimOvertakes(t *testing.T) {
 			at = switched
 		}
 	})
-	tenant := &event.Update{Source: source, Changes: []event.Change{member(1000)}}
-	victim := &event.Update{Source: source, Changes: []event.Change{n.policy(90)}}
-	if err := n.agent.Feed(context.Background(), tenant, victim); err != nil {
+	var events []event.Event
+	for i := range changesBefore {
+		events = append(events, &event.Update{Source: source, Changes: []event.Change{member(1000 + i), gone(i)}})
+	}
+	events = append(events, &event.Update{Source: source, Changes: []event.Change{n.policy(90)}})
+	if err := n.agent.Feed(context.Background(), events...); err != nil {
 		t.Fatal(err)
 	}
 	n.vpp.After(nil)
 	if switched < pods {
 		t.Fatalf("%d interfaces were switched: the tenant's change is in place", switched)
 	}
-	if at < 0 || at > 3 {
+	if at < 0 || at > 2+changesBefore {
 		t.Errorf("the victim's change is in force after %d of %d switches", at, switched)
 	}
 	if why := n.verdicts(); why != "" {
