@@ -90,6 +90,56 @@ func TestExcusesEnd(t *testing.T) {
 	}
 }
 
+// TestTwoConnectionsOfTheSamePorts: two pods open a connection each, between the same ports, and the egress of both is revoked after its own. Each
+// reaches the other as the server of the other's connection, as its packets pass the other's list. A packet that this list drops ends that.
+func TestTwoConnectionsOfTheSamePorts(t *testing.T) {
+	objects := []policy.Object{smallNode(), smallPod("low", "10.1.1.2"), smallPod("high", "10.1.1.3")}
+	egress := func(pod, to string) policy.Object { // a change of the addresses replaces rules in place, so that sessions of the other direction stay
+		o := deny(pod, networkingv1.PolicyTypeEgress)
+		o.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: to}}}}}
+		return o
+	}
+	objects = append(objects, egress("low", "10.1.1.0/24"), egress("high", "10.1.1.0/24"))
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(e Event) trace.Arrival {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
+	}
+	revoke := func(o policy.Object) {
+		t.Helper()
+		play(Event{Changes: []policy.Change{{Key: policy.KeyOf(o), Object: o}}})
+	}
+	up := func(flags string) Event { return oneWay("low", "10.1.1.3:40000", "TCP", 81, flags) }
+	down := oneWay("high", "10.1.1.2:81", "TCP", 40000, "PA")
+	play(down)
+	revoke(egress("high", "10.9.0.0/16"))
+	if a := play(down); a.At != "" {
+		t.Fatalf("%q got a packet of a revoked connection", a.At)
+	}
+	play(up("S"))
+	revoke(egress("low", "10.9.0.0/16"))
+	first, second := play(up("PA")), play(down)
+	if want := map[string]int{"revoked, and nothing of the client came since: TCP": 2}; first.At == "" || second.At == "" || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%q and %q got them; excused: %v", first.At, second.At, tb.law.Excused)
+	}
+	revoke(deny("high", networkingv1.PolicyTypeIngress))
+	if a := play(up("PA")); a.At != "" {
+		t.Fatalf("%q got a packet that its ingress denies", a.At)
+	}
+	if a := play(down); a.At != "" || tb.law.Judge("pod:prod/high", &second).None() {
+		t.Errorf("%q got it, or it is excused", a.At)
+	}
+}
+
 // oneWay is a packet that nobody answers.
 func oneWay(from, to, protocol string, port uint16, flags string) Event {
 	return Event{Step: trace.Step{Question: trace.Question{From: "pod:prod/" + from, To: to, Protocol: protocol}, SourcePort: port, Flags: flags, OneWay: true}}

@@ -60,7 +60,7 @@ type conn struct {
 	key    flow        // of begun
 	client string
 	node   string // the server's
-	// spoke: when the client's last packet came to the server's interface, the policies allowed the connection.
+	// spoke: when the client's last packet came to the server's interface, the policies allowed the connection, or the server's ingress did.
 	spoke      bool
 	translated bool // a Service was dialled
 

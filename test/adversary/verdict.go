@@ -110,7 +110,11 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 	if c := l.dials[dialled(a)]; c != nil && a.Packet.Dst == c.first.Dst && (a.At != "" || atOutput(a.Lost, c.node)) {
 		// NAT may hide a client behind one port after another: the packet ends the session of the port that it has.
 		if c = l.seen[c.seenAs(a)]; c != nil {
-			c.spoke = l.ever(func(p *policy.Cluster) bool { return p.JudgePods(&c.first).Allowed })
+			shown := c.first
+			shown.Src = a.Packet.Src
+			c.spoke = l.ever(func(p *policy.Cluster) bool {
+				return p.JudgePods(&c.first).Allowed || a.At != "" && p.JudgeIngress(&shown).Allowed // the server's list drops what its ingress denies
+			})
 		}
 	}
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
