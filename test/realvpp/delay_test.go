@@ -143,6 +143,7 @@ type delayed struct {
 	longest       time.Duration
 	later         int           // datagrams that took longer than 10 ms
 	usual         time.Duration // the longest of 99 %
+	gap           time.Duration // the longest time for which all datagrams are lost
 }
 
 func (d delayed) String() string {
@@ -156,12 +157,13 @@ func (d *delays) look() (out delayed) {
 	time.Sleep(50 * time.Millisecond) // VPP still has the last ones
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	took := slices.Clone(d.took[d.since:])
+	took, sent := slices.Clone(d.took[d.since:]), d.sent[d.since:]
 	d.since = len(d.took)
 	if tail := len(took) - 20; tail > 0 {
 		took = took[:tail]
 	}
 	out.packets = len(took)
+	out.gap = longestGap(sent, took)
 	slices.Sort(took)
 	for _, t := range took {
 		switch {
@@ -175,4 +177,45 @@ func (d *delays) look() (out delayed) {
 		out.longest, out.usual = time.Duration(took[len(took)-1]), time.Duration(took[len(took)*99/100])
 	}
 	return out
+}
+
+// longestGap is the longest time for which no datagram was sent that arrives; 0: none is lost.
+func longestGap(sent, took []int64) time.Duration {
+	longest, began := int64(0), int64(0)
+	for i, t := range took {
+		switch {
+		case t > 0:
+			began = 0
+		case began == 0:
+			began = sent[i]
+		}
+		if began > 0 {
+			longest = max(longest, sent[i]-began+int64(time.Millisecond))
+		}
+	}
+	return time.Duration(longest)
+}
+
+// steadyFor is for how long all datagrams arrive when a flow is steady.
+const steadyFor = 500 * time.Millisecond
+
+// steady waits until all datagrams of steadyFor have arrived.
+func (d *delays) steady(limit time.Duration) bool {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		now, lost, arrived := time.Now(), 0, 0
+		d.mu.Lock()
+		for i := len(d.sent) - 1; i >= 0 && d.sent[i] > now.Add(-steadyFor).UnixNano(); i-- {
+			switch {
+			case d.took[i] > 0:
+				arrived++
+			case d.sent[i] < now.Add(-steadyFor/10).UnixNano():
+				lost++
+			}
+		}
+		d.mu.Unlock()
+		if lost == 0 && arrived > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -44,17 +44,18 @@ type lab struct {
 	frames *frames
 	plain  *plainConn
 
-	made   []sim.Interface
-	routes []sim.Route
-	pairs  map[string]int                            // by interface; loopbacks have none
-	index  map[string]interface_types.InterfaceIndex // of the interfaces made
-	met    map[string][]netip.Addr                   // neighbours by interface
-	laid   map[prefixOf][]fib_types.FibPath          // the paths of routes as they were made
-	err    error                                     // the first thing that went wrong in a method that cannot say so
-	hollow bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
-	echoed int                                       // ICMP errors about ICMP errors
-	hosts  []*netns                                  // of those who sit behind interfaces
-	moved  map[string]*moved                         // by interface: whose peer is in another namespace; they keep their pairs
+	made    []sim.Interface
+	routes  []sim.Route
+	pairs   map[string]int                            // by interface; loopbacks have none
+	index   map[string]interface_types.InterfaceIndex // of the interfaces made
+	met     map[string][]netip.Addr                   // neighbours by interface
+	laid    map[prefixOf][]fib_types.FibPath          // the paths of routes as they were made
+	err     error                                     // the first thing that went wrong in a method that cannot say so
+	hollows map[string]bool                           // the interfaces made so
+	hollow  bool                                      // interfaces are loopbacks, of which there can be many: no packet is sent
+	echoed  int                                       // ICMP errors about ICMP errors
+	hosts   []*netns                                  // of those who sit behind interfaces
+	moved   map[string]*moved                         // by interface: whose peer is in another namespace; they keep their pairs
 }
 
 // moved is where the peer of a pair is.
@@ -73,7 +74,7 @@ func openLabWith(path string, workers int, plugins ...string) (*lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lab{process: process{path: path, dir: dir, plugins: plugins, workers: workers}, moved: map[string]*moved{}}
+	l := &lab{hollows: map[string]bool{}, process: process{path: path, dir: dir, plugins: plugins, workers: workers}, moved: map[string]*moved{}}
 	if l.ns, err = newNetns(); err != nil {
 		l.ns = nil
 		return l, err
@@ -302,7 +303,8 @@ func (l *lab) create(i sim.Interface) (interface_types.InterfaceIndex, error) {
 		}
 		return replies[0].Msg.(*interfaces.CreateLoopbackInstanceReply).SwIfIndex, nil
 	}
-	if l.hollow {
+	if l.hollow || l.hollows[i.Name] { // the latter when VPP restarts
+		l.hollows[i.Name] = true
 		return l.loopback(i.Name)
 	}
 	pair := l.freePair()

@@ -1,0 +1,44 @@
+package realvpp
+
+import (
+	"testing"
+	"time"
+
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// TestVPPOutsideInterfaceCost shows what VPP takes for an interface that becomes outside when 1,000 mappings exist already, as a pod's does that is
+// new, or whose interface a CNI makes after a restart of VPP. VPP notes each mapping with the interface, and searches all notes for each
+// (nat44_ed_get_fib_entry_reg). It fails when VPP does that no longer: docs/stalls.md and ADR 20 then name a limit that is gone.
+func TestVPPOutsideInterfaceCost(t *testing.T) {
+	w := openLoaded(t, 0, append(each(loadService), each(func(i int) event.Change { return loadSlice(i, 0) })...)...)
+	w.stop()
+	details, err := w.l.dump(&nat44_ed.Nat44InterfaceDump{}) // the guard has to know the roles
+	w.check(err)
+	var pods []interface_types.InterfaceIndex
+	for _, d := range details {
+		if i := d.(*nat44_ed.Nat44InterfaceDetails).SwIfIndex; i >= w.l.index["pod-evil/many-0"] {
+			pods = append(pods, i)
+		}
+	}
+	var took, removed []time.Duration
+	role := func(add bool, i interface_types.InterfaceIndex) time.Duration {
+		return w.took(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: add, SwIfIndex: i})
+	}
+	for _, i := range pods { // as if it were new
+		role(false, i)
+		took = append(took, role(true, i))
+	}
+	for _, i := range pods {
+		removed = append(removed, role(false, i))
+	}
+	for _, n := range []int{0, 9, 49, len(took) - 1} {
+		t.Logf("%d interfaces that became outside after %d mappings: %s for the last, and %s to remove its role", n+1, loadServices, ms(took[n]), ms(removed[len(removed)-1-n]))
+	}
+	if first, last := median(took[:10]), median(took[len(took)-10:]); last < 5*first {
+		t.Errorf("%s for the first, %s for the last", first, last)
+	}
+}
