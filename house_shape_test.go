@@ -50,7 +50,6 @@ var largeStructs = map[string]int{
 	"sim.iface":                           23,
 	"cmd/contiv-agent.agentFlags":         22,
 	"sim/nat44ed.session":                 21,
-	"agent.metrics":                       16,
 	"calico/fanout.conn":                  20,
 	"cmd/contiv-agent.fanoutFlags":        20,
 	"plugins/policy.stream":               20,

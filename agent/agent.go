@@ -33,6 +33,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
+	"github.com/contiv-agent/contiv-agent/agent/metrics"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/agent/status"
@@ -58,7 +59,7 @@ const eventBacklog = 256
 type parts struct {
 	cfg        Config
 	log        *slog.Logger
-	metrics    *metrics
+	metrics    *meters
 	conn       *vpp.Conn
 	vppagent   *vppagent.Agent
 	processor  *service.Processor
@@ -75,6 +76,23 @@ type parts struct {
 	onState    func(vpp.State)
 	calm       func() // to be called when the first sync is done
 	counters   *counters.SourceChecks
+}
+
+// meters are the metrics of all rooms that have some whatever the configuration is.
+type meters struct {
+	*metrics.Metrics
+	proxy *kubeproxy.Metrics
+	nat   *nattable.Metrics
+}
+
+// newMeters returns the metrics of an agent that serves these families of addresses.
+func newMeters(families []string) *meters {
+	return &meters{metrics.New(), kubeproxy.NewMetrics(families), nattable.NewMetrics()}
+}
+
+// register registers all metrics; a second agent with the same registry is an error.
+func (m *meters) register(r prometheus.Registerer) error {
+	return errors.Join(m.proxy.Register(r), m.nat.Register(r), m.Register(r))
 }
 
 // assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: no pauses.
@@ -97,11 +115,11 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMetrics(kubeproxy.Families(cfg.ServiceRenderer.Served())), onState: func(vpp.State) {}, calm: func() {}}
+	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMeters(kubeproxy.Families(cfg.ServiceRenderer.Served())), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = vpp.New(vpp.Config{
 		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
 		Needs: all.Needs(), OnConnect: onConnect(cfg),
-		OnState: p.state, Observe: p.metrics.request, Lock: cfg.share().Lock(cfg.Lock, cfg.NodeName), ClientName: cfg.share().ClientName(),
+		OnState: p.state, Observe: p.metrics.Request, Lock: cfg.share().Lock(cfg.Lock, cfg.NodeName), ClientName: cfg.share().ClientName(),
 	})
 	caller, kinds := withHost(cfg, p.conn, cfg.share().Kinds())
 	p.vppagent = vppagent.New(vppagent.Config{
@@ -230,12 +248,7 @@ func sourceNames(sources map[string]Source) []string {
 // state forwards the state of the connection.
 func (p *parts) state(st vpp.State) {
 	p.vppagent.Connected(st)
-	p.metrics.connections.Set(float64(st.Generation))
-	p.metrics.connected.Set(0)
-	p.metrics.silent.state(st.Silent)
-	if st.Connected {
-		p.metrics.connected.Set(1)
-	}
+	p.metrics.State(st)
 	p.onState(st)
 }
 
@@ -248,7 +261,7 @@ func (p *parts) observer() controller.Observer {
 		},
 		Sent: func(*event.Txn) { p.metrics.proxy.Sent() },
 		Refused: func(ch event.Change) {
-			p.metrics.refused.Inc()
+			p.metrics.Refused()
 			p.log.Warn("refused", "object", ch.Ref.String(), "err", ch.Err)
 		},
 		Committed: p.committed,
@@ -273,10 +286,15 @@ func (p *parts) observer() controller.Observer {
 }
 
 func (p *parts) committed(ev *event.Committed) {
-	p.metrics.committed(ev, time.Now())
+	p.metrics.Committed(ev)
+	if ev.Err == nil {
+		p.metrics.proxy.Committed(ev, time.Now())
+	}
 	p.proxy.Committed(ev)
-	p.countUnwell()
-	p.countPolicies()
+	p.metrics.Unwell(p.controller.CountUnwell())
+	if p.policies != nil {
+		p.metrics.Policies(p.policies.Counts(), p.vppagent.Snapshot().Reclassify)
+	}
 	p.session.Committed(ev)
 	if ev.Resync == event.Full && ev.Err == nil {
 		p.calm()
@@ -291,13 +309,6 @@ func (p *parts) committed(ev *event.Committed) {
 	}
 	if p.cfg.OnCommitted != nil {
 		p.cfg.OnCommitted(ev)
-	}
-}
-
-func (p *parts) countUnwell() {
-	p.metrics.unwell.Reset()
-	for state, n := range p.controller.CountUnwell() {
-		p.metrics.unwell.WithLabelValues(state.String()).Set(float64(n))
 	}
 }
 

@@ -1,13 +1,13 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/cleanup"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
@@ -17,7 +17,7 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	v := sim.New(sim.Config{})
 	defer v.Close()
 	socket := filepath.Join(t.TempDir(), "a.sock")
-	c, err := NewCleaner(t.Context(), CleanupConfig{Dial: v.Dial, StatusSocket: socket})
+	c, err := cleanup.New(t.Context(), cleanup.Config{Dial: v.Dial, StatusSocket: socket})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,15 +34,5 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	c.Close()
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
-	}
-}
-
-// TestCleanupWithoutVPP: without VPP, cleanup returns an error when its context ends.
-func TestCleanupWithoutVPP(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := NewCleaner(ctx, CleanupConfig{Socket: filepath.Join(t.TempDir(), "none.sock")})
-	if err == nil || !strings.Contains(err.Error(), "vpp is not connected") {
-		t.Error(err)
 	}
 }

@@ -16,7 +16,7 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 	have := samples.Names{}
 	stored, err := etcd.New(etcd.Config{Endpoints: []string{"127.0.0.1:1"}, Label: "node-1"})
 	if err == nil {
-		err = errors.Join(newMetrics(nil).register(have), have.Register(stored))
+		err = errors.Join(newMeters(nil).register(have), have.Register(stored))
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/cleanup"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
@@ -59,7 +60,7 @@ func TestSecondAgentWaits(t *testing.T) {
 	if err != nil || st.Healthy || !slices.ContainsFunc(st.Problems, func(p status.Problem) bool { return p.Object == "VPP" && strings.Contains(p.Text, "on node-1, since ") }) {
 		t.Errorf("%+v %v", st, err)
 	}
-	if c, err := NewCleaner(t.Context(), CleanupConfig{Dial: w.vpp.Dial, Lock: lock}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "node-1") {
+	if c, err := cleanup.New(t.Context(), cleanup.Config{Dial: w.vpp.Dial, Lock: lock}); !errors.Is(err, cleanup.ErrInUse) || !strings.Contains(err.Error(), "node-1") {
 		t.Errorf("cleanup beside an agent: %v %v", c, err)
 	}
 	if n := w.vpp.Writes(); n != 0 {

@@ -8,7 +8,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
-	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes values. For an input's access
@@ -26,39 +25,6 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 		return policy.NewStream(c, cfg.Override, driver)
 	}
 	return policy.New(c, driver)
-}
-
-// countPolicies updates the gauges of policies.
-func (p *parts) countPolicies() {
-	if p.policies == nil {
-		return
-	}
-	n := p.policies.Counts()
-	p.metrics.policies.Set(float64(n.Policies))
-	p.metrics.policyEndpoints.Set(float64(n.Endpoints))
-	switch p.vppagent.Snapshot().Reclassify {
-	case vppagent.ReclassifyOn:
-		p.metrics.reclassify.Set(1)
-	case vppagent.ReclassifyOff:
-		p.metrics.reclassify.Set(0)
-	default:
-		p.metrics.reclassify.Set(-1)
-	}
-}
-
-// Explain returns the policy rule behind a rule of an interface's access lists: the rule number in the input list, or with
-// output in the output list; -1 is the end of the list. False: the list is foreign.
-func (s *Stepper) Explain(iface string, output bool, place, rule int) (policy.Reason, bool) {
-	if !output && s.vppagent.Fronted(iface) {
-		if place == 0 && rule >= 0 {
-			return s.explainRange(rule)
-		}
-		place--
-	}
-	if s.policies == nil {
-		return policy.Reason{}, false
-	}
-	return s.policies.Explain(iface, output, place, rule)
 }
 
 // Policy returns the policies of a pod of this node; false: it has no endpoint here.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/reasons"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -23,6 +24,7 @@ const maxSteps = 1000
 // plans and tests. It is not safe for concurrent use. Only the connection to VPP runs by itself.
 type Stepper struct {
 	*parts
+	reasons.Finder
 	stop   context.CancelFunc
 	ended  chan struct{}
 	failed error // of the last transaction; nil: none
@@ -46,7 +48,7 @@ func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stepper{parts: p, ended: make(chan struct{}), moved: make(chan struct{})}
+	s := &Stepper{parts: p, Finder: reasons.Finder{Values: p.values, Policies: p.policies, VPPAgent: p.vppagent}, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.onState = s.announce
 	if p.nat != nil {
 		p.nat.Pods = func(context.Context) (map[netip.Addr]string, error) { return p.podsByAddress(), nil }

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/test/samples"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -134,7 +134,7 @@ func TestDriftIsReported(t *testing.T) {
 	if err != nil || len(rep.Problems) != 1 || rep.Problems[0].Reason != event.Drifted || rep.Problems[0].Ref.String() != "Service default/web" {
 		t.Errorf("%+v, %v", rep, err)
 	}
-	if n := testutil.ToFloat64(w.agent.metrics.drift.WithLabelValues("dnat44", "repaired")); n != 1 {
+	if n := samples.Read(t, w.agent.registry)[`contiv_drift_total{kind="dnat44",result="repaired"}`]; n != 1 {
 		t.Errorf("contiv_drift_total %v", n)
 	}
 }

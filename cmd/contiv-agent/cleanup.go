@@ -9,14 +9,14 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/cleanup"
 )
 
 // cleanupFlags are the flags of cleanup.
 type cleanupFlags struct {
 	logFlags
 	output
-	cfg     agent.CleanupConfig
+	cfg     cleanup.Config
 	dry     bool
 	timeout time.Duration
 }
@@ -73,8 +73,8 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 	cfg.Logger, cfg.Journal, cfg.StatusSocket = log, journalPath(cfg.Journal, false), statusSocket(cfg.StatusSocket)
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
-	c, err := agent.NewCleaner(ctx, cfg)
-	if errors.Is(err, agent.ErrInUse) {
+	c, err := cleanup.New(ctx, cfg)
+	if errors.Is(err, cleanup.ErrInUse) {
 		return usage(err)
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 	return nil
 }
 
-func writeCleanup(w io.Writer, r *agent.CleanupReport) {
+func writeCleanup(w io.Writer, r *cleanup.Report) {
 	fmt.Fprintf(w, "%d values removed, with %d messages to VPP\n", r.Removed, r.Writes)
 	for _, f := range r.Foreign {
 		fmt.Fprintf(w, "foreign, not removed: %s\n", f)

@@ -52,7 +52,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 	}
 	rows := map[string][]string{
 		"agent/agent.go":                   {"`run --listen`", "`run --status-socket`", "`felix-driver`, `listen`", "`felix-driver`, `statusSocket`"},
-		"agent/cleanup.go":                 {"`run --status-socket`"}, // occupied while cleanup runs
+		"agent/cleanup/cleanup.go":         {"`run --status-socket`"}, // occupied while cleanup runs
 		"agent/kubeproxy/health.go":        {"`run --healthz-bind-address`"},
 		"plugins/service/health/server.go": {"`run --health-check-addresses`"},
 		"plugins/extconfig/grpc/server.go": {"`run --grpc-listen`", "`run --grpc-socket`"},

@@ -26,6 +26,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/cleanup"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -88,7 +89,7 @@ spec: {cidrs: [10.96.0.0/16, "fd00:96::/112"]}
 type ground struct {
 	cni.VPP
 	reach func(*agent.Config)
-	clean agent.CleanupConfig
+	clean cleanup.Config
 	do    func(...api.Message) ([]vpp.Reply, error)
 	shown func(*testing.T) string // what is configured
 	// numbers reports that it has numbers of access lists in it, which depend on earlier lists.
@@ -201,13 +202,13 @@ func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 		for _, socket := range []string{g.clean.StatusSocket, ""} { // VPP knows of a running agent, too
 			running := g.clean
 			running.StatusSocket = socket
-			if c, err := agent.NewCleaner(t.Context(), running); !errors.Is(err, agent.ErrInUse) {
+			if c, err := cleanup.New(t.Context(), running); !errors.Is(err, cleanup.ErrInUse) {
 				t.Errorf("beside an agent: %v, %v", c, err)
 			}
 		}
 	})
 	during := g.shown(t)
-	plan := cleaner(t, g.clean, func(c *agent.Cleaner) (*vppagent.Plan, error) { return c.Plan(t.Context()) })
+	plan := cleaner(t, g.clean, func(c *cleanup.Cleaner) (*vppagent.Plan, error) { return c.Plan(t.Context()) })
 	planned := 0
 	for _, level := range plan.Levels {
 		for _, step := range level {
@@ -219,7 +220,7 @@ func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 	if diff := cmp.Diff(during, g.shown(t)); diff != "" || planned < 8 || len(plan.Pending)+len(plan.Invalid) > 0 {
 		t.Errorf("the plan:\n%s\nchanged\n%s", plan, diff)
 	}
-	all := func(c *agent.Cleaner) (*agent.CleanupReport, error) { return c.Clean(t.Context()) }
+	all := func(c *cleanup.Cleaner) (*cleanup.Report, error) { return c.Clean(t.Context()) }
 	r := cleaner(t, g.clean, all)
 	if diff := cmp.Diff(strings.Split(before, "\n"), strings.Split(g.shown(t), "\n")); diff != "" {
 		t.Errorf("%+v\n-before the agent +after the cleanup\n%s", r, diff)
@@ -239,9 +240,9 @@ func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 	}
 }
 
-func cleaner[R any](t *testing.T, cfg agent.CleanupConfig, f func(*agent.Cleaner) (R, error)) R {
+func cleaner[R any](t *testing.T, cfg cleanup.Config, f func(*cleanup.Cleaner) (R, error)) R {
 	t.Helper()
-	c, err := agent.NewCleaner(t.Context(), cfg)
+	c, err := cleanup.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,7 @@ func TestCleanup(t *testing.T) {
 			<-other.up
 			g := &ground{
 				VPP: v, reach: func(c *agent.Config) { c.Dial = v.Dial }, shown: func(*testing.T) string { return v.Dump() },
-				clean: agent.CleanupConfig{Dial: v.Dial, Journal: filepath.Join(t.TempDir(), "journal"), StatusSocket: filepath.Join(t.TempDir(), "a.sock")},
+				clean: cleanup.Config{Dial: v.Dial, Journal: filepath.Join(t.TempDir(), "journal"), StatusSocket: filepath.Join(t.TempDir(), "a.sock")},
 				do: func(msgs ...api.Message) ([]vpp.Reply, error) {
 					l := &lab{plain: other}
 					return l.do(msgs...)
@@ -289,7 +290,7 @@ func TestVPPCleanup(t *testing.T) {
 			l.hollow = true
 			g := &ground{
 				VPP: l, reach: func(c *agent.Config) { c.Socket = l.socket() }, shown: l.shown, do: l.do, numbers: true,
-				clean: agent.CleanupConfig{Socket: l.socket(), Journal: filepath.Join(t.TempDir(), "journal"), StatusSocket: filepath.Join(t.TempDir(), "a.sock")},
+				clean: cleanup.Config{Socket: l.socket(), Journal: filepath.Join(t.TempDir(), "journal"), StatusSocket: filepath.Join(t.TempDir(), "a.sock")},
 			}
 			g.tidied(t, serves)
 			if l.err != nil {

@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"errors"
@@ -29,12 +29,12 @@ func newSilenceMetrics() *silenceMetrics {
 	return m
 }
 
-func (m *silenceMetrics) register(r prometheus.Registerer) error {
+func (m *silenceMetrics) registerSilence(r prometheus.Registerer) error {
 	return errors.Join(r.Register(m.seconds), r.Register(m.silences))
 }
 
-// state records the connection's state.
-func (m *silenceMetrics) state(s vpp.Silence) {
+// setSilence records the connection's state.
+func (m *silenceMetrics) setSilence(s vpp.Silence) {
 	if was := m.now.Swap(&s); was.Since.IsZero() && !s.Since.IsZero() {
 		m.silences.Inc()
 	}

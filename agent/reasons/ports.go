@@ -1,4 +1,4 @@
-package agent
+package reasons
 
 import (
 	"net/netip"
@@ -11,22 +11,22 @@ import (
 
 // ExplainSCTP returns the rule that decides about a new SCTP association across an interface (with output: about a packet
 // sent through it). Access lists do not match ports of SCTP; a classifier does. False: the agent has no classifier there.
-func (s *Stepper) ExplainSCTP(iface string, output bool, from, to netip.AddrPort) (policy.Reason, bool) {
-	m, _ := s.values.Sent(kv.SCTPPortsKey(iface)).(*contivacl.SCTPPorts)
+func (f *Finder) ExplainSCTP(iface string, output bool, from, to netip.AddrPort) (policy.Reason, bool) {
+	m, _ := f.Values.Sent(kv.SCTPPortsKey(iface)).(*contivacl.SCTPPorts)
 	rules := m.GetInput()
 	if output {
 		rules = m.GetOutput()
 	}
-	if len(rules) == 0 || s.policies == nil {
+	if len(rules) == 0 || f.Policies == nil {
 		return policy.Reason{}, false
 	}
 	for i, r := range rules {
 		if inNetwork(r.GetSourceNetwork(), from.Addr()) && inNetwork(r.GetDestinationNetwork(), to.Addr()) &&
 			inPorts(r.GetSource(), from.Port()) && inPorts(r.GetDestination(), to.Port()) {
-			return s.policies.Explain(iface, output, dataplane.PortsPlace, i)
+			return f.Policies.Explain(iface, output, dataplane.PortsPlace, i)
 		}
 	}
-	return s.policies.Explain(iface, output, dataplane.PortsPlace, -1)
+	return f.Policies.Explain(iface, output, dataplane.PortsPlace, -1)
 }
 
 func inNetwork(s string, a netip.Addr) bool {

@@ -1,4 +1,7 @@
-package agent
+// Package metrics counts an agent's transactions, values, requests to VPP and policies.
+//
+// Invariant: every transaction and every request counts once, with its result.
+package metrics
 
 import (
 	"errors"
@@ -6,14 +9,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
-	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// metrics are the metrics of one agent.
-type metrics struct {
-	proxy       *kubeproxy.Metrics // metrics with kube-proxy's names
+// Metrics are the metrics of one agent.
+type Metrics struct {
 	refused     prometheus.Counter
 	txns        *prometheus.CounterVec // by kind, result
 	values      *prometheus.CounterVec // by operation
@@ -24,16 +27,15 @@ type metrics struct {
 	silent      *silenceMetrics
 	requests    *prometheus.CounterVec   // by message, result
 	latency     *prometheus.HistogramVec // by message
-	nat         *nattable.Metrics
-	drift       *prometheus.CounterVec // by kind of value, result
+	drift       *prometheus.CounterVec   // by kind of value, result
 
 	policies        prometheus.Gauge
 	policyEndpoints prometheus.Gauge
 	reclassify      prometheus.Gauge
 }
 
-// newMetrics returns the metrics of an agent that serves these families of addresses.
-func newMetrics(families []string) *metrics {
+// New returns metrics without samples.
+func New() *Metrics {
 	gauge := func(name, help string) prometheus.Gauge {
 		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
@@ -43,9 +45,8 @@ func newMetrics(families []string) *metrics {
 	counters := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	return &metrics{
+	return &Metrics{
 		drift:       counters("contiv_drift_total", "Values that another program changed in VPP, by kind and result (repaired, not repaired).", "kind", "result"),
-		proxy:       kubeproxy.NewMetrics(families),
 		refused:     counter("contiv_objects_refused_total", "Kubernetes objects kept out because they do not parse or validate."),
 		txns:        counters("contiv_transactions_total", "Transactions, by kind (update, full-resync, …) and result (ok, failed).", "kind", "result"),
 		values:      counters("contiv_values_total", "Values changed in VPP, by operation (add, mod, del).", "operation"),
@@ -59,7 +60,6 @@ func newMetrics(families []string) *metrics {
 			Name: "contiv_vpp_api_request_duration_seconds", Help: "Time from sending a binary-API request to its last reply, by message.",
 			Buckets: prometheus.ExponentialBuckets(0.00005, 4, 9),
 		}, []string{"message"}),
-		nat: nattable.NewMetrics(),
 
 		policies:        gauge("contiv_policies", "Policies in force on this node."),
 		policyEndpoints: gauge("contiv_policy_endpoints", "Local pods and host endpoints that policies may apply to."),
@@ -67,9 +67,9 @@ func newMetrics(families []string) *metrics {
 	}
 }
 
-// register registers all metrics; a second agent with the same registry is an error.
-func (m *metrics) register(r prometheus.Registerer) error {
-	errs := []error{m.proxy.Register(r), m.silent.register(r), m.nat.Register(r)}
+// Register registers all metrics; a second agent with the same registry is an error.
+func (m *Metrics) Register(r prometheus.Registerer) error {
+	errs := []error{m.silent.registerSilence(r)}
 	for _, c := range []prometheus.Collector{
 		m.refused, m.txns, m.values, m.writes, m.unwell, m.connected, m.connections,
 		m.requests, m.latency, m.drift, m.policies, m.policyEndpoints, m.reclassify,
@@ -79,8 +79,8 @@ func (m *metrics) register(r prometheus.Registerer) error {
 	return errors.Join(errs...)
 }
 
-// committed counts a transaction that ended at now.
-func (m *metrics) committed(ev *event.Committed, now time.Time) {
+// Committed counts a transaction that ended.
+func (m *Metrics) Committed(ev *event.Committed) {
 	result := "ok"
 	if ev.Err != nil {
 		result = "failed"
@@ -97,17 +97,49 @@ func (m *metrics) committed(ev *event.Committed, now time.Time) {
 		}
 		m.drift.WithLabelValues(d.Kind, outcome).Inc()
 	}
-	if ev.Err == nil {
-		m.proxy.Committed(ev, now)
-	}
 }
 
-// request counts one binary-API request.
-func (m *metrics) request(message string, took time.Duration, err error) {
+// Request counts one binary-API request.
+func (m *Metrics) Request(message string, took time.Duration, err error) {
 	result := "ok"
 	if err != nil {
 		result = "failed"
 	}
 	m.requests.WithLabelValues(message, result).Inc()
 	m.latency.WithLabelValues(message).Observe(took.Seconds())
+}
+
+// Refused counts an object that does not parse or validate.
+func (m *Metrics) Refused() { m.refused.Inc() }
+
+// State records the state of the connection to VPP.
+func (m *Metrics) State(st vpp.State) {
+	m.connections.Set(float64(st.Generation))
+	m.connected.Set(0)
+	m.silent.setSilence(st.Silent)
+	if st.Connected {
+		m.connected.Set(1)
+	}
+}
+
+// Unwell records how many desired values are in each state other than configured.
+func (m *Metrics) Unwell(states map[event.State]int) {
+	m.unwell.Reset()
+	for state, n := range states {
+		m.unwell.WithLabelValues(state.String()).Set(float64(n))
+	}
+}
+
+// Policies records the policies in force, and whether VPP evaluates established flows again.
+func (m *Metrics) Policies(n policy.Counts, reclassify vppagent.Reclassify) {
+	m.policies.Set(float64(n.Policies))
+	m.policyEndpoints.Set(float64(n.Endpoints))
+	switch reclassify {
+	case vppagent.ReclassifyOn:
+		m.reclassify.Set(1)
+	case vppagent.ReclassifyOff:
+		m.reclassify.Set(0)
+	default:
+		m.reclassify.Set(-1)
+	}
 }

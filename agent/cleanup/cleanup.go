@@ -1,4 +1,7 @@
-package agent
+// Package cleanup removes the objects of ended agents from a VPP.
+//
+// Invariant: a Cleaner works only while no agent is connected, keeps agents away until Close, and removes only what agents made.
+package cleanup
 
 import (
 	"bytes"
@@ -25,21 +28,21 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
-// CleanupConfig selects the VPP from which agents' objects are removed.
-type CleanupConfig struct {
+// Config selects the VPP from which agents' objects are removed.
+type Config struct {
 	Socket string                                      // VPP's binary-API socket
 	Dial   func(ctx context.Context) (net.Conn, error) // instead of Socket, for tests and simulations
 	// Journal is the journal of the ended agent: it lists its objects that VPP keeps no tag for. "": none.
 	Journal string
-	// Lock is Config.Lock; the Cleaner holds it. "": none.
+	// Lock is the path of the agents' locks; the Cleaner holds it. "": none.
 	Lock string
 	// StatusSocket is the agent's status socket; the Cleaner occupies it, so that no agent starts. "": none.
 	StatusSocket string
 	Logger       *slog.Logger // nil: silent
 }
 
-// CleanupReport is the result of a cleanup.
-type CleanupReport struct {
+// Report is the result of a cleanup.
+type Report struct {
 	Removed int            `json:"removed"`           // values
 	Writes  int            `json:"writes"`            // messages to VPP
 	Left    []status.Value `json:"left,omitempty"`    // values that could not be removed, with the reason
@@ -52,25 +55,25 @@ type CleanupReport struct {
 var ErrInUse = errors.New("an agent is running on this VPP: stop it first")
 
 const (
-	// cleanupName is the Cleaner's name in VPP's list of clients.
-	cleanupName = "contiv-cleanup"
+	// clientName is the Cleaner's name in VPP's list of clients.
+	clientName = "contiv-cleanup"
 	// goneWithin bounds how long VPP may take to notice that an agent has closed its connection.
 	goneWithin = 3 * time.Second
-	// cleanupRounds bounds the retries of refused removals.
-	cleanupRounds = 3
+	// maxRounds bounds the retries of refused removals.
+	maxRounds = 3
 )
 
 // Cleaner is a connection to a VPP without an agent. It is not safe for concurrent use.
 type Cleaner struct {
-	cfg       CleanupConfig
+	cfg       Config
 	conn      *vpp.Conn
 	vppagent  *vppagent.Agent
 	noJournal bool
 	stop      []func()
 }
 
-// NewCleaner connects to VPP, until ctx ends. The error wraps ErrInUse if an agent is connected. The caller must Close it.
-func NewCleaner(ctx context.Context, cfg CleanupConfig) (*Cleaner, error) {
+// New connects to VPP, until ctx ends. The error wraps ErrInUse if an agent is connected. The caller must Close it.
+func New(ctx context.Context, cfg Config) (*Cleaner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -126,7 +129,7 @@ func (c *Cleaner) lock(ctx context.Context) error {
 func (c *Cleaner) connect(ctx context.Context) error {
 	states := make(chan vpp.State, 1)
 	c.conn = vpp.New(vpp.Config{
-		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: cleanupName, Logger: c.cfg.Logger, Needs: all.Needs(),
+		Socket: c.cfg.Socket, Dial: c.cfg.Dial, ClientName: clientName, Logger: c.cfg.Logger, Needs: all.Needs(),
 		Lock: owner.All.Lock(c.cfg.Lock, ""),
 		OnState: func(st vpp.State) {
 			select {
@@ -207,9 +210,9 @@ func (c *Cleaner) NoJournal() bool { return c.noJournal }
 
 // Clean removes the agents' objects from VPP: those with their tag, and those in the journal. An object that is already gone
 // is not an error. Clean deletes the journal when it is empty. The error means that VPP could not be reached.
-func (c *Cleaner) Clean(ctx context.Context) (*CleanupReport, error) {
-	r := &CleanupReport{NoJournal: c.noJournal}
-	for range cleanupRounds {
+func (c *Cleaner) Clean(ctx context.Context) (*Report, error) {
+	r := &Report{NoJournal: c.noJournal}
+	for range maxRounds {
 		done := c.vppagent.Commit(ctx, nothing())
 		if done.Err != nil {
 			return nil, done.Err

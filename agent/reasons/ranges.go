@@ -1,4 +1,4 @@
-package agent
+package reasons
 
 import (
 	"fmt"
@@ -16,9 +16,9 @@ import (
 )
 
 // explainRange returns the Service behind a rule of the source ranges' access list.
-func (p *parts) explainRange(rule int) (policy.Reason, bool) {
+func (f *Finder) explainRange(rule int) (policy.Reason, bool) {
 	byKey := map[string]*contivnat.SourceRanges{}
-	p.values.Each(func(key string, msg proto.Message) {
+	f.Values.Each(func(key string, msg proto.Message) {
 		if m, ok := msg.(*contivnat.SourceRanges); ok {
 			byKey[key] = m
 		}
