@@ -1,14 +1,11 @@
 package main
 
 import (
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/agent/nattable"
-	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
@@ -76,22 +73,6 @@ func TestNATTableFlagsAreValidated(t *testing.T) {
 	} {
 		if _, err := natConfig(t, "", arg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", arg, err, want)
-		}
-	}
-}
-
-func TestStatusShowsTheNATTable(t *testing.T) {
-	var out strings.Builder
-	writeStatus(&out, &status.Status{Node: "node-1", NAT: &nattable.Status{
-		Used: 97, Limit: 100, Expired: 5, Evicted: 6, Problem: "too full",
-		Holders: []nattable.Holder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
-	}}, false)
-	for _, want := range []string{
-		"nat     sessions   97 of 100; freed 5 expired, 6 of pods above their share: too full\n",
-		"holder  10.1.1.2   60 sessions: shop/web\n", "holder  192.0.2.1  30 sessions\n",
-	} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
 		}
 	}
 }

@@ -106,3 +106,18 @@ func (t *terminal) Write(p []byte) (n int, err error) {
 	}
 	return len(p), nil
 }
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// join appends a reason to a state.
+func join(state, reason string) string {
+	if reason == "" {
+		return state
+	}
+	return state + ": " + reason
+}

@@ -71,7 +71,7 @@ func TestTextOfObjectsIsPlain(t *testing.T) {
 	answer := trace.Answer{From: hostile, To: hostile, Verdict: trace.Dropped, Reason: hostile, Outcomes: []trace.Outcome{{Address: hostile}}}
 	text := output("text")
 	for name, write := range map[string]func(w io.Writer) error{
-		"status": func(w io.Writer) error { return text.print(w, st, func(w io.Writer) { writeStatus(w, st, true) }) },
+		"status": func(w io.Writer) error { return text.print(w, st, func(w io.Writer) { st.WriteText(w, true) }) },
 		"policy": func(w io.Writer) error {
 			return text.print(w, described, func(w io.Writer) { writePolicies(w, described[0]) })
 		},

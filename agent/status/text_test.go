@@ -1,0 +1,26 @@
+package status
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
+)
+
+func TestStatusShowsTheNATTable(t *testing.T) {
+	var out strings.Builder
+	st := &Status{Node: "node-1", NAT: &nattable.Status{
+		Used: 97, Limit: 100, Expired: 5, Evicted: 6, Problem: "too full",
+		Holders: []nattable.Holder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
+	}}
+	st.WriteText(&out, false)
+	for _, want := range []string{
+		"nat     sessions   97 of 100; freed 5 expired, 6 of pods above their share: too full\n",
+		"holder  10.1.1.2   60 sessions: shop/web\n", "holder  192.0.2.1  30 sessions\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
+	}
+}
