@@ -32,6 +32,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
+	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/metrics"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
@@ -350,7 +351,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	if a.cfg.Alone {
-		a.calm = hurry()
+		a.calm = heap.Hurry()
 		defer a.calm()
 	}
 	g, ctx := errgroup.WithContext(ctx)

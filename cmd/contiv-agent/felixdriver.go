@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
@@ -119,7 +120,7 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 	if err != nil {
 		return usage(errors.Join(err, in.Close(), out.Close()))
 	}
-	limitSizes(&cfg, limitMemory(log, os.DirFS("/")), log)
+	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(log, os.DirFS("/")), log)
 	driver := felix.NewDriver(felix.Config{In: in, Out: out, Limit: file.MaxFrame, Logger: log})
 	cfg.Felix = &attachment.Felix{Driver: driver}
 	if file.VPP.Sim {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
+	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
@@ -270,7 +271,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	limitSizes(&cfg, limitMemory(cfg.Logger, os.DirFS("/")), cfg.Logger)
+	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(cfg.Logger, os.DirFS("/")), cfg.Logger)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	socket := f.vppSocket

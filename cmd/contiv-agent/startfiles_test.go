@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/fstest"
 )
 
 // FuzzDriverConfig: whatever the file of felix-driver says, the driver takes it or refuses it with the file's name.
@@ -34,23 +33,6 @@ func FuzzDriverConfig(f *testing.F) {
 		cfg, err := file.agent(log)
 		if err == nil && (file.MaxFrame < 0 || file.View != "" && !strings.HasSuffix(file.View, "-dnat") || cfg.PostDNAT != (file.View != "pre-dnat")) {
 			t.Errorf("%q is taken as %+v", text, file)
-		}
-	})
-}
-
-// FuzzCgroup: whatever the kernel's files say, the limit is the number in one of them, or none.
-func FuzzCgroup(f *testing.F) {
-	f.Add("0::/\n", "1073741824\n", "")
-	f.Add("0::/a/b\n4:memory:/../../c\n", "max", "9223372036854771712")
-	f.Add("::\n0::\n4:memory", "-1", "x")
-	f.Fuzz(func(t *testing.T, groups, first, second string) {
-		root := fstest.MapFS{
-			"proc/self/cgroup": {Data: []byte(groups)}, "sys/fs/cgroup/memory.max": {Data: []byte(first)}, "sys/fs/cgroup/a/memory.max": {Data: []byte(second)},
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": {Data: []byte(second)},
-		}
-		one, other := readLimit(root, "sys/fs/cgroup/memory.max"), readLimit(root, "sys/fs/cgroup/a/memory.max")
-		if got := cgroupMemory(root); got < 0 || got >= unlimited || got != 0 && got != one && got != other {
-			t.Errorf("%q: %d", groups, got)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package agent
+package heap
 
 import (
 	"os"
@@ -11,9 +11,9 @@ import (
 // twice; GOMEMLIMIT still holds.
 const startGC = 300
 
-// hurry delays collections until calm is called, which may be more than once. It is for a process that runs only this agent,
+// Hurry delays collections until calm is called, which may be more than once. It is for a process that runs only this agent,
 // and it does not change GOGC if the environment sets it.
-func hurry() (calm func()) {
+func Hurry() (calm func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}

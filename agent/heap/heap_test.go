@@ -1,4 +1,4 @@
-package main
+package heap
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/budget"
 )
 
@@ -48,22 +47,20 @@ func TestLimitMemory(t *testing.T) {
 	root := fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}, "sys/fs/cgroup/memory.max": {Data: []byte("1073741824\n")}}
 	log := slog.New(slog.DiscardHandler)
 	t.Setenv("GOMEMLIMIT", "")
-	if got := limitMemory(log, root); got != 1<<30 || debug.SetMemoryLimit(-1) != (1<<30)/100*cgroupShare {
+	if got := Limit(log, root); got != 1<<30 || debug.SetMemoryLimit(-1) != (1<<30)/100*cgroupShare {
 		t.Errorf("%d of the cgroup, the collector has %d", got, debug.SetMemoryLimit(-1))
 	}
 	debug.SetMemoryLimit(math.MaxInt64)
 	t.Setenv("GOMEMLIMIT", "off")
-	if got := limitMemory(log, root); got != 0 || debug.SetMemoryLimit(-1) != math.MaxInt64 {
+	if got := Limit(log, root); got != 0 || debug.SetMemoryLimit(-1) != math.MaxInt64 {
 		t.Errorf("%d although GOMEMLIMIT is off, the collector has %d", got, debug.SetMemoryLimit(-1))
 	}
 	debug.SetMemoryLimit(1 << 29)
 	t.Setenv("GOMEMLIMIT", "512MiB")
-	if got := limitMemory(log, root); got != 1<<29 || debug.SetMemoryLimit(-1) != 1<<29 {
+	if got := Limit(log, root); got != 1<<29 || debug.SetMemoryLimit(-1) != 1<<29 {
 		t.Errorf("%d of GOMEMLIMIT, the collector has %d", got, debug.SetMemoryLimit(-1))
 	}
-	cfg := agent.Config{Limits: budget.Defaults()}
-	limitSizes(&cfg, 1<<29, log)
-	if got := cfg.Limits[budget.Memory]; got.Node != (512-192)<<10 || got.Namespace != got.Node/2 || got.Object != budget.Defaults()[budget.Memory].Object {
+	if got := Sizes(budget.Defaults(), 1<<29, log)[budget.Memory]; got.Node != (512-192)<<10 || got.Namespace != got.Node/2 || got.Object != budget.Defaults()[budget.Memory].Object {
 		t.Errorf("512 MiB: %s", got)
 	}
 }
@@ -80,4 +77,21 @@ func TestOperationsPageHasTheLimits(t *testing.T) {
 			t.Errorf("no row for --%s with %s", budget.Dimension(d).Flag(), l)
 		}
 	}
+}
+
+// FuzzCgroup: whatever the kernel's files say, the limit is the number in one of them, or none.
+func FuzzCgroup(f *testing.F) {
+	f.Add("0::/\n", "1073741824\n", "")
+	f.Add("0::/a/b\n4:memory:/../../c\n", "max", "9223372036854771712")
+	f.Add("::\n0::\n4:memory", "-1", "x")
+	f.Fuzz(func(t *testing.T, groups, first, second string) {
+		root := fstest.MapFS{
+			"proc/self/cgroup": {Data: []byte(groups)}, "sys/fs/cgroup/memory.max": {Data: []byte(first)}, "sys/fs/cgroup/a/memory.max": {Data: []byte(second)},
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": {Data: []byte(second)},
+		}
+		one, other := readLimit(root, "sys/fs/cgroup/memory.max"), readLimit(root, "sys/fs/cgroup/a/memory.max")
+		if got := cgroupMemory(root); got < 0 || got >= unlimited || got != 0 && got != one && got != other {
+			t.Errorf("%q: %d", groups, got)
+		}
+	})
 }

@@ -1,4 +1,8 @@
-package main
+// Package heap bounds and paces Go's heap of a process that runs an agent: a memory limit from the cgroup, and rarer collections during
+// the first sync.
+//
+// Invariant: an environment that sets GOMEMLIMIT or GOGC wins.
+package heap
 
 import (
 	"io/fs"
@@ -10,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/budget"
 )
 
@@ -18,9 +21,9 @@ import (
 // rest is for memory that the runtime does not count (kernel buffers, the binary).
 const cgroupShare = 90
 
-// limitMemory sets Go's memory limit from the process's cgroup, unless GOMEMLIMIT is set, and returns the limit in bytes; 0:
+// Limit sets Go's memory limit from the process's cgroup, unless GOMEMLIMIT is set, and returns the limit in bytes; 0:
 // no limit.
-func limitMemory(log *slog.Logger, root fs.FS) int64 {
+func Limit(log *slog.Logger, root fs.FS) int64 {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		if most := debug.SetMemoryLimit(-1); most < math.MaxInt64 {
 			return most
@@ -35,15 +38,15 @@ func limitMemory(log *slog.Logger, root fs.FS) int64 {
 	return most
 }
 
-// limitSizes lowers the limits of the node to the memory of the process.
-func limitSizes(cfg *agent.Config, memory int64, log *slog.Logger) {
-	was := cfg.Limits
-	cfg.Limits = was.Within(memory)
+// Sizes returns the limits of the node, lowered to the memory of the process, in bytes.
+func Sizes(was budget.Limits, memory int64, log *slog.Logger) budget.Limits {
+	now := was.Within(memory)
 	for d := range budget.Dimensions {
-		if cfg.Limits[d] != was[d] {
-			log.Info("limit lowered to fit the memory", "flag", d.Flag(), "from", was[d].String(), "to", cfg.Limits[d].String())
+		if now[d] != was[d] {
+			log.Info("limit lowered to fit the memory", "flag", d.Flag(), "from", was[d].String(), "to", now[d].String())
 		}
 	}
+	return now
 }
 
 // cgroupMemory returns the lowest memory limit of the process's cgroup and its parents, in bytes, version 2 or 1; 0: no
