@@ -33,7 +33,8 @@
 //	                           allows that: where the other side's ingress drops it, nobody reports that to the list that let it out. A
 //	                           kernel's connection tracking does the same on two nodes (simultaneous open)
 //	the receiver's own attempt, revoked, and the receiver is silent since   the same after its egress was revoked: until its next packet
-//	                           of that connection. Packets that open something are no part of it
+//	                           of that connection, and its answer is one. Of packets that open something only a SYN of TCP, from the
+//	                           same port, is part of it, which has a name: the receiver's own attempt, revoked, and the other side sends a SYN
 //	revoked, and nothing of the client came since   the server of a connection that is not allowed any more still reaches its client: until
 //	                           a packet of the client comes to the server's interface and is dropped there (ADR 12)
 //	revoked, and another pod has the client's address   the same where the client is gone: at the server's interface nothing ended the session

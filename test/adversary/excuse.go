@@ -124,6 +124,8 @@ func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) strin
 		return "the receiver's own attempt: " + a.Sent.Proto.String()
 	case try.allowed && !opening(&a.Sent):
 		return "the receiver's own attempt, revoked, and the receiver is silent since: " + a.Sent.Proto.String()
+	case try.allowed && a.Sent.Proto == model.TCP && try.life == l.lives[a.AtNode]: // what the receiver answers ends the session
+		return "the receiver's own attempt, revoked, and the other side sends a SYN"
 	case try.translated && try.front == shown(a) && try.life == l.lives[a.AtNode] && l.reaches(c, src, a):
 		return "the receiver's own attempt, by a Service of nat44: " + a.Sent.Proto.String()
 	}

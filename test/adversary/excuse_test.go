@@ -90,6 +90,47 @@ func TestExcusesEnd(t *testing.T) {
 	}
 }
 
+// TestOwnAttemptsMeetASYN: a pod's SYN reached nobody, and its egress was revoked. A SYN of the other side, between the same ports, reaches the pod,
+// and opens nothing: the pod's answer is dropped, and ends that.
+func TestOwnAttemptsMeetASYN(t *testing.T) {
+	objects := []policy.Object{
+		smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("client", networkingv1.PolicyTypeIngress), deny("server", networkingv1.PolicyTypeIngress),
+	}
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(e Event) trace.Arrival {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
+	}
+	play(oneWay("client", "10.1.1.3:81", "TCP", 80, "S"))
+	revoke := deny("client", networkingv1.PolicyTypeEgress)
+	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(revoke), Object: revoke}}})
+	syn := oneWay("server", "10.1.1.2:80", "TCP", 81, "S")
+	got := play(syn)
+	if want := map[string]int{"the receiver's own attempt, revoked, and the other side sends a SYN": 1}; got.At != "pod:prod/client" || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%q got it; excused: %v", got.At, tb.law.Excused)
+	}
+	other := got
+	other.Sent.SrcPort, other.Packet.SrcPort = 82, 82
+	if tb.law.Judge("pod:prod/server", &other).None() {
+		t.Error("a SYN from another port is excused")
+	}
+	if a := play(oneWay("client", "10.1.1.3:81", "TCP", 80, "SA")); a.At != "" {
+		t.Errorf("%q got the answer", a.At)
+	}
+	if a := play(syn); a.At != "" || tb.law.Judge("pod:prod/server", &got).None() {
+		t.Errorf("%q got the next SYN, or it is excused", a.At)
+	}
+}
+
 // TestTwoConnectionsOfTheSamePorts: two pods open a connection each, between the same ports, and the egress of both is revoked after its own. Each
 // reaches the other as the server of the other's connection, as its packets pass the other's list. A packet that this list drops ends that.
 func TestTwoConnectionsOfTheSamePorts(t *testing.T) {
