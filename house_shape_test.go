@@ -21,7 +21,7 @@ const (
 var largePackages = map[string]int{
 	"renderer/acl":            7953,
 	"sim":                     7286,
-	"cmd/contiv-agent":        5206,
+	"cmd/contiv-agent":        5114,
 	"vppagent":                5206,
 	"vpp":                     5157,
 	"calc":                    4836,

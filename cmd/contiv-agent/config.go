@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/client"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 )
@@ -151,7 +152,7 @@ func writeItems(w io.Writer, format string, items []client.Item) error {
 	case "text":
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, i := range items {
-			fmt.Fprintf(tw, "%s\t%s\n", plain(i.Key), plain(join(i.State.String(), i.Why)))
+			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(join(i.State.String(), i.Why)))
 		}
 		return tw.Flush()
 	case "json":
@@ -260,10 +261,10 @@ work. It keeps items that VPP refused for now, and retries them, unless --all-or
 func printChange(w io.Writer, verb string, items int, change *client.Change) error {
 	_, err := fmt.Fprintf(w, "%s %d items\n", verb, items)
 	for _, key := range change.Pending() {
-		fmt.Fprintf(w, "PENDING        %s\n", plain(key))
+		fmt.Fprintf(w, "PENDING        %s\n", terminal.Plain(key))
 	}
 	for _, key := range change.Unimplemented() {
-		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", plain(key))
+		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", terminal.Plain(key))
 	}
 	return err
 }
@@ -275,7 +276,7 @@ func (f *configFlags) explain(cmd *cobra.Command, err error) error {
 		return err
 	}
 	for _, item := range failed.Items {
-		fmt.Fprintln(cmd.ErrOrStderr(), plain(fmt.Sprint(item)))
+		fmt.Fprintln(cmd.ErrOrStderr(), terminal.Plain(fmt.Sprint(item)))
 	}
 	switch {
 	case errors.Is(err, client.ErrFailed) && len(failed.Items) > 0:

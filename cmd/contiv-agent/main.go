@@ -13,6 +13,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 )
 
 // Exit codes of the program. Its help documents them.
@@ -56,8 +58,8 @@ func main() {
 // run executes one command line and returns the exit code.
 func run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
-	stderr := &terminal{Writer: root.ErrOrStderr()}
-	root.SetOut(&terminal{Writer: root.OutOrStdout()})
+	stderr := &terminal.Writer{Writer: root.ErrOrStderr()}
+	root.SetOut(&terminal.Writer{Writer: root.OutOrStdout()})
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	var coded *codeError

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -92,7 +93,7 @@ func (f *matrixFlags) check(manifests, args []string) ([]trace.Port, error) {
 // write writes lines of JSON, or text.
 func write[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
 	if !asJSON {
-		plainAll(lines)
+		terminal.PlainAll(lines)
 		text(w, lines)
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -82,7 +83,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "refused: %s\n", plain(ch.Err.Error()))
+			fmt.Fprintf(cmd.ErrOrStderr(), "refused: %s\n", terminal.Plain(ch.Err.Error()))
 		}
 	}
 	cfg, err := f.config()

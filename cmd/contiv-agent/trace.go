@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -180,7 +181,7 @@ func newCluster(ctx context.Context, changes []event.Change, flags *agentFlags, 
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {
-			fmt.Fprintf(warn, "refused: %s\n", plain(ch.Err.Error()))
+			fmt.Fprintf(warn, "refused: %s\n", terminal.Plain(ch.Err.Error()))
 		}
 	}
 	cluster := trace.NewCluster(trace.Config{Agent: cfg, Seed: 1, ToReply: toReply})
@@ -204,7 +205,7 @@ func answerAll(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer, asJ
 		}
 		a := answerLine(ask, lines.Bytes())
 		if !asJSON {
-			plainAll(&a)
+			terminal.PlainAll(&a)
 			trace.WriteText(buffered, a)
 			continue
 		}

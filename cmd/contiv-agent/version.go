@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"runtime"
@@ -48,40 +47,4 @@ func newVersion() *cobra.Command {
 	out.flag(cmd)
 	cmd.Flags().BoolVar(&sbom, "sbom", false, "print the modules that this program is built of, as CycloneDX 1.6 JSON")
 	return cmd
-}
-
-// output is the -o flag: text or json.
-type output string
-
-func (o *output) flag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP((*string)(o), "output", "o", "text", "output format: text or json")
-}
-
-func (o *output) check() error {
-	if *o != "text" && *o != "json" {
-		return usage(fmt.Errorf("-o %s: must be text or json", *o))
-	}
-	return nil
-}
-
-// print writes v as JSON, or the output of text after all texts in v are made plain.
-func (o *output) print(w io.Writer, v any, text func(io.Writer)) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	if *o == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(v)
-	}
-	plainAll(v)
-	text(w)
-	return nil
-}
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage(fmt.Errorf("%s takes no arguments, got %q\nsee '%s --help'", cmd.CommandPath(), args, cmd.CommandPath()))
-	}
-	return nil
 }

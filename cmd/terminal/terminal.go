@@ -1,4 +1,7 @@
-package main
+// Package terminal makes text of objects safe for a terminal.
+//
+// Invariant: text of an object cannot begin a line, and no control character of it reaches the terminal. JSON does not change.
+package terminal
 
 import (
 	"fmt"
@@ -10,9 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// plain makes text of objects safe for a terminal. It writes unprintable characters as \u001b and line breaks as \n, so that
+// Plain makes text of objects safe for a terminal. It writes unprintable characters as \u001b and line breaks as \n, so that
 // the name of an object cannot write lines, colours or titles. Other text does not change.
-func plain(text string) string {
+func Plain(text string) string {
 	if !strings.ContainsFunc(text, unprintable) {
 		return text
 	}
@@ -36,14 +39,14 @@ func plain(text string) string {
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
 
-// plainAll makes every text in v plain, in place. v is a pointer, a slice or a map.
-func plainAll(v any) { plainValue(reflect.ValueOf(v)) }
+// PlainAll makes every text in v plain, in place. v is a pointer, a slice or a map.
+func PlainAll(v any) { plainValue(reflect.ValueOf(v)) }
 
 func plainValue(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if v.CanSet() {
-			v.SetString(plain(v.String()))
+			v.SetString(Plain(v.String()))
 		}
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
@@ -69,16 +72,16 @@ func plainValue(v reflect.Value) {
 	}
 }
 
-// terminal is a writer for terminals. It writes control characters that plain did not replace, except tabs and line ends, as
+// Writer is a writer for terminals. It writes control characters that Plain did not replace, except tabs and line ends, as
 // \u001b. It does not change JSON.
-type terminal struct {
+type Writer struct {
 	io.Writer
 	mu   sync.Mutex
 	half bool // the last byte began a control character of two bytes
 }
 
 // Write implements io.Writer; n counts the bytes of p.
-func (t *terminal) Write(p []byte) (n int, err error) {
+func (t *Writer) Write(p []byte) (n int, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	out := make([]byte, 0, len(p)+1)
@@ -105,19 +108,4 @@ func (t *terminal) Write(p []byte) (n int, err error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-// join appends a reason to a state.
-func join(state, reason string) string {
-	if reason == "" {
-		return state
-	}
-	return state + ": " + reason
 }
