@@ -18,7 +18,7 @@ func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *sessio
 		p.Src, p.Dst, p.ICMPID = to.Src, to.Dst, to.SrcPort
 	default:
 		was := addrSum(p)
-		r.BadChecksum = !e.translateError(p, k, to) && p.Dst.Is6() && addrSum(p) != was
+		r.BadChecksum = !e.translateError(p, k, to) && p.Dst.Is6() && addrSum(p) != was || p.Inner.Fragment.Later() // a checksum that is none
 	}
 	if p.Proto == model.TCP {
 		e.tcp(p.TCPFlags, s.stamp)

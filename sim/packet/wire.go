@@ -193,7 +193,7 @@ func unmarshal6(b []byte, depth int) (Packet, error) {
 		b = b[:total]
 	}
 	body := b[ipv6HeaderLen:]
-	if p.Proto == fragmentHeader && !quoted {
+	if p.Proto == fragmentHeader {
 		var err error
 		if p.Proto, err = p.Fragment.read6(body); err != nil {
 			return Packet{}, err

@@ -152,7 +152,7 @@ func playSequences(t *testing.T, path string, r agent.ServiceRenderer, seeds []u
 			err = errors.Join(w.settled(), w.lab.covers())
 		}
 		if err == nil && counts.clusters%(sequenceBlock*sequenceReboot) == 0 {
-			err = w.restartVPPs()
+			err = errors.Join(w.restartVPPs(), w.patient())
 		}
 		var d *difference
 		if strays := w.findStrays(); err == nil {
@@ -256,7 +256,7 @@ func openSequences(t *testing.T, path string, r agent.ServiceRenderer) *twin {
 	if err == nil {
 		w.exact = true
 		w.sides[1].now = w.sim.Now // its retries go by the same clock, which pauses
-		err = w.restartAgents()
+		err = errors.Join(w.restartAgents(), w.patient())
 	}
 	if err != nil {
 		w.shut()
@@ -276,12 +276,14 @@ type sequenceCase struct {
 	*randomCase
 	world  *policy.World
 	counts *sequenceCounts
-	flows  []opening // of flows that concern the node
-	dials  []opening // of Services
-	tried  []opening // that were sent
-	alone  bool      // nothing is left of earlier clusters
-	passed bool      // time did
-	lines  []string  // what was done
+	flows  []opening  // of flows that concern the node
+	dials  []opening  // of Services
+	tried  []opening  // that were sent
+	alone  bool       // nothing is left of earlier clusters
+	passed bool       // time did
+	beside *rand.Rand // of fragments, so that other moves are the same without them
+	id     uint16     // of the last datagram in fragments
+	lines  []string   // what was done
 }
 
 // newSequenceCase chooses a cluster with at least two pods on the node.
@@ -295,6 +297,7 @@ func newSequenceCase(w *twin, seed uint64, counts *sequenceCounts) *sequenceCase
 	rng := rand.New(rand.NewPCG(seed, 5))
 	return &sequenceCase{
 		randomCase: &randomCase{twin: w, rng: rng, port: uint16(33000 + seed*137%25000)}, world: world, counts: counts,
+		beside: rand.New(rand.NewPCG(seed, 6)), id: uint16(seed * 97),
 	}
 }
 
@@ -334,7 +337,7 @@ func (c *sequenceCase) run() error {
 		}
 		c.prepare()
 		for range sequenceMoves {
-			if err := c.move(); err != nil {
+			if err := errors.Join(c.move(), c.sendFragments()); err != nil {
 				return err
 			}
 		}
