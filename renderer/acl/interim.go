@@ -108,11 +108,11 @@ func (r *Renderer) interim(c *change, s *shifter, torn map[string]bool) (first, 
 	for name := range kept {
 		now, changes := first.tables[name]
 		switch {
+		case now == nil && r.out.acls[name] == nil: // for now
+			first.tables[name], then.tables[name] = r.lookup(name), r.table(name)
 		case changes && now == nil: // it is removed at the end
 			delete(first.tables, name)
 			then.tables[name] = nil
-		case !changes && r.out.acls[name] == nil: // for now
-			first.tables[name], then.tables[name] = r.lookup(name), r.table(name)
 		}
 	}
 	return first, then

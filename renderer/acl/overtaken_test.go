@@ -2,6 +2,7 @@ package acl
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +16,6 @@ import (
 // lagging is a VPP that lacks some of what was sent: each interface may be in any of the states.
 type lagging struct {
 	*scene
-	t      *rapid.T
 	states []*book // that VPP may have, the last one is the sent one
 	fresh  int     // index of the state at the last acknowledgement
 	wanted []*book // what was wanted since VPP last had everything
@@ -41,6 +41,17 @@ func (l *lagging) apply(behind, acknowledged bool) (again bool) {
 	again = l.r.Apply()
 	l.states = append(l.states, l.b.clone())
 	return again
+}
+
+// complete reports a list that names a table which VPP does not have.
+func (b *book) complete(t *rapid.T) {
+	for name, l := range b.lists {
+		for _, table := range slices.Concat(l.GetInput(), l.GetOutput()) {
+			if b.acls[table] == nil {
+				t.Fatalf("%s names %s, which does not exist", name, table)
+			}
+		}
+	}
 }
 
 // check looks for packets that pass although no wanted state lets them pass.
@@ -89,7 +100,9 @@ func TestNothingPassesWhenOvertaken(t *testing.T) {
 				for range 4 {
 					s.send(drawMessage(t, s.w))
 				}
-				s.settle(t)
+				for again := true; again; s.b.complete(t) {
+					again = l.apply(false, true)
+				}
 				l.want(t)
 				l.states = []*book{s.b.clone()}
 				for range rapid.IntRange(1, 3).Draw(t, "changes") {
@@ -103,6 +116,7 @@ func TestNothingPassesWhenOvertaken(t *testing.T) {
 							overtook++
 						}
 					}
+					l.b.complete(t)
 					l.check(t, view, pick(t, "forger", pods))
 				}
 				for n := 0; n < 8 && l.apply(false, true); n++ {
