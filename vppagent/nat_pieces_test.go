@@ -1,6 +1,7 @@
 package vppagent_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -93,5 +94,24 @@ func TestPiecesOfOneMappingAreNotSentTogether(t *testing.T) {
 	story := strings.Join(r.story, " ")
 	if n := r.count()["nat44_lb_static_mapping_add_del_local"]; n != 11 || strings.Contains(story, strings.Repeat("nat44_lb_static_mapping_add_del_local ", 4)) {
 		t.Errorf("%d: %s", n, story)
+	}
+}
+
+// TestOutsideInterfacesAreApart: VPP adds all mappings to an interface that becomes outside, so that the agent pauses between two such
+// interfaces. The two roles of one are not parted.
+func TestOutsideInterfacesAreApart(t *testing.T) {
+	r := &recorder{slow: 20 * time.Millisecond}
+	a := vppagent.New(r.config())
+	v, roles := services(1000, 2), kv.Values{}
+	for n := range 5 {
+		roles.Put(&nat.Nat44Interface{Name: fmt.Sprintf("tap%d", n+1), NatInside: true, NatOutside: true})
+	}
+	r.commit(t, a, event.Full, v)
+	r.now = r.now.Add(time.Minute)
+	r.commit(t, a, event.NoResync, roles)
+	story := strings.Join(r.story, " ")
+	pair := "nat44_interface_add_del_feature nat44_interface_add_del_feature"
+	if want := strings.TrimSuffix(strings.Repeat(pair+" pause ", 5), " pause "); story != want {
+		t.Errorf("%s\nwant %s", story, want)
 	}
 }

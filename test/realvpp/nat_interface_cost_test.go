@@ -8,6 +8,7 @@ import (
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 )
 
 // TestVPPOutsideInterfaceCost shows what VPP takes for an interface that becomes outside when 1,000 mappings exist already, as a pod's does that is
@@ -37,6 +38,9 @@ func TestVPPOutsideInterfaceCost(t *testing.T) {
 	}
 	for _, n := range []int{0, 9, 49, len(took) - 1} {
 		t.Logf("%d interfaces that became outside after %d mappings: %s for the last, and %s to remove its role", n+1, loadServices, ms(took[n]), ms(removed[len(removed)-1-n]))
+	}
+	if first, estimate := median(took[:3]), cost.For(w.l.plain.conn.State().Version).OutsideInterface(loadServices); first > natCostRatio*estimate || estimate > natCostRatio*first {
+		t.Errorf("%s for the first, estimated %s", first, estimate)
 	}
 	if first, last := median(took[:10]), median(took[len(took)-10:]); last < 5*first {
 		t.Errorf("%s for the first, %s for the last", first, last)

@@ -16,6 +16,10 @@
 //
 //	walk     a session that VPP looks at
 //	end      a session that VPP removes
+//
+// and adds all its mappings to an interface that becomes outside:
+//
+//	receive  a mapping, for the first such interface; it takes longer for each further one
 package cost
 
 import (
@@ -30,7 +34,7 @@ const Stall = 3 * time.Millisecond
 type Model struct {
 	write, apply, unapply, move, remake float64 // nanoseconds
 	list, enable                        float64
-	walk, end                           float64
+	walk, end, receive                  float64
 	message                             float64 // of any request, without its rules
 	named                               map[string]float64
 }
@@ -38,7 +42,7 @@ type Model struct {
 // model2510 is measured on VPP 25.10, release build, and rounded up: a node has more interfaces, and colder caches, than TestVPPCost in
 // vppagent, which holds all models against a real VPP.
 var model2510 = Model{
-	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, list: 1_000, enable: 20_000, message: 5_000, walk: 10, end: 800,
+	write: 110, apply: 80, unapply: 60, move: 30, remake: 3, list: 1_000, enable: 20_000, message: 5_000, walk: 10, end: 800, receive: 1_300,
 	named: map[string]float64{
 		"nat44_add_del_lb_static_mapping":       10_000,
 		"nat44_lb_static_mapping_add_del_local": 20_000, // and WalkSessions, when one is removed
@@ -101,6 +105,12 @@ func (m Model) EndSessions(sessions int) time.Duration {
 	return duration(float64(sessions) * m.orDefault().end)
 }
 
+// OutsideInterface returns the least time for an interface that becomes outside, or no longer is, when so many mappings exist.
+func (m Model) OutsideInterface(mappings int) time.Duration {
+	m = m.orDefault()
+	return duration(m.message + float64(mappings)*m.receive)
+}
+
 // Write returns the time for writing the rules of an access list that no interface has.
 func (m Model) Write(rules int) time.Duration {
 	m = m.orDefault()
@@ -161,7 +171,7 @@ func duration(ns float64) time.Duration { return time.Duration(ns) }
 // Times returns a model in which every operation takes the given multiple of the time.
 func (m Model) Times(factor float64) Model {
 	m = m.orDefault()
-	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.list, &m.enable, &m.walk, &m.end, &m.message} {
+	for _, ns := range []*float64{&m.write, &m.apply, &m.unapply, &m.move, &m.remake, &m.list, &m.enable, &m.walk, &m.end, &m.receive, &m.message} {
 		*ns *= factor
 	}
 	named := make(map[string]float64, len(m.named))

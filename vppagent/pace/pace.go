@@ -68,7 +68,7 @@ func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vp
 	}
 	var out []vpp.Reply
 	for len(calls) > 0 {
-		n, sum := p.group(costs)
+		n, sum := p.group(calls, costs)
 		p.pauseBefore(ctx, sum)
 		began := p.Now()
 		replies := p.Caller.Do(ctx, calls[:n]...)
@@ -81,20 +81,23 @@ func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vp
 	return out
 }
 
-// group is the number of calls in the next group, and their cost.
-func (p *Pacer) group(costs []Estimate) (n int, sum time.Duration) {
+// group is the number of calls in the next group, and their cost. It ends behind no joined call: see vpp.Call.
+func (p *Pacer) group(calls []vpp.Call, costs []Estimate) (n int, sum time.Duration) {
 	apart := map[uint64]bool{}
-	for _, e := range costs {
-		c := p.scaled(e)
-		if n > 0 && sum+c > p.Stall || apart[e.Apart] {
-			break
+	whole, cost := 0, time.Duration(0) // of the calls up to the last that is not joined
+	for i, e := range costs {
+		sum += p.scaled(e)
+		if whole > 0 && (sum > p.Stall || apart[e.Apart]) {
+			return whole, cost
 		}
 		if e.Apart != 0 {
 			apart[e.Apart] = true
 		}
-		n, sum = n+1, sum+c
+		if !calls[i].Joined {
+			whole, cost = i+1, sum
+		}
 	}
-	return n, sum
+	return len(costs), sum
 }
 
 // Total is the cost of calls.

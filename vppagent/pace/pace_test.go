@@ -50,3 +50,20 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestJoinedCallsAreInOneGroup: VPP forwards nothing between a joined call and the next, so no pause comes there.
+func TestJoinedCallsAreInOneGroup(t *testing.T) {
+	c := &clock{now: time.Unix(1e6, 0), slow: time.Millisecond}
+	calls, costs := make([]vpp.Call, 9), make([]Estimate, 9)
+	for i := range calls {
+		calls[i].Joined = i%2 == 0 && i < 8
+		costs[i] = Estimate{Cost: time.Millisecond, Known: true}
+		if i%2 == 1 {
+			costs[i].Apart = 1
+		}
+	}
+	c.pacer().Do(t.Context(), calls, costs)
+	if got := fmt.Sprint(c.groups); got != "[2 2 2 3]" {
+		t.Errorf("groups of %s", got)
+	}
+}

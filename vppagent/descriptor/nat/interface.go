@@ -92,7 +92,11 @@ func changeRoles(w *descriptor.World, have, want *natInterface) ([]descriptor.Op
 		return nil, err
 	}
 	role := func(add bool, flag nat_types.NatConfigFlags) descriptor.Op {
-		return descriptor.Op{Gone: !add, Call: descriptor.Write(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: add, Flags: flag, SwIfIndex: idx})}
+		op := descriptor.Op{Gone: !add, Call: descriptor.Write(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: add, Flags: flag, SwIfIndex: idx})}
+		if n := mappingsInVPP(w); n > 0 && flag == nat_types.NAT_IS_OUTSIDE {
+			op.Cost, op.Apart = w.Cost.OutsideInterface(n), apartOutside
+		}
+		return op
 	}
 	var add, del []descriptor.Op
 	if want.inside && !have.inside {
@@ -121,6 +125,22 @@ func changeRoles(w *descriptor.World, have, want *natInterface) ([]descriptor.Op
 		return append([]descriptor.Op{op}, add...), nil
 	}
 	return append(add, del...), nil
+}
+
+// apartOutside is Op.Apart of an interface's outside role: no mapping has this number.
+const apartOutside = 1 << 63
+
+// mappingsInVPP is the number of mappings in VPP; 0: none, or not known.
+func mappingsInVPP(w *descriptor.World) (n int) {
+	if w.Having == nil {
+		return 0
+	}
+	for _, state := range w.Having(dnat44Prefix) {
+		if d, ok := state.(*dnat); ok {
+			n += len(d.mappings)
+		}
+	}
+	return n
 }
 
 // bothRoles sets inside and outside together. If VPP refuses one of them, the agent removes the other again: either alone is
