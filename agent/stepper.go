@@ -48,7 +48,10 @@ func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Stepper{parts: p, Finder: reasons.Finder{Values: p.values, Policies: p.policies, VPPAgent: p.vppagent}, ended: make(chan struct{}), moved: make(chan struct{})}
+	s := &Stepper{parts: p, Finder: reasons.Finder{Values: p.values, VPPAgent: p.vppagent}, ended: make(chan struct{}), moved: make(chan struct{})}
+	if p.policies != nil {
+		s.Finder.Policies = p.policies
+	}
 	p.onState = s.announce
 	if p.nat != nil {
 		p.nat.Pods = func(context.Context) (map[netip.Addr]string, error) { return p.podsByAddress(), nil }

@@ -12,8 +12,14 @@ import (
 // Finder finds reasons. It belongs to the goroutine that owns its parts.
 type Finder struct {
 	Values   Values
-	Policies *policy.Processor // nil: policies are not enforced
+	Policies Policies // nil: policies are not enforced
 	VPPAgent Fronts
+}
+
+// Policies explains the rules of policies; policy.Processor implements it.
+type Policies interface {
+	// Explain returns the reason of a rule of an access list, by its place among those that the renderer wanted.
+	Explain(iface string, output bool, place, rule int) (policy.Reason, bool)
 }
 
 // Values are the desired values as they were last sent; controller.Values implements it.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 )
 
@@ -66,5 +67,25 @@ func TestRanges(t *testing.T) {
 		if explain() {
 			t.Errorf("%s has a reason without policies", name)
 		}
+	}
+}
+
+// places records the places of the lists that are asked for.
+type places []int
+
+func (p *places) Explain(_ string, _ bool, place, _ int) (policy.Reason, bool) {
+	*p = append(*p, place)
+	return policy.Reason{}, true
+}
+
+// The list of source ranges is before those of policies, on inputs only.
+func TestPlaces(t *testing.T) {
+	p := &places{}
+	f := &Finder{Values: sent{}, VPPAgent: fronted{"uplink"}, Policies: p}
+	f.Explain("uplink", false, 1, 0)
+	f.Explain("uplink", true, 1, 0)
+	f.Explain("tap1", false, 1, 0)
+	if want := (places{0, 1, 1}); !slices.Equal(*p, want) {
+		t.Errorf("places %v, want %v", *p, want)
 	}
 }
