@@ -104,6 +104,7 @@ func (r *Renderer) evaluateOutputs() {
 			r.fixTable(r.residueTable(g))
 		}
 	}
+	r.refuser.evaluate()
 	clear(r.near)
 	clear(r.dirty.outbound)
 	clear(r.dirty.targets)

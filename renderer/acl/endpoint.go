@@ -85,6 +85,7 @@ func (r *Renderer) locate() {
 			for _, g := range old.groups {
 				r.ungroup(g)
 			}
+			r.refuser.leave(old)
 			r.unlist(name)
 			r.notes.forget("interface\x00" + name)
 		}
@@ -102,6 +103,9 @@ func (r *Renderer) locate() {
 		}
 		if r.dirty.node || !slices.Equal(i.addrs, n.addrs) || !slices.Equal(i.work, n.work) {
 			r.dirty.ifaces[i] = struct{}{}
+		}
+		if !slices.Equal(i.work, n.work) {
+			r.refuser.moved = true
 		}
 		i.addrs, i.work = n.addrs, n.work
 		r.assign(i, i.specs())

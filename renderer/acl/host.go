@@ -31,6 +31,7 @@ type hostHook struct {
 	egress   bool
 	before   []string // tables in front
 	uses     []use
+	forwards bool // its last use allows all that no other one decides about, and no other one for all destinations allows
 }
 
 // Names of the tables of host endpoints, beside those of segments.
@@ -111,14 +112,20 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own, forward := specOf(false, e.GetTiers(), e.GetProfileIds()), specOf(false, e.GetForwardTiers(), nil)
 	forward.forward = true
-	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels, leading}}
 	passedOn := r.flatten(&forward)
+	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels, leading}, forwards: forwards(passedOn)}
 	for _, kind := range r.translated() {
 		r.hostUses(h, name, kind, passedOn)
 	}
 	r.hostUses(h, name, r.ownAddresses(), r.flatten(&own))
 	r.hostUses(h, name, "", passedOn)
 	return h
+}
+
+// forwards reports whether a program allows by its last step alone, and everything there.
+func forwards(steps []step) bool {
+	last := len(steps) - 1
+	return steps[last].lone() && !slices.ContainsFunc(steps, func(s step) bool { return (s.clauses[0].verb == allow) != s.same(steps[last]) })
 }
 
 // hostEgress returns the hook for packets that the node itself sends.

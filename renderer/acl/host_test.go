@@ -139,8 +139,16 @@ func (s *scene) checkHosts(t *rapid.T) {
 				home := slices.Contains(nodeIPs, near)
 				for _, p := range hostFlows(far, near) {
 					own := home && (p.proto != 6 || p.dport != 443 || s.r.view(f) == dataplane.PostDNAT || f == v6)
-					verdict("uplink", p, s.w.hostAllows(s.w.hostAt("uplink"), false, own, p))
-					verdict("overlay", p, s.w.hostAllows(s.w.hostAt("overlay"), false, own, p))
+					for _, iface := range []string{"uplink", "overlay"} {
+						host := s.w.hostAllows(s.w.hostAt(iface), false, own, p)
+						if host && s.refuses(pod[near], p) {
+							if h := s.r.hooks[iface]; h == nil || h.forwards {
+								verdict(iface, p, false)
+							}
+							continue
+						}
+						verdict(iface, p, host)
+					}
 				}
 				for _, p := range hostFlows(near, far) {
 					if home {

@@ -61,6 +61,15 @@ func placeTable(p place) string { return p.table }
 // none reports whether a list lets everything pass.
 func none(list []place) bool { return len(list) == 0 || permitsAll(list[0].table) }
 
+// deciding returns a list without the places that repeat what the packet's receiver decides.
+func deciding(list []place) []place {
+	repeats := func(p place) bool { return p.repeats }
+	if !slices.ContainsFunc(list, repeats) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), repeats)
+}
+
 // denies reports whether a table denies. All rules of a table have one verb, except in mixed tables.
 func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == deny }
 

@@ -182,7 +182,7 @@ func lawless(table string) bool {
 		return true
 	}
 	_, reserved := kv.NeedsSCTPPorts(table)
-	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, barred+"-")
+	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, closedPrefix) || strings.HasPrefix(table, barred+"-")
 }
 
 // wireName returns VPP's name of a table at interfaces with these served ports. Almost no pod serves high ports, so pods share

@@ -18,6 +18,10 @@ type place struct {
 	egress bool             // a part of the egress of the packets' source, at its interface or where they leave
 	dials  bool             // it permits packets to addresses that VPP translates: they may reach any interface
 	srcs   []netip.Addr     // its rules decide only about these sources, although they do not name them; nil: they name their sources
+	// repeats: it denies only what the list of the packet's receiver denies, too, unless a session there passes it. So it adds nothing to what
+	// two hooks decide together, and has no effect that an interim state depends on.
+	repeats bool
+	served  *ports // replaces lists.served; nil: does not
 }
 
 // lists are the lists of one interface.
@@ -52,6 +56,7 @@ const (
 	permitEgress  = "permit-all-egress"
 	permitIngress = "permit-all-ingress"
 	groupPrefix   = "egress-" // of residueGroups
+	closedPrefix  = "closed-" // of refusalGroups
 )
 
 // permitAll returns the name of the table that permits all packets that pods, or the node, send (egress) or receive.
@@ -74,7 +79,7 @@ func (r *Renderer) list(i *iface) {
 	case in == nil || out == nil:
 		now, notes = r.isolated(), shared(i)
 		now.served = i.served
-	case in.open && out.open && len(i.groups) == 0:
+	case in.open && out.open && len(i.groups) == 0 && len(r.refuser.places(i)) == 0:
 	default:
 		now, f, notes = r.podLists(i, in, out)
 	}
@@ -84,7 +89,7 @@ func (r *Renderer) list(i *iface) {
 
 // podLists returns the lists of a pod with these programs and the tables beside them.
 func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, notes []model.Note) {
-	now = lists{in: r.direction(i, out, nil), out: r.direction(i, in, i.groups), served: i.served}
+	now = lists{in: r.direction(i, out, r.refuser.places(i)), out: r.direction(i, in, groupPlaces(i.groups)), served: i.served}
 	fits := true
 	if asksPorts(in.uses) || asksPorts(out.uses) {
 		before := func(list []place, uses []use) []place { return list[:len(list)-len(places(uses, false))] }
@@ -111,8 +116,8 @@ func shared(i *iface) (notes []model.Note) {
 	return notes
 }
 
-// direction returns the places of a program in an interface's list, behind those of other pods' egress.
-func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []place {
+// direction returns the places of a program in an interface's list, behind those of other pods' programs.
+func (r *Renderer) direction(i *iface, p *program, others []place) []place {
 	var out []place
 	if !p.open {
 		out = r.static(!p.spec.egress, asksPeers(p.uses))
@@ -120,10 +125,14 @@ func (r *Renderer) direction(i *iface, p *program, groups []*residueGroup) []pla
 			out = append(out, r.unasked(i, p)...)
 		}
 	}
+	return slices.Concat(out, others, flagged(places(p.uses, p.spec.egress), p.spec.egress, false))
+}
+
+func groupPlaces(groups []*residueGroup) (out []place) {
 	for _, g := range groups {
 		out = append(out, place{table: g.name, denies: true, egress: true})
 	}
-	return append(out, flagged(places(p.uses, p.spec.egress), p.spec.egress, false)...)
+	return out
 }
 
 // flagged sets the flags of places.

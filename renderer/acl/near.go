@@ -126,3 +126,10 @@ func (p *program) each(yield func(*clause) bool) {
 		}
 	}
 }
+
+// reused is memory that calls reuse.
+type reused struct {
+	hits    []*clause
+	targets []netip.Addr
+	parts   []part
+}

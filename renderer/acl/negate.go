@@ -33,6 +33,8 @@ const (
 type cuts struct {
 	without [1 << dimensions]*match // by the omitted dimensions
 	except  [dimensions][]*match
+	// reversed is the match with source and destination exchanged.
+	reversed *match
 }
 
 const (

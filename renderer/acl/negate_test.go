@@ -46,7 +46,7 @@ func TestNegations(t *testing.T) {
 				for _, a := range s.b.acls {
 					rules += len(a.GetRules())
 				}
-				if rules > 1000 {
+				if rules > 2000 {
 					t.Errorf("%d rules", rules)
 				}
 			})

@@ -115,6 +115,11 @@ func (r *Renderer) commit(c *change, torn map[string]bool) {
 		r.out.use(r.out.sent[name], -1, moved)
 		r.out.use(c.lists[name], 1, moved)
 		served[c.lists[name].served.key()] = c.lists[name].served
+		for _, p := range c.lists[name].in {
+			if p.served != nil {
+				served[p.served.key()] = p.served
+			}
+		}
 	}
 	for name := range c.tables {
 		moved[name] = struct{}{}
@@ -160,7 +165,7 @@ func (r *Renderer) commit(c *change, torn map[string]bool) {
 func (o *output) use(l lists, by int, moved map[string]struct{}) {
 	for _, list := range [2][]place{l.in, l.out} {
 		for _, p := range list {
-			key := l.served.key()
+			key := l.servedAt(p).key()
 			if lawless(p.table) {
 				key = ""
 			}
@@ -270,7 +275,7 @@ func (r *Renderer) sendLists(iface string, l lists, open bool) {
 		r.sink.Set(Owner+"interface/"+iface, nil, nil)
 		return
 	}
-	v := &contivacl.InterfaceACLs{Interface: iface, Input: wireNames(l.in, l.served), Output: wireNames(l.out, l.served)}
+	v := &contivacl.InterfaceACLs{Interface: iface, Input: l.wireNames(l.in), Output: l.wireNames(l.out)}
 	r.sink.Set(Owner+"interface/"+iface, map[string]proto.Message{kv.InterfaceACLsKey(iface): v}, nil)
 }
 
@@ -291,17 +296,25 @@ func names(list []place) []string {
 	return out
 }
 
+// servedAt returns the served ports under whose law a list has a table.
+func (l *lists) servedAt(p place) *ports {
+	if p.served != nil {
+		return p.served
+	}
+	return l.served
+}
+
 // wireNames returns VPP's names of the tables of a list.
-func wireNames(list []place, served *ports) []string {
+func (l *lists) wireNames(list []place) []string {
 	out := make([]string, len(list))
 	for i, p := range list {
-		out[i] = wireName(p.table, served)
+		out[i] = wireName(p.table, l.servedAt(p))
 	}
 	return out
 }
 
 func sameTables(a, b lists) bool {
-	same := func(a, b place) bool { return a.table == b.table }
+	same := func(a, b place) bool { return a.table == b.table && a.served.key() == b.served.key() }
 	return a.served.key() == b.served.key() && slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
 }
 
@@ -342,7 +355,7 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.
 	if c.Host { // of an exit
 		return c, true
 	}
-	if h := r.hooks[iface]; h != nil && !output && c.Kind != dataplane.CauseStatic {
+	if h := r.hooks[iface]; h != nil && !output && c.Kind != dataplane.CauseStatic && !l.repeats(place) {
 		c.Endpoint, c.Host, c.Egress = h.endpoint, true, h.egress
 		return c, true
 	}
@@ -356,6 +369,11 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.
 		c.Endpoint, c.Egress = i.work[0].id.workload, !output
 	}
 	return c, true
+}
+
+// repeats reports whether a place of the input list repeats what the packet's receiver decides.
+func (l *lists) repeats(place int) bool {
+	return place >= 0 && place < len(l.in) && l.in[place].repeats
 }
 
 // direction returns the list for packets that enter VPP, or that leave it (output).
@@ -376,7 +394,7 @@ func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
 	if t == nil {
 		return 0, false
 	}
-	served := l.served
+	served := l.servedAt(list[place])
 	if lawless(t.name) {
 		served = nil
 	}
@@ -418,7 +436,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 	return *t.causes[rule], true
 }
 
-// elsewhere reports whether a rule belongs to another pod's egress, and to which pod's.
+// elsewhere reports whether a rule belongs to another pod's program, and to which pod's.
 func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *dataplane.Cause) (src netip.Addr, ok bool) {
 	i := r.ifaces[iface]
 	if place == dataplane.PortsPlace {
@@ -428,10 +446,13 @@ func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int
 	g := r.groups[table]
 	if i == nil {
 		t := r.out.acls[table]
+		if !output && l.repeats(place) {
+			return t.rules[rule].dst.Addr(), true
+		}
 		return t.rules[rule].src.Addr(), r.fixed[table] == nil
 	}
 	if g == nil {
-		return netip.Addr{}, false
+		return r.refuser.cause(i, table, rule, c)
 	}
 	n := 0
 	g.each(r, func(s netip.Addr, _ rect, p *program, line, k int) {

@@ -14,7 +14,7 @@ import (
 
 // peersOf returns the addresses of other nodes that the ingress rules of pods must not admit; nil: NAT gives them to no other sender.
 func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
-	if seg.scope.egress || seg.host {
+	if seg.scope.egress || seg.host || seg.answers {
 		return nil
 	}
 	for _, a := range r.node.Peers {

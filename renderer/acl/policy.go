@@ -26,6 +26,7 @@ type step struct {
 	role    string
 	clauses []clause
 	pass    *match // not nil: no clauses
+	answers bool   // it is egress with source and destination exchanged
 }
 
 // last reports whether the step decides every packet that reaches it.

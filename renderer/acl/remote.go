@@ -97,7 +97,7 @@ func (r *Renderer) listRemote() {
 		if name == "" {
 			continue
 		}
-		if len(places)+len(r.hooks)+len(r.exits) == 0 {
+		if len(places)+len(r.hooks)+len(r.exits)+len(r.refuser.of) == 0 {
 			if outside && r.outside != nil {
 				now[name] = r.checkedOutside(lists{})
 			}
@@ -115,8 +115,15 @@ func (r *Renderer) listRemote() {
 		case len(places) > 0:
 			l.out = append(append([]place{{table: staticOut}}, places...), end)
 		}
-		if h := r.hooks[name]; h != nil {
-			l.in = r.hostPlaces(name, h, r.room(f)-len(l.out))
+		served, named, last := r.refuser.invitedPlaces(r.room(f) - len(l.out) - 5)
+		switch h := r.hooks[name]; {
+		case h != nil:
+			l.in = r.hostPlaces(name, h, r.room(f)-len(l.out)-len(named)-len(last))
+			if outside && h.forwards {
+				l.in = slices.Insert(l.in, len(l.in)-1, slices.Concat(r.refuser.homeless(), named, last)...)
+			}
+		case outside:
+			l.in = slices.Concat(r.refuser.homeless(), served, r.optional(servedHigh), named, last, []place{answers(false)})
 		}
 		if l = r.letThrough(name, l, f); outside {
 			l = r.checkedOutside(l)
@@ -124,7 +131,7 @@ func (r *Renderer) listRemote() {
 		now[name] = l
 		notes = append(append(notes, r.crowdedHosts(name, l)...), unfit...)
 	}
-	r.notes.set("leaving", notes)
+	r.notes.set("leaving", append(notes, r.refuser.left()...))
 	for name := range r.remote {
 		if _, still := now[name]; !still {
 			r.letThrough(name, lists{}, nil)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -68,17 +69,16 @@ type Renderer struct {
 	outbound map[*program]*outbound
 	near     map[*program]*vicinity
 	pods     []netip.Addr // local ones, sorted, while near is made
-	hits     []*clause    // reused memory, as are the following fields
-	targets  []netip.Addr
-	parts    []part
-	groups   map[string]*residueGroup
-	packs    map[string]*pack
-	remote   map[string]lists     // lists of interfaces that are not a pod's
-	outside  *sources             // sources that no host outside has, at these interfaces; nil: not checked
-	hooks    map[string]*hostHook // hooks of host endpoints, by interface
-	exits    map[string]*exit     // exits of host endpoints that deny forwarded packets, by interface
-	exposed  map[netip.Addr][]exposure
-	behind   map[netip.Addr]struct{} // backends of outer addresses
+	reused
+	refuser *refuser
+	groups  map[string]*residueGroup
+	packs   map[string]*pack
+	remote  map[string]lists     // lists of interfaces that are not a pod's
+	outside *sources             // sources that no host outside has, at these interfaces; nil: not checked
+	hooks   map[string]*hostHook // hooks of host endpoints, by interface
+	exits   map[string]*exit     // exits of host endpoints that deny forwarded packets, by interface
+	exposed map[netip.Addr][]exposure
+	behind  map[netip.Addr]struct{} // backends of outer addresses
 
 	asked       bool               // some rule has named ports of SCTP
 	named       int                // number of policies and profiles whose ingress rules name served ports
@@ -134,7 +134,7 @@ func newDirt() dirt {
 
 // New returns a renderer that has sent its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
-	return &Renderer{
+	r := &Renderer{
 		cfg: cfg, sink: sink, most: maxRules,
 		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
@@ -148,6 +148,8 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match{}, failsafe: failsafe.Ports(nil),
 		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
 	}
+	r.refuser = newRefuser(r)
+	return r
 }
 
 // OnUpdate takes one message. The renderer keeps it: do not change it afterwards.
@@ -227,6 +229,7 @@ func (r *Renderer) setReplaced(id string) {
 			r.dirty.outbound[p] = struct{}{}
 		}
 	}
+	r.refuser.setReplaced(id)
 }
 
 func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
@@ -396,6 +399,9 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 	seg := r.segments[role]
 	if seg == nil {
 		seg = &segment{role: role, name: nameOf(role), scope: sc}
+		if strings.HasPrefix(role, invitedPrefix) {
+			seg.name = invitedPrefix + seg.name
+		}
 		r.segments[role] = seg
 	}
 	if slices.EqualFunc(seg.clauses, clauses, clause.equal) && slices.Equal(seg.scope.srcs, sc.srcs) {
@@ -464,7 +470,7 @@ func (r *Renderer) compile() {
 		if !relisted {
 			continue
 		}
-		r.dirty.remote = r.dirty.remote || seg.host || seg.scope.egress && len(r.outbound) > 0
+		r.dirty.remote = r.dirty.remote || seg.host || (seg.scope.egress || len(r.refuser.of) > 0) && len(r.outbound) > 0
 		for _, t := range old {
 			r.dirty.tables[t.name] = struct{}{}
 			delete(r.tables, t.name)
@@ -479,22 +485,6 @@ func (r *Renderer) compile() {
 		}
 	}
 	clear(r.dirty.segments)
-}
-
-// add puts a value into the set of a key.
-func add[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
-	if m[k] == nil {
-		m[k] = map[V]struct{}{}
-	}
-	m[k][v] = struct{}{}
-}
-
-// remove takes a value out of the set of a key.
-func remove[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
-	delete(m[k], v)
-	if len(m[k]) == 0 {
-		delete(m, k)
-	}
 }
 
 func (id policyID) String() string { return fmt.Sprintf("%s/%s", id.tier, id.name) }

@@ -70,14 +70,14 @@ func TestCostOfAChange(t *testing.T) {
 	r.OnUpdate(policy(7, 5, false))
 	for r.Apply() {
 	}
-	if sink.values != 1 {
+	if sink.values != 2 { // at the pod's output, and where packets from outside enter
 		t.Errorf("one rule: %d values", sink.values)
 	}
 	sink = counter{}
 	r.OnUpdate(policy(8, 5, true))
 	for r.Apply() {
 	}
-	if sink.values != 2 { // at the pod's input, and where it leaves
+	if sink.values != 3 { // at the pod's input, where it leaves, and where answers enter
 		t.Errorf("one rule for egress: %d values", sink.values)
 	}
 	sink = counter{}

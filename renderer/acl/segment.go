@@ -28,6 +28,7 @@ type segment struct {
 	clauses []clause
 	users   int  // number of programs and lists that it is part of
 	host    bool // of a host endpoint
+	answers bool // its sources are those that egress allows: see step
 
 	parts   []part   // written, in order
 	written []clause // the clauses of parts

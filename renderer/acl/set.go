@@ -221,3 +221,19 @@ func parseEndpoint(text string) (endpoint, error) {
 	}
 	return e, nil
 }
+
+// add puts a value into the set of a key.
+func add[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
+	if m[k] == nil {
+		m[k] = map[V]struct{}{}
+	}
+	m[k][v] = struct{}{}
+}
+
+// remove takes a value out of the set of a key.
+func remove[K, V comparable](m map[K]map[V]struct{}, k K, v V) {
+	delete(m[k], v)
+	if len(m[k]) == 0 {
+		delete(m, k)
+	}
+}

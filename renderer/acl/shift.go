@@ -96,7 +96,7 @@ func (s *shifter) interfaceChanges(name string, old, now lists) {
 		s.listChanges(h, was, is, output)
 	}
 	for _, p := range slices.Concat(old.in, old.out, now.in, now.out) {
-		if was, is := s.r.out.acls[p.table], s.c.tables[p.table]; was != nil && is != nil && !was.same(is) && !slices.Contains(s.users[p.table], name) {
+		if was, is := s.r.out.acls[p.table], s.c.tables[p.table]; was != nil && is != nil && !p.repeats && !was.same(is) && !slices.Contains(s.users[p.table], name) {
 			s.users[p.table] = append(s.users[p.table], name)
 		}
 	}
@@ -104,13 +104,15 @@ func (s *shifter) interfaceChanges(name string, old, now lists) {
 
 // listChanges adds the effect of other tables, another order, and new content.
 func (s *shifter) listChanges(h *conflict.Hook, old, now []place, output bool) {
+	same := len(old) == len(now) && len(old) > 0 && &old[0] == &now[0]
+	old, now = deciding(old), deciding(now)
 	switch {
 	case none(old) && none(now):
 	case none(old):
 		s.whole(h, now, effect{closes: true}, after, output)
 	case none(now):
 		s.whole(h, old, effect{opens: true}, before, output)
-	case len(old) == len(now) && &old[0] == &now[0]: // the very same
+	case same:
 		for _, p := range now {
 			s.contentChanges(h, p, output)
 		}

@@ -94,6 +94,7 @@ func (r *Renderer) setSpoofing(allowed bool) {
 		return
 	}
 	r.spoofing = allowed
+	r.refuser.moved = true
 	for _, i := range r.ifaces {
 		r.dirty.ifaces[i] = struct{}{}
 	}

@@ -45,8 +45,6 @@
 //	                           something to it (ADR 12)
 //	revoked, and a packet of the other side made a session anew   one of the above, or one by an interface that nobody had closed, came to a receiver whose ingress allows it, or that had dialled a Service by another node, and was a
 //	                           request there: a SYN, or to a port below 32768. Answers to it pass, until both are silent (ADR 12)
-//	the receiver's own attempt, by a Service of nat44   the receiver dialled a Service from that port, and gets the packet under the
-//	                           Service's address from an endpoint whose egress allows it: until the receiver's VPP restarts (ADR 12)
 //	a client that a frontend hides   a pod dialled a node port or a load balancer's address, and the endpoint sees a node's address, which
 //	                           its ingress allows
 //	a client with another node's address, since a Service led there   the same packet sent to the endpoint itself, from the same port,

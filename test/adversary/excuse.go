@@ -126,17 +126,8 @@ func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) strin
 		return "the receiver's own attempt, revoked, and the receiver is silent since: " + a.Sent.Proto.String()
 	case try.allowed && a.Sent.Proto == model.TCP && try.life == l.lives[a.AtNode]: // what the receiver answers ends the session
 		return "the receiver's own attempt, revoked, and the other side sends a SYN"
-	case try.translated && try.front == shown(a) && try.life == l.lives[a.AtNode] && l.reaches(c, src, a):
-		return "the receiver's own attempt, by a Service of nat44: " + a.Sent.Proto.String()
 	}
 	return ""
-}
-
-// reaches reports whether the egress of a packet's sender allows it.
-func (l *Law) reaches(c *policy.Cluster, src netip.Addr, a *trace.Arrival) bool {
-	f := flowOf(a.Node, src, a.Packet.Dst, &a.Packet)
-	f.SrcPort = a.Sent.SrcPort
-	return a.Sent.Src == src && c.JudgeEgress(&f).Allowed
 }
 
 // behind says why a packet may come under the address of another node than the receiver's, which the receiver's ingress allows, as its

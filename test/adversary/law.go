@@ -81,10 +81,9 @@ type attempt struct {
 
 // try is the last packet of an attempt.
 type try struct {
-	allowed    bool           // the sender's egress did
-	translated bool           // the sender dialled a Service
-	front      netip.AddrPort // of it, the last one
-	life       int            // of the VPP of the sender's node
+	allowed    bool // the sender's egress did
+	translated bool // the sender dialled a Service
+	life       int  // of the VPP of the sender's node
 }
 
 // pair is who sent SCTP to which address.

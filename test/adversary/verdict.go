@@ -131,9 +131,7 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 // again is an attempt after one more packet.
 func (t try) again(allowed bool, life int, a *trace.Arrival) try {
 	t.allowed, t.life = allowed, life
-	if a.Packet.Dst != a.Sent.Dst {
-		t.translated, t.front = true, netip.AddrPortFrom(a.Sent.Dst, port(&a.Sent, false))
-	}
+	t.translated = t.translated || a.Packet.Dst != a.Sent.Dst
 	return t
 }
 

@@ -218,25 +218,21 @@ var associations = []lie{
 	{"friend", "sctp [fd00:1::4]:4000 -> [fd00:1::3]:4000 [INIT]", victimDoor},
 }
 
-// invitations are what ADR 12 leaves under nat44: the endpoint of a Service reaches the pod that dialled that Service, although the first packet was
-// dropped, and a connection of TCP that it begins so is answered. One of UDP is not: at the endpoint's interface it is no request.
-func invitations(r agent.ServiceRenderer) []lie {
-	cell, evil := "pod-shop/cell", "pod-shop/evil"
-	if r == agent.RendererCNAT {
-		cell, evil = "", ""
-	}
-	return []lie{
-		{"cell", "tcp 10.1.1.69:40000 -> 10.1.1.66:8080 [S]", ""},
-		{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40000 [S]", ""},
-		{"cell", "tcp 10.1.1.69:40001 -> 10.96.0.21:80 [S]", ""},
-		{"evil", "tcp 10.1.1.66:8081 -> 10.1.1.69:40001 [S]", ""},
-		{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40001 [S]", cell},
-		{"cell", "tcp 10.1.1.69:40001 -> 10.96.0.21:80 [SA]", evil},
-		{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40001 [PA]", cell},
-		{"cell", "udp 10.1.1.69:40002 -> 10.96.0.21:80", ""},
-		{"evil", "udp 10.1.1.66:8080 -> 10.1.1.69:40002", cell},
-		{"cell", "udp 10.1.1.69:40002 -> 10.96.0.21:80", ""},
-	}
+// invitations are packets of a pod that policies deny both directions, to a Service, and of the Service's endpoint to that pod: the first packet
+// leaves sessions, and nothing passes by them (ADR 12).
+var invitations = []lie{
+	{"cell", "tcp 10.1.1.69:40000 -> 10.1.1.66:8080 [S]", ""},
+	{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40000 [S]", ""},
+	{"cell", "tcp 10.1.1.69:40001 -> 10.96.0.21:80 [S]", ""},
+	{"evil", "tcp 10.1.1.66:8081 -> 10.1.1.69:40001 [S]", ""},
+	{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40001 [S]", ""},
+	{"cell", "tcp 10.1.1.69:40001 -> 10.96.0.21:80 [SA]", ""},
+	{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.69:40001 [PA]", ""},
+	{"cell", "udp 10.1.1.69:40002 -> 10.96.0.21:80", ""},
+	{"evil", "udp 10.1.1.66:8080 -> 10.1.1.69:40002", ""},
+	{"cell", "udp 10.1.1.69:40002 -> 10.96.0.21:80", ""},
+	{"evil", "tcp 10.1.1.66:8080 -> 10.1.1.4:80 [S]", friendDoor},
+	{"evil", "udp 10.1.1.66:8080 -> 10.1.1.4:80", friendDoor},
 }
 
 func identityManifest(t *testing.T, world string) []event.Change {
@@ -373,10 +369,10 @@ func TestVPPNATBypass(t *testing.T) {
 	}
 }
 
-// TestServicesInvite: who dials a Service whose endpoint it may not reach is reached by that endpoint, with nat44.
+// TestServicesInvite: who dials a Service whose endpoint it may not reach is not reached by that endpoint.
 func TestServicesInvite(t *testing.T) {
 	for name, cfg := range identities {
-		t.Run(name, func(t *testing.T) { simulated(t, cfg, invitingWorld).check(t, invitations(cfg.ServiceRenderer)) })
+		t.Run(name, func(t *testing.T) { simulated(t, cfg, invitingWorld).check(t, invitations) })
 	}
 }
 
@@ -387,7 +383,7 @@ func TestVPPServicesInvite(t *testing.T) {
 		if cfg.ServiceRenderer == agent.RendererCNAT && isNewerVPP(path) {
 			continue // its cnat is another one than the simulated one
 		}
-		t.Run(name, func(t *testing.T) { doubled(t, cfg, invitingWorld).check(t, invitations(cfg.ServiceRenderer)) })
+		t.Run(name, func(t *testing.T) { doubled(t, cfg, invitingWorld).check(t, invitations) })
 	}
 }
 

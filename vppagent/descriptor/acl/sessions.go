@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -8,9 +9,9 @@ import (
 	"go.fd.io/govpp/binapi/ip_types"
 )
 
-// A permitted packet makes a session if its rule reflects. Rules are alike if the protocol, ports and flags of a permitted packet
-// alone decide whether it makes a session, regardless of which rule matches first. Then no permitting rule hides a reflecting one,
-// and permissions and denials show the effect of a change on permitted packets.
+// A permitted packet makes a session if its rule reflects. Rules are alike if the protocol, ports and flags of a permitted packet alone decide that,
+// regardless of which rule matches first. If each permitting rule is alike all later ones, none hides a reflecting one, and permissions and denials
+// show the effect of a change on permitted packets.
 
 // sessions is the meaning of an ACL's rules for sessions: which packets they permit with a session (reflect), and without (permit).
 type sessions struct {
@@ -46,21 +47,20 @@ func (b box) meets(o box) bool { return b.class == o.class && b.src.meets(o.src)
 // mostBoxes bounds the boxes of an ACL. Our ACLs need few, although they have many addresses.
 const mostBoxes = 64
 
-// agree reports that all rules are alike that these lists have, and will have.
-func (c contents) agree(have, want []string) bool {
-	all := sessions{reflect: map[box]struct{}{}, permit: map[box]struct{}{}}
-	for _, list := range [2][]string{have, want} {
-		for _, k := range list {
-			for _, l := range c.both(k) {
-				if !all.add(l.sessions()) {
-					return false
-				}
+// agree reports that no rule of these lists, now or later, hides one that makes sessions: each ACL is alike itself and the later ones.
+func (c contents) agree(have, want []string) bool { return c.alike(have) && c.alike(want) }
+
+func (c contents) alike(list []string) bool {
+	reflect := map[box]struct{}{} // of this ACL and the later ones
+	for _, k := range slices.Backward(list) {
+		own := sessions{reflect: reflect, permit: map[box]struct{}{}}
+		for _, l := range c.both(k) {
+			if !own.add(l.sessions()) {
+				return false
 			}
 		}
-	}
-	for p := range all.permit {
-		for r := range all.reflect {
-			if p.meets(r) {
+		for p := range own.permit {
+			if slices.ContainsFunc(slices.Collect(maps.Keys(reflect)), p.meets) {
 				return false
 			}
 		}

@@ -1,0 +1,419 @@
+package acl
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
+)
+
+// A closed pod C has policies in both directions. C's input lets pass what is for a Service. A later list may drop that packet, but it made two
+// sessions: one of NAT44, and one at C's interface. By these sessions a packet from the endpoint E reaches C under the Service's address, and no
+// list behind NAT44 sees E's address. So E's input decides:
+//
+//	C ──▶ input of C: to a Service ──▶ NAT44 (session) ──▶ output of E: drop
+//	E ──▶ input of E: refused, unless C's ingress admits it, or C's egress admits E at that source port ──▶ NAT44 ──▶ output of C (session)
+//
+// A refused packet is one that C's own list would drop without these sessions. For one sender only ports remain, as with residues: the refusal
+// is the part of the ingress denials that the egress denials, with ports exchanged, cover too.
+
+// closedPods are the pods with one pair of programs that restrict both directions.
+type closedPods struct {
+	key     string
+	in, out *program
+	addrs   []netip.Addr // of the pods, where the input hook sees Services; sorted
+	blind   bool         // a refusal is equal for all of addrs
+	part    int          // of residueParts
+	stale   bool         // refusals have to be computed again
+	moved   bool         // addrs differ from those in tables
+}
+
+// refusal has the packets to closed pods that one sender may not send.
+type refusal struct {
+	lines []refusalLine
+	sig   string // equal for refusals with equal lines
+}
+
+// refusalLine is for one sender's address and one closed pod's. from is invalid if the source check admits no other address; to is
+// invalid if the line is for all of the closed pods.
+type refusalLine struct {
+	from, to netip.Addr
+	rects    []rect
+}
+
+// refusalGroup is one table of refusals, at all senders where they are equal.
+type refusalGroup struct {
+	name    string
+	members []refusalMember // sorted by key
+	users   int             // interfaces
+}
+
+type refusalMember struct {
+	pods *closedPods
+	res  *refusal
+}
+
+// sender has the refusals at the input of one interface.
+type sender struct {
+	refusals map[*closedPods]*refusal
+	groups   []*refusalGroup
+	regroup  bool
+	own      bool // its source check admits only its addresses
+}
+
+// refuser evaluates what other pods may not send to closed pods. The zero value needs r.
+type refuser struct {
+	r       *Renderer
+	pods    map[[2]*program]*closedPods
+	senders map[*iface]*sender
+	groups  map[string]*refusalGroup
+	moved   bool // endpoints of interfaces changed, or source checks
+	invitations
+}
+
+func newRefuser(r *Renderer) *refuser {
+	return &refuser{r: r, pods: map[[2]*program]*closedPods{}, senders: map[*iface]*sender{}, groups: map[string]*refusalGroup{}, invitations: newInvitations()}
+}
+
+// mostRects bounds the rules for one sender and one closed pod. The largest remain: the rest is let pass, and C's own list drops it unless C invited it.
+const mostRects = 256
+
+// closes reports whether a program restricts pods that may send.
+func (p *program) closes() bool { return p != nil && !p.open && !p.spec.down }
+
+// evaluate updates the refusals. It runs after residues are known and before their dirt is cleared.
+func (g *refuser) evaluate() {
+	d := &g.r.dirty
+	if !g.moved && len(d.outbound)+len(d.targets)+len(d.members) == 0 {
+		return
+	}
+	gone := g.locate()
+	g.moved = false
+	if len(g.pods)+len(gone) == 0 {
+		return
+	}
+	g.invite()
+	for _, i := range g.r.ifaces {
+		s := g.senders[i]
+		if s == nil {
+			s = &sender{refusals: map[*closedPods]*refusal{}}
+			g.senders[i] = s
+		}
+		for _, c := range gone {
+			s.replaceRefusal(c, nil)
+		}
+		_, all := d.targets[i]
+		own := g.sendsOwn(i)
+		all, s.own = all || own != s.own, own
+		for _, c := range g.pods {
+			if all || c.stale || g.touched(i, c) {
+				s.replaceRefusal(c, g.refusal(i, s, c))
+			}
+		}
+		if s.regroup {
+			g.regroup(i, s)
+		}
+	}
+	g.rewrite()
+}
+
+// replaceRefusal replaces the refusal for closed pods; nil: none.
+func (s *sender) replaceRefusal(c *closedPods, now *refusal) {
+	old := s.refusals[c]
+	if now == nil {
+		delete(s.refusals, c)
+	} else {
+		s.refusals[c] = now
+	}
+	s.regroup = s.regroup || (old == nil) != (now == nil) || old != nil && old.sig != now.sig
+}
+
+// locate finds the closed pods. It returns those that exist no more.
+func (g *refuser) locate() (gone []*closedPods) {
+	addrs := map[[2]*program][]netip.Addr{}
+	if r := g.r; len(r.node.Frontends)+len(r.node.Outer) > 0 {
+		for _, i := range r.ifaces {
+			if i.progs[0].closes() && i.progs[1].closes() {
+				if list := r.early(addrs[i.progs], i); len(list) > 0 {
+					addrs[i.progs] = list
+				}
+			}
+		}
+	}
+	for key, c := range g.pods {
+		if addrs[key] == nil {
+			gone = append(gone, c)
+			delete(g.pods, key)
+		}
+	}
+	for key, list := range addrs {
+		slices.SortFunc(list, netip.Addr.Compare)
+		c := g.pods[key]
+		if c == nil {
+			c = &closedPods{key: strconv.Itoa(len(key[0].key)) + key[0].key + key[1].key, in: key[0], out: key[1], stale: true}
+			c.part = partOf(c.key)
+			g.pods[key] = c
+		}
+		_, in := g.r.dirty.outbound[c.in]
+		_, out := g.r.dirty.outbound[c.out]
+		if c.stale = c.stale || in || out; c.stale {
+			c.blind = c.in.ignoresDestinations() && c.out.ignoresSources()
+		}
+		if c.moved = !slices.Equal(c.addrs, list); c.moved {
+			c.addrs, c.stale = list, c.stale || !c.blind
+		}
+	}
+	return gone
+}
+
+// ignoresDestinations reports whether a program evaluates all destinations' addresses alike.
+func (p *program) ignoresDestinations() bool {
+	for c := range p.each {
+		for _, m := range c.matches {
+			if s := &m.dst; !s.anyAddr() || s.named != nil || s.notNamed != nil || s.ipPorts != nil {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// touched reports whether a sender joined or left a set that the programs of closed pods use. A closed pod that did so changes its program, or
+// every refusal that depends on its address.
+func (g *refuser) touched(i *iface, c *closedPods) bool {
+	for id, members := range g.r.dirty.members {
+		touches := func(a netip.Addr) bool {
+			return slices.ContainsFunc(members, func(m netip.Prefix) bool { return m.Contains(a) })
+		}
+		if (slices.ContainsFunc(i.addrs, touches) || !c.blind && slices.ContainsFunc(c.addrs, touches)) && (c.in.asks(id) || c.out.asks(id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusal computes which packets a pod may not send to closed pods; nil: it may send all.
+func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
+	if i.residues[c.out] == nil { // their egress admits all ports
+		return nil
+	}
+	froms, tos := g.r.early(nil, i), c.addrs
+	if c.blind {
+		tos = tos[:1]
+	}
+	res := &refusal{}
+	for _, from := range froms {
+		for _, to := range tos {
+			if familyOf(from) != familyOf(to) {
+				continue
+			}
+			line := refusalLine{from: from, to: to}
+			line.rects = uninvited(g.r.denies(c.in.each, from, to), g.r.denies(c.out.each, to, from))
+			if len(line.rects) == 0 {
+				continue
+			}
+			if len(froms) == 1 && s.own {
+				line.from = netip.Addr{}
+			}
+			if c.blind {
+				line.to = netip.Addr{}
+			}
+			res.lines = append(res.lines, line)
+		}
+	}
+	if len(res.lines) == 0 {
+		return nil
+	}
+	res.sign()
+	return res
+}
+
+// sendsOwn reports whether the source check of an interface admits only the pod's addresses.
+func (g *refuser) sendsOwn(i *iface) bool {
+	c := g.r.checkOf(i)
+	return c != nil && len(c.from) == len(i.addrs)
+}
+
+// uninvited returns the denied packets that are no answers: those of denied whose ports, exchanged, are in back.
+func uninvited(denied, back []rect) (out []rect) {
+	for _, d := range denied {
+		for _, b := range back {
+			s, ok := d.sport.and(b.dport)
+			t, also := d.dport.and(b.sport)
+			if ok && also && d.proto == b.proto {
+				out = append(out, rect{d.proto, s, t, d.cause})
+			}
+		}
+	}
+	if len(out) > mostRects {
+		slices.SortStableFunc(out, func(a, b rect) int { return cmp.Compare(b.size(), a.size()) })
+		out = out[:mostRects]
+	}
+	return out
+}
+
+// size is the number of pairs of ports.
+func (c rect) size() int { return (int(c.sport.hi-c.sport.lo) + 1) * (int(c.dport.hi-c.dport.lo) + 1) }
+
+// sign makes a refusal's signature.
+func (res *refusal) sign() {
+	var b []byte
+	for _, l := range res.lines {
+		for _, a := range [2]netip.Addr{l.from, l.to} {
+			b = append(a.AppendTo(b), ' ')
+		}
+		b = append(strconv.AppendInt(b, int64(len(l.rects)), 10), ' ')
+		for _, c := range l.rects {
+			b = append(b, c.proto)
+			for _, v := range [...]uint16{c.sport.lo, c.sport.hi, c.dport.lo, c.dport.hi} {
+				b = binary.BigEndian.AppendUint16(b, v)
+			}
+		}
+	}
+	res.sig = string(b)
+}
+
+// regroup assigns the refusals at a sender to tables.
+func (g *refuser) regroup(i *iface, s *sender) {
+	var parts [residueParts][]refusalMember
+	for c, res := range s.refusals {
+		parts[c.part] = append(parts[c.part], refusalMember{c, res})
+	}
+	old := s.groups
+	s.groups, s.regroup = nil, false
+	for n, members := range parts {
+		if len(members) > 0 {
+			slices.SortFunc(members, func(a, b refusalMember) int { return cmp.Compare(a.pods.key, b.pods.key) })
+			s.groups = append(s.groups, g.group(n, members))
+		}
+	}
+	for _, q := range s.groups {
+		q.users++
+	}
+	for _, q := range old {
+		g.ungroup(q)
+	}
+	g.r.dirty.ifaces[i] = struct{}{}
+}
+
+// group returns the group of a part with these members.
+func (g *refuser) group(part int, members []refusalMember) *refusalGroup {
+	role := "c" + strconv.Itoa(part)
+	for _, m := range members {
+		role += "\x00" + strconv.Itoa(len(m.pods.key)) + m.pods.key + strconv.Itoa(len(m.res.sig)) + m.res.sig
+	}
+	name := closedPrefix + nameOf(role)
+	q := g.groups[name]
+	if q == nil {
+		q = &refusalGroup{name: name, members: members}
+		g.groups[name] = q
+		g.r.fixTable(q.table())
+	}
+	return q
+}
+
+func (g *refuser) ungroup(q *refusalGroup) {
+	if q.users--; q.users == 0 {
+		delete(g.groups, q.name)
+		g.r.unfix(q.name)
+	}
+}
+
+// rewrite writes the tables of closed pods that changed.
+func (g *refuser) rewrite() {
+	for _, name := range slices.Sorted(maps.Keys(g.groups)) {
+		q := g.groups[name]
+		if slices.ContainsFunc(q.members, func(m refusalMember) bool { return m.pods.stale || m.pods.moved }) {
+			g.r.fixTable(q.table())
+		}
+	}
+	for _, c := range g.pods {
+		c.stale, c.moved = false, false
+	}
+}
+
+// table writes a group's table.
+func (q *refusalGroup) table() *table {
+	t := &table{name: q.name}
+	for _, m := range q.members {
+		for _, l := range m.res.lines {
+			for _, to := range l.targets(m.pods) {
+				src := familyOf(to).all()
+				if l.from.IsValid() {
+					src = netip.PrefixFrom(l.from, l.from.BitLen())
+				}
+				for _, c := range l.rects {
+					t.add(atom{verb: deny, src: src, dst: netip.PrefixFrom(to, to.BitLen()), proto: c.proto, sport: c.sport, dport: c.dport}, c.cause)
+				}
+			}
+		}
+	}
+	return t
+}
+
+// targets returns the closed pods' addresses that a line is for.
+func (l *refusalLine) targets(c *closedPods) []netip.Addr {
+	if l.to.IsValid() {
+		return []netip.Addr{l.to}
+	}
+	return c.addrs
+}
+
+// places returns the places of refusals in the input list of an interface.
+func (g *refuser) places(i *iface) (out []place) {
+	if s := g.senders[i]; s != nil {
+		for _, q := range s.groups {
+			out = append(out, place{table: q.name, denies: true, repeats: true})
+		}
+	}
+	return out
+}
+
+// setReplaced marks the closed pods whose programs use a set.
+func (g *refuser) setReplaced(id string) {
+	for _, c := range g.pods {
+		if c.in.asks(id) || c.out.asks(id) {
+			c.stale, g.moved = true, true
+		}
+	}
+}
+
+// leave forgets an interface that exists no more.
+func (g *refuser) leave(i *iface) {
+	if s := g.senders[i]; s != nil {
+		for _, q := range s.groups {
+			g.ungroup(q)
+		}
+		delete(g.senders, i)
+	}
+	g.moved = true
+}
+
+// cause completes the cause of a rule in a table of refusals at a sender: equal rules may have other causes at other senders. It returns the
+// address of the pod that refuses the packet.
+func (g *refuser) cause(i *iface, name string, rule int, c *dataplane.Cause) (of netip.Addr, ok bool) {
+	q := g.groups[name]
+	if q == nil || g.senders[i] == nil {
+		return of, false
+	}
+	n := 0
+	for _, m := range q.members {
+		res := g.senders[i].refusals[m.pods]
+		for k, l := range m.res.lines {
+			for _, to := range l.targets(m.pods) {
+				if at := rule - n; at < len(l.rects) {
+					if res != nil && k < len(res.lines) && at < len(res.lines[k].rects) {
+						*c = *res.lines[k].rects[at].cause
+					}
+					return to, true
+				}
+				n += len(l.rects)
+			}
+		}
+	}
+	return of, false
+}

@@ -1,0 +1,415 @@
+package acl
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/felix"
+)
+
+// A sender that is not a local pod is evaluated where its packets to closed pods enter: at the input of the uplink and the overlay. Its address
+// may be any, so whole programs decide, as one list:
+//
+//	ingress of the closed pods ─┬─ allow ─▶ pass
+//	                            └─ deny ──▶ their egress, with source and destination exchanged ─┬─ allow ─▶ pass
+//	                                                                                            └─ deny ──▶ drop (TCP, UDP)
+//
+// Each rule names the closed pods' addresses, except the allowing rules of the last program in the list: other packets may pass anyway.
+//
+// Packets to high ports that a pod is known to serve reflect there (servedHigh). So invitations to such ports alone are first, under the law of
+// these pods: all that they permit reflects, and hides nothing.
+
+// invitation is the program for closed pods where packets enter from senders that are no local pods.
+type invitation struct {
+	*closedPods
+	served *ports       // nil: for all ports; else for the high ones of these alone
+	addrs  []netip.Addr // of those that serve these ports; sorted
+	to     []*match     // packets to addrs: all, or those of TCP and of UDP to the served ports
+	weight int          // estimated number of rules for one address, as a power of two
+	last   bool
+	segs   []*segment // nil: none is needed, or too big
+	big    bool       // it would name too many addresses
+	over   bool       // it is left out
+	stale  bool
+}
+
+type invitationKey struct {
+	in, out *program
+	served  string
+}
+
+// invitations are the programs for all closed pods.
+type invitations struct {
+	of       map[invitationKey]*invitation
+	tcp, udp *match
+	four     *match // IPv4
+}
+
+func newInvitations() invitations {
+	only := func(m match) *match {
+		m.notProto = -1
+		return &m
+	}
+	return invitations{
+		of: map[invitationKey]*invitation{}, tcp: only(match{proto: protoTCP}), udp: only(match{proto: protoUDP}),
+		four: only(match{proto: -1, version: felix.IPVersion_IPV4}),
+	}
+}
+
+// invitedPrefix is the prefix of the tables of invitations.
+const invitedPrefix = "invited-"
+
+// mostInvited bounds the rules of all invitations that name addresses. Invitations beyond it are left out: those closed pods' own lists decide alone.
+const mostInvited = 1 << 15
+
+// invite updates the invitations. Closed pods are known.
+func (g *refuser) invite() {
+	now := map[invitationKey][]netip.Addr{}
+	served := map[string]*ports{}
+	for _, i := range g.r.ifaces {
+		if g.pods[i.progs] == nil {
+			continue
+		}
+		for _, p := range []*ports{nil, i.served} {
+			key := invitationKey{i.progs[0], i.progs[1], p.key()}
+			served[key.served] = p
+			if list := g.r.early(now[key], i); len(list) > 0 && (p == nil || len(high(p.tcp))+len(high(p.udp)) > 0) {
+				now[key] = list
+			}
+			if i.served == nil {
+				break
+			}
+		}
+	}
+	for key, v := range g.of {
+		if now[key] == nil {
+			g.drop(v)
+			delete(g.of, key)
+		}
+	}
+	for key, list := range now {
+		slices.SortFunc(list, netip.Addr.Compare)
+		v := g.of[key]
+		if v == nil {
+			v = &invitation{served: served[key.served], stale: true}
+			g.of[key] = v
+		}
+		v.closedPods = g.pods[[2]*program{key.in, key.out}]
+		if !slices.Equal(v.addrs, list) {
+			v.addrs, v.stale = list, true
+			v.to = destinations(list, v.served)
+		}
+		v.stale = v.stale || v.closedPods.stale
+	}
+	g.weigh()
+	for _, v := range g.inOrder() {
+		if v.stale {
+			v.stale = false
+			g.write(v)
+		}
+	}
+}
+
+func (v *invitation) title() string { return v.key + "\x00" + v.served.key() }
+
+func (g *refuser) inOrder() []*invitation {
+	return slices.SortedFunc(maps.Values(g.of), func(a, b *invitation) int { return cmp.Compare(a.title(), b.title()) })
+}
+
+// destinations returns the matches of packets to some addresses, and to served ports.
+func destinations(list []netip.Addr, served *ports) []*match {
+	all := match{proto: -1, notProto: -1}
+	for _, a := range list {
+		all.dst.nets = append(all.dst.nets, netip.PrefixFrom(a, a.BitLen()))
+	}
+	if served == nil {
+		return []*match{&all}
+	}
+	var out []*match
+	for proto, spans := range map[int][]span{protoTCP: high(served.tcp), protoUDP: high(served.udp)} {
+		if len(spans) > 0 {
+			m := all
+			m.proto, m.dst.ports = proto, spans
+			out = append(out, &m)
+		}
+	}
+	slices.SortFunc(out, func(a, b *match) int { return a.proto - b.proto })
+	return out
+}
+
+// weigh estimates the sizes, and chooses the last: the biggest for all ports. Those that are too big to name addresses are left out.
+func (g *refuser) weigh() {
+	var last *invitation
+	for _, v := range g.inOrder() {
+		v.weight = bits.Len(uint(g.r.sizeOf(v.in) + g.r.sizeOf(v.out)))
+		if v.served == nil && (last == nil || v.rank() > last.rank()) {
+			last = v
+		}
+	}
+	list := slices.DeleteFunc(g.inOrder(), func(v *invitation) bool { return v == last })
+	slices.SortStableFunc(list, func(a, b *invitation) int { return cmp.Compare(a.named(), b.named()) })
+	sum := 0
+	for _, v := range list {
+		sum += v.named()
+		v.choose(false, sum > min(mostInvited, g.r.most))
+	}
+	if last != nil {
+		last.choose(true, false)
+	}
+}
+
+// choose sets whether an invitation is the last, and whether it is too big.
+func (v *invitation) choose(last, over bool) {
+	v.stale = v.stale || v.last != last || v.big != over
+	v.last, v.big = last, over
+}
+
+// rank is the order of sizes. The small ones are equal, so that the last remains the same while they change.
+func (v *invitation) rank() int { return max(10, bits.Len(uint(v.named()))) }
+
+// named estimates the number of rules that name addresses.
+func (v *invitation) named() int { return len(v.addrs) << v.weight }
+
+// sizeOf estimates the number of rules of a program.
+func (r *Renderer) sizeOf(p *program) (n int) {
+	for c := range p.each {
+		most := 1
+		for _, m := range c.matches {
+			m.eachSet(func(id string) {
+				if s := r.sets[id]; s != nil {
+					most = max(most, s.nets[v4].size)
+				}
+			})
+		}
+		n += most * c.pieces(0, r.node.ByteMatch6)
+	}
+	return n
+}
+
+// write makes the segments of an invitation.
+func (g *refuser) write(v *invitation) {
+	old := v.segs
+	v.segs = nil
+	steps, fits := g.steps(v)
+	if v.over = v.big || !fits; !v.over {
+		for _, s := range steps {
+			seg := g.r.segment(s.role, scope{}, s.clauses)
+			seg.users++
+			seg.answers = s.answers
+			v.segs = append(v.segs, seg)
+		}
+	}
+	for _, seg := range old {
+		g.r.drop(seg)
+	}
+	g.r.dirty.remote = g.r.dirty.remote || !slices.Equal(old, v.segs)
+}
+
+// drop removes the segments of an invitation.
+func (g *refuser) drop(v *invitation) {
+	for _, seg := range v.segs {
+		g.r.drop(seg)
+	}
+	g.r.dirty.remote = g.r.dirty.remote || len(v.segs) > 0
+}
+
+// steps returns the program of an invitation: the closed pods' ingress, and what that denies: their egress in reverse. It reports whether that is
+// small enough to write.
+func (g *refuser) steps(v *invitation) (out []step, fits bool) {
+	back, n := g.reversed(v), 0
+	for k := range v.in.steps {
+		s := &v.in.steps[k]
+		if s.clauses[0].verb == allow {
+			out = append(out, g.allowing(v, *s, v.last))
+			continue
+		}
+		for _, b := range back {
+			both := step{role: s.role + "\x00" + b.role, answers: true}
+			for _, c := range s.clauses {
+				for _, d := range b.clauses {
+					cause := d.cause
+					if d.verb == deny {
+						cause = c.cause
+					}
+					both.clauses = append(both.clauses, clause{d.verb, slices.Concat(d.matches, c.matches), cause})
+				}
+			}
+			if n += len(both.clauses); n > unfolded {
+				return nil, false
+			}
+			if d := both.clauses[0].verb; d == deny {
+				out = append(out, g.denying(v, both))
+			} else {
+				out = append(out, g.allowing(v, both, false))
+			}
+		}
+	}
+	out = slices.DeleteFunc(out, func(s step) bool { return len(s.clauses) == 0 })
+	for len(out) > 0 && out[len(out)-1].clauses[0].verb == allow { // all the rest passes anyway
+		out = out[:len(out)-1]
+	}
+	return out, true
+}
+
+// allowing limits an allowing step to TCP, UDP and the closed pods. A shared step stays as it is: the closed pods' own lists have it.
+func (g *refuser) allowing(v *invitation, s step, shared bool) step {
+	if shared {
+		return s
+	}
+	out := step{role: invitedPrefix + v.title() + "\x00" + strconv.FormatBool(v.last) + s.role, answers: s.answers}
+	for _, c := range s.clauses {
+		if slices.ContainsFunc(c.matches, func(m *match) bool {
+			return m.icmp != nil || m.proto >= 0 && m.proto != protoTCP && m.proto != protoUDP
+		}) {
+			continue
+		}
+		limits := v.to
+		if v.last {
+			limits = []*match{g.four}
+		}
+		for _, m := range limits {
+			out.clauses = append(out.clauses, g.only(c, m)...)
+		}
+	}
+	return out
+}
+
+// only returns a clause for packets that another match has, too, of TCP and UDP alone if it negates protocols: those are many.
+func (g *refuser) only(c clause, limit *match) []clause {
+	c.matches = append(slices.Clone(c.matches), limit)
+	if !slices.ContainsFunc(c.matches, func(m *match) bool { return m.notProto > 0 || m.notICMP != nil }) {
+		return []clause{c}
+	}
+	return g.transport(c)
+}
+
+// transport returns the clauses for TCP and UDP.
+func (g *refuser) transport(c clause) (out []clause) {
+	for _, m := range []*match{g.tcp, g.udp} {
+		out = append(out, clause{c.verb, append(slices.Clone(c.matches), m), c.cause})
+	}
+	return out
+}
+
+// denying limits a denying step to TCP, UDP and the closed pods.
+func (g *refuser) denying(v *invitation, s step) step {
+	out := step{role: invitedPrefix + v.title() + "\x00" + s.role}
+	for _, c := range s.clauses {
+		for _, m := range v.to {
+			to := c
+			if to.matches = append(slices.Clone(c.matches), m); m.proto >= 0 {
+				out.clauses = append(out.clauses, to)
+			} else {
+				out.clauses = append(out.clauses, g.transport(to)...)
+			}
+		}
+	}
+	return out
+}
+
+// reversed returns the egress program of closed pods for answers: with source and destination exchanged.
+func (g *refuser) reversed(v *invitation) []step {
+	out := make([]step, len(v.out.steps))
+	for i, s := range v.out.steps {
+		out[i] = step{role: "back\x00" + s.role, clauses: make([]clause, len(s.clauses))}
+		for k, c := range s.clauses {
+			matches := make([]*match, len(c.matches))
+			for n, m := range c.matches {
+				matches[n] = m.reversed()
+			}
+			out[i].clauses[k] = clause{c.verb, matches, c.cause}
+		}
+	}
+	return out
+}
+
+// reversed returns the match of the answers: the same pointer each time.
+func (m *match) reversed() *match {
+	if m.cuts == nil {
+		m.cuts = &cuts{}
+	}
+	if m.cuts.reversed == nil {
+		w := *m
+		w.cuts, w.asksFrom = nil, false
+		w.src, w.dst = m.dst, m.src
+		m.cuts.reversed = &w
+	}
+	return m.cuts.reversed
+}
+
+// invitedPlaces returns the places of invitations at the inputs of uplink and overlay, in at most some tables: those to served ports, those that
+// name addresses, and the last. Too many tables are joined.
+func (g *refuser) invitedPlaces(most int) (served, named, last []place) {
+	for _, v := range g.inOrder() {
+		switch list := v.places(); {
+		case v.last:
+			last = list
+		case v.served != nil:
+			served = append(served, list...)
+		default:
+			named = append(named, list...)
+		}
+	}
+	if len(served)+len(named)+len(last) > most {
+		named = g.join("named", named)
+	}
+	if len(served)+len(named)+len(last) > most {
+		last = g.join("last", last)
+	}
+	if len(served)+len(named)+len(last) > most {
+		served = nil
+	}
+	return served, named, last
+}
+
+func (v *invitation) places() (out []place) {
+	for _, seg := range v.segs {
+		for _, t := range seg.tables {
+			out = append(out, place{table: t.name, denies: t.denies(), repeats: true, served: v.served})
+		}
+	}
+	return out
+}
+
+// join joins the tables of invitations; nil: they are too many rules.
+func (g *refuser) join(name string, list []place) []place {
+	n := 0
+	for _, p := range list {
+		if t := g.r.lookup(p.table); t != nil {
+			n += len(t.rules)
+		}
+	}
+	if n == 0 || n > g.r.most {
+		return nil
+	}
+	at := g.r.join(invitedPrefix+name, list)
+	at.repeats = true
+	return []place{at}
+}
+
+// homeless returns the place that permits packets of the node's own processes, if these have no separate interface and there are closed pods.
+func (g *refuser) homeless() []place {
+	if g.r.node.Host != "" || len(g.of) == 0 || len(g.r.fixed[fromNode].rules) == 0 {
+		return nil
+	}
+	return []place{{table: fromNode, repeats: true}}
+}
+
+// left notes the closed pods whose invitations are left out.
+func (g *refuser) left() (notes []model.Note) {
+	for _, v := range g.inOrder() {
+		for _, a := range v.addrs {
+			if i := g.r.ifaces[g.r.node.Interfaces[a]]; v.over && i != nil {
+				for _, w := range i.work {
+					notes = append(notes, model.Note{Ref: w.ref(), Reason: "its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that"})
+				}
+			}
+		}
+	}
+	return notes
+}
