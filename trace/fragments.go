@@ -63,8 +63,7 @@ type datagram struct {
 type pieces struct {
 	packet.Reassembly
 	since   time.Time
-	header  sim.Packet // of the datagram as it was sent; zero: the first fragment has not arrived
-	changed bool       // cnat took data for ports, and changed it
+	changed bool // cnat took data for ports, and changed it
 }
 
 // deliver follows a packet, or its fragments: the journey ends where the datagram becomes whole.
@@ -88,19 +87,22 @@ func deliver(c *Cluster, j *journey, s *sending) {
 			default:
 				arrived++
 				at, j.packet = end.end, end.packet
-				got, p, done := collect(c, &end, s)
+				got, p, done := collect(c, &end)
 				switch {
 				case done && got.changed && !j.quiet: // a sender that wants it delivered omits the checksum
 					lost = journey{packet: p, lost: at.String() + " drops the datagram: VPP's cnat took bytes of a later fragment for ports, and changed them"}
 				case done:
-					end.packet, end.header = p, got.header
+					end.packet = p
 					whole = &end
 				}
+			}
+			if s.parts[i].Fragment.Offset == 0 && !end.packet.Fragment.Later() {
+				j.first = &end
 			}
 		}
 	}
 	if whole != nil {
-		j.end, j.packet, j.header = whole.end, whole.packet, whole.header
+		j.end, j.packet, j.whole = whole.end, whole.packet, true
 		return
 	}
 	j.pieces, j.lost = arrived, lost.lost
@@ -154,16 +156,13 @@ func walkAll(c *Cluster, j *journey, from place, p sim.Packet) (ends []journey) 
 }
 
 // collect gives a fragment to the kernel of its receiver. done: the datagram is whole, and p is its packet as received.
-func collect(c *Cluster, end *journey, s *sending) (got pieces, p sim.Packet, done bool) {
+func collect(c *Cluster, end *journey) (got pieces, p sim.Packet, done bool) {
 	p = end.packet
 	k := datagram{end.end.String(), end.end.node.name, p.Src, p.Dst, p.Proto, p.Fragment.ID}
 	now := end.end.node.sim.Now()
 	was := c.arrived[k]
 	if was.since.IsZero() || now.Sub(was.since) > fragmentLife {
 		was = pieces{since: now}
-	}
-	if !p.Fragment.Later() && was.header.Proto == 0 {
-		was.header = s.packet.ForFamily()
 	}
 	was.changed = was.changed || p.Fragment.Later() && (p.SrcPort != 0 || p.DstPort != 0 || p.ICMPID != 0)
 	if len(c.arrived) >= mostArrived {

@@ -15,7 +15,10 @@ type Arrival struct {
 	AtNode string     // the receiver's node; outside: the node whose uplink sent it out
 	Packet sim.Packet // the packet as it arrived, or as last seen if it was lost
 	Lost   string     // why it did not arrive
-	Pieces int        // fragments that arrived somewhere without making a datagram whole
+	// Pieces and Whole are about a packet in fragments: how many arrived without making a datagram whole, and whether one became whole.
+	// The fields above are then those of the first fragment alone.
+	Pieces int
+	Whole  bool
 }
 
 // Inject runs a step like Send and follows its single packet, without a reply. It is for callers that evaluate many packets
@@ -38,9 +41,11 @@ func (c *Cluster) InjectNow(s Step) (Arrival, error) {
 	a := Arrival{Sender: from.String(), Node: from.node.name, Sent: p.ForFamily()}
 	j := journey{sent: p.Dst, quiet: true}
 	deliver(c, &j, &sent)
-	a.Pieces = j.pieces
-	if j.header.Proto != 0 {
-		a.Sent = j.header
+	a.Pieces, a.Whole = j.pieces, j.whole
+	if j.first != nil {
+		j = *j.first
+	} else if s.Fragments > 0 {
+		j.lost = "the first fragment was not sent"
 	}
 	a.Packet, a.Lost = j.packet, j.lost
 	if j.lost == "" {

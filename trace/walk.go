@@ -63,7 +63,8 @@ type journey struct {
 	denied bool       // policies deny it
 	quiet  bool       // do not record hops and reasons
 	pieces int        // fragments that arrived without making a datagram whole
-	header sim.Packet // of the datagram that became whole, as it was sent; zero: that of this packet
+	whole  bool       // fragments made a datagram whole
+	first  *journey   // of the fragment with the datagram's header; nil: none was sent
 	// allowed are the policy rules that let it pass, each once, in the order of the hops.
 	allowed []string
 }

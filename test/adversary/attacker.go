@@ -11,8 +11,8 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -22,6 +22,8 @@ type Limits struct {
 	NoForged, NoRestarts, NoChanges, NoSCTP bool
 	// NoBetween: no packet is sent between two messages, and interfaces exist when a VPP restarts.
 	NoBetween bool
+	// NoExtras: no fragments, and nobody outside forges.
+	NoExtras bool
 	// NoShrink: a finding is as it was found.
 	NoShrink bool
 }
@@ -30,16 +32,18 @@ type Limits struct {
 type Attacker struct {
 	rng      *rand.Rand
 	world    *policy.World
-	services []*service
+	services []*kube.Service
 	targets  []int32
 	history  []trace.Arrival // of the last packets, arrived or not
 	from     []string        // their senders, as in questions
 	used     []uint16        // ports
 	limits   Limits
-	between  int          // packets between the messages of one event, at most
-	talk     []trace.Step // continues after a change
-	free     uint16       // the last port of a check
-	hosts    bool         // the world began with host endpoints
+	between  int               // packets between the messages of one event, at most
+	talk     []trace.Step      // continues after a change
+	free     uint16            // the last port of a check
+	hosts    bool              // the world began with host endpoints
+	extra    *rand.Rand        // of Extras
+	ids      map[string]uint16 // the first identification of fragments, by sender
 }
 
 const remembered = 40
@@ -123,15 +127,15 @@ func (k *Attacker) Between(objects []policy.Object, left *int) (trace.Step, bool
 // changes are those of one random change.
 func (k *Attacker) changes(objects []policy.Object) []policy.Change {
 	if n := k.rng.IntN(6); n == 0 {
-		oneOf(k.rng, k.services...).mutate(k.rng, k.targets)
+		oneOf(k.rng, k.services...).Mutate(k.rng, k.targets)
 	} else if n == 1 { // endpoints go or come back
 		s := oneOf(k.rng, k.services...)
-		s.every = (s.every + 1) % 3
+		s.Every = (s.Every + 1) % 3
 	} else {
 		k.world.Step()
 	}
 	k.converse()
-	return Differ(objects, k.Objects())
+	return kube.Differ(objects, k.Objects())
 }
 
 // converse continues recent connections as parties that know of no change would: requests, and answers to requests that are lost.
@@ -157,9 +161,9 @@ const longestTalk = 20
 // Objects are all of the cluster.
 func (k *Attacker) Objects() []policy.Object {
 	out := k.world.Objects()
-	pods := running(out)
+	pods := kube.Running(out)
 	for _, s := range k.services {
-		out = append(out, s.objects(pods)...)
+		out = append(out, s.Objects(pods)...)
 	}
 	policy.Sort(out)
 	return out
@@ -264,7 +268,7 @@ func (k *Attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 b
 
 // special are addresses of the plumbing: the host link, NAT loopbacks, gateways, the last and the first of a node's range.
 func special(objects []policy.Object) []netip.Addr {
-	list := []netip.Addr{cni.HostLink, netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
+	list := plumbing()
 	for _, o := range objects {
 		if n, ok := o.(*corev1.Node); ok {
 			for _, text := range n.Spec.PodCIDRs {
@@ -287,16 +291,16 @@ func (k *Attacker) target(objects []policy.Object, v4 bool, proto string) (netip
 	case n < 4 && len(k.services) > 0:
 		s := oneOf(k.rng, k.services...)
 		if proto != "ICMP" && proto != "SCTP" {
-			proto = string(s.proto)
+			proto = string(s.Proto)
 		}
-		if s.nodePort() != 0 && k.chance(3) {
-			list, port = oneOf(k.rng, nodes...).addrs, uint16(s.nodePort())
+		if s.NodePort() != 0 && k.chance(3) {
+			list, port = oneOf(k.rng, nodes...).addrs, uint16(s.NodePort())
 			break
 		}
-		for _, text := range s.addresses() {
+		for _, text := range s.Addresses() {
 			list = append(list, netip.MustParseAddr(text))
 		}
-		port = uint16(s.port())
+		port = uint16(s.Port())
 	case n == 4:
 		list = oneOf(k.rng, nodes...).addrs
 	case n == 5:
@@ -467,9 +471,9 @@ func (k *Attacker) Check(objects []policy.Object, renderer agent.ServiceRenderer
 	dst, ok := to.of(v4)
 	port := uint16(oneOf(k.rng, k.targets...))
 	if svc := oneOf(k.rng, k.services...); k.chance(2) && (v4 || renderer != agent.RendererNAT44) {
-		dst, port, s.Protocol, ok = netip.MustParseAddr(svc.addresses()[0]), uint16(svc.port()), string(svc.proto), true
+		dst, port, s.Protocol, ok = netip.MustParseAddr(svc.Addresses()[0]), uint16(svc.Port()), string(svc.Proto), true
 		if !v4 {
-			dst = netip.MustParseAddr(svc.addresses()[1])
+			dst = netip.MustParseAddr(svc.Addresses()[1])
 		}
 		to = party{}
 	}

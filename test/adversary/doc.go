@@ -18,6 +18,14 @@
 // Packets are also sent between two messages to a VPP. Agents stay away while objects change. A VPP that restarts gets its interfaces and
 // routes back in random order, while its agent writes. After a change, what was heard of late goes on.
 //
+// Extra packets follow one in four events. They are fragments (all, some, in another order, with a second first fragment that has other
+// ports), and packets that enter by an uplink under an address of the cluster. They have a separate random stream and the attacker does not remember
+// them, so that a seed draws the same other events with and without them (CONTIV_EXTRAS=no); sessions that they make may change what arrives. A first
+// fragment is evaluated like a whole packet: without it no kernel makes a datagram whole. Later fragments are counted. A packet from outside has the
+// rights of who has its address, unless that is the receiver's node or of its pods: then it has its true sender's. A connection with
+// the same ports need not go on behind it: NAT makes a session of the packet, and translates the owner's next one by it
+// (renderer/acl, BUGS).
+//
 // What must arrive. After each sequence and a settling time, new connections arrive exactly where the policies allow them. A connection
 // between pods that the policies allowed ever since it began goes on in both directions: directly, whatever happened; by a Service, as long
 // as no VPP restarted, no time passed and no Service changed.
@@ -68,6 +76,8 @@
 //	an agent is away, and the policies are those of before   until it starts
 //	an interface that no agent has closed yet   until its lists, or the first write of the agent to that VPP that is no list; where
 //	                           interfaces come while the agent writes, until their lists (ADR 14)
+//	an outsider under the address of another node, or of its pod   for ever; the network outside has to drop such packets
+//	a second first fragment, which nat44 gives the ports of the first one   what arrives is what the first one would have brought, which is allowed
 //	a host endpoint at an uplink without lists yet   from a restart of VPP until the uplink gets its lists: an agent never closes an uplink
 //	                           first, as that cuts off its node (ADR 14)
 //
@@ -83,11 +93,12 @@
 //	SCTP that nothing tracks is denied                             315 sequences   4 s  SCTP
 //	SCTP that nat44 hides is denied                                262 sequences   3 s  SCTP
 //	host endpoints are enforced                                    182 sequences   2 s  an open door
+//	no packet from outside has an address of this node              24 sequences   2 s  a forged source
 //
 // The times are of one core. On two cores that seven other programs shared the longest took 3 min 12 s.
 //
-// BUGS. Senders outside have their own addresses: the attacker tries no packet by the uplink with the address of a pod or of a NAT
-// loopback. The simulated VPP knows no fragments, so that none are sent. Of host endpoints only what comes in from outside, and not by
+// BUGS. Extra packets are not sent between messages, nor on real VPPs (TestVPPSequences has fragments there). No kernel joins fragments
+// of two senders. Of host endpoints only what comes in from outside, and not by
 // a Service, is judged. On real VPPs nothing is sent between messages,
 // interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and minutes are seconds in which only
 // sessions of NAT44 end. A question of trace --stateful has no field for a packet between messages, for an agent that is

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -22,6 +23,8 @@ type Event struct {
 	Check bool
 	// Goes: the packet belongs to a connection that the law may keep, from its client ("there") or its server ("back"); then it must arrive.
 	Goes string
+	// Extra: the attacker does not remember the packet.
+	Extra bool
 	// Stop is a node whose agent ends; an event that restarts it, or the end of the sequence, starts it again.
 	Stop string
 	// Bare, of an event that restarts a VPP, draws the order in which its interfaces and routes are made again while the agent writes;
@@ -127,7 +130,7 @@ var outsiders = []string{"198.51.100.7", "2001:db8:51::7"}
 
 // parties are all who can send, pods first. Those of the host network are their nodes.
 func parties(objects []policy.Object) (pods, nodes, outside []party) {
-	for _, p := range running(objects) {
+	for _, p := range kube.Running(objects) {
 		q := party{name: "pod:" + p.Namespace + "/" + p.Name, node: p.Spec.NodeName}
 		for _, ip := range p.Status.PodIPs {
 			q.addrs = append(q.addrs, netip.MustParseAddr(ip.IP))
@@ -163,48 +166,4 @@ func Party(objects []policy.Object, name string) (node string, addrs []netip.Add
 		}
 	}
 	return "", nil, false
-}
-
-// Differ are the changes that lead from some objects to others.
-func Differ(before, after []policy.Object) []policy.Change {
-	var out []policy.Change
-	was := map[policy.Key]string{}
-	for _, o := range before {
-		was[policy.KeyOf(o)] = text(o)
-	}
-	is := map[policy.Key]bool{}
-	for _, o := range after {
-		k := policy.KeyOf(o)
-		if is[k] = true; was[k] != text(o) {
-			out = append(out, policy.Change{Key: k, Object: o})
-		}
-	}
-	var gone []policy.Change
-	for _, o := range before {
-		if k := policy.KeyOf(o); !is[k] {
-			gone = append(gone, policy.Change{Key: k})
-		}
-	}
-	return append(gone, out...)
-}
-
-func text(o policy.Object) string {
-	b, err := json.Marshal(o)
-	if err != nil {
-		return err.Error()
-	}
-	return string(b)
-}
-
-// Change applies changes to a list of objects.
-func Change(objects []policy.Object, changes []policy.Change) []policy.Object {
-	out := slices.Clone(objects)
-	for _, ch := range changes {
-		out = slices.DeleteFunc(out, func(o policy.Object) bool { return policy.KeyOf(o) == ch.Key })
-		if ch.Object != nil {
-			out = append(out, ch.Object)
-		}
-	}
-	policy.Sort(out)
-	return out
 }

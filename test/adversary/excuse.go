@@ -2,10 +2,8 @@ package adversary
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -206,17 +204,4 @@ func (l *Law) loose(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 		return "SCTP of a revoked association, where policies ask for ports of SCTP"
 	}
 	return ""
-}
-
-// bounds are ports between which policies make no difference: the numbers in objects, and their neighbours.
-func bounds(objects []policy.Object) []uint16 {
-	set := map[uint16]bool{1: true, 65535: true}
-	for _, o := range objects {
-		for _, digits := range strings.FieldsFunc(text(o), func(r rune) bool { return r < '0' || r > '9' }) {
-			if n, err := strconv.ParseUint(digits, 10, 16); err == nil {
-				set[uint16(max(n, 2)-1)], set[uint16(max(n, 1))], set[uint16(min(n, 65534)+1)] = true, true, true
-			}
-		}
-	}
-	return slices.Sorted(maps.Keys(set))
 }

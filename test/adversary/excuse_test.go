@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -69,7 +70,7 @@ func TestExcusesEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer tb.cluster.Close()
-			revoke := Event{Changes: Differ(objects, append(objects[:len(objects):len(objects)], deny("client", networkingv1.PolicyTypeEgress)))}
+			revoke := Event{Changes: kube.Differ(objects, append(objects[:len(objects):len(objects)], deny("client", networkingv1.PolicyTypeEgress)))}
 			play := func(e Event) (arrived bool) {
 				t.Helper()
 				a, breach, err := tb.play(&e, nil)
@@ -189,11 +190,11 @@ func oneWay(from, to, protocol string, port uint16, flags string) Event {
 // TestServicesDoNotInvite: a pod that may neither send nor be sent anything dials a Service. The endpoint does not reach it by that, and nothing
 // excuses it, by whichever address.
 func TestServicesDoNotInvite(t *testing.T) {
-	lure := &service{n: 1, namespace: "prod", proto: corev1.ProtocolTCP, kind: corev1.ServiceTypeClusterIP, target: 8080, every: 1}
+	lure := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeClusterIP, Target: 8080, Every: 1}
 	objects := []policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), smallPod("zeal", "10.1.1.3"), deny("cell", networkingv1.PolicyTypeIngress), deny("cell", networkingv1.PolicyTypeEgress)}
-	objects = append(objects, lure.objects([]*corev1.Pod{smallPod("zeal", "10.1.1.3")})...)
+	objects = append(objects, lure.Objects([]*corev1.Pod{smallPod("zeal", "10.1.1.3")})...)
 	policy.Sort(objects)
-	vip := netip.AddrPortFrom(netip.MustParseAddr(lure.addresses()[0]), uint16(lure.port()))
+	vip := netip.AddrPortFrom(netip.MustParseAddr(lure.Addresses()[0]), uint16(lure.Port()))
 	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
 	if err != nil {
 		t.Fatal(err)
@@ -327,16 +328,16 @@ func named(action, protocol string, first, last int32) []policy.Object {
 }
 
 // translated sets up a pod on one node, and a function that plays events there. The pod may answer only; another node hides its clients outside.
-func translated(t *testing.T, proto corev1.Protocol) (tb *table, web *service, play func(e Event) (trace.Arrival, Breach)) {
+func translated(t *testing.T, proto corev1.Protocol) (tb *table, web *kube.Service, play func(e Event) (trace.Arrival, Breach)) {
 	t.Helper()
 	near, far := smallNode(), smallNode()
 	near.Spec.PodCIDRs = append(near.Spec.PodCIDRs, "fd00:10:1:1::/64")
 	near.Status.Addresses = append(near.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: "fd00:192:168::1"})
 	far.Name, far.Spec.PodCIDR, far.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24", "fd00:10:1:2::/64"}
 	far.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.16.2"}, {Type: corev1.NodeInternalIP, Address: "fd00:192:168::2"}}
-	web = &service{n: 1, namespace: "prod", proto: proto, kind: corev1.ServiceTypeNodePort, target: 80, every: 1}
+	web = &kube.Service{N: 1, Namespace: "prod", Proto: proto, Kind: corev1.ServiceTypeNodePort, Target: 80, Every: 1}
 	server := smallPod("server", "fd00:10:1:1::3")
-	objects := append([]policy.Object{near, far, server, deny("server", networkingv1.PolicyTypeEgress)}, web.objects([]*corev1.Pod{server})...)
+	objects := append([]policy.Object{near, far, server, deny("server", networkingv1.PolicyTypeEgress)}, web.Objects([]*corev1.Pod{server})...)
 	policy.Sort(objects)
 	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
 	if err != nil {
@@ -364,7 +365,7 @@ func outside(to, protocol string, port uint16, flags string) Event {
 // an answer to that client, until the client's next packet with that address and port comes to the server, and takes nothing else for it.
 func TestLostTranslations(t *testing.T) {
 	tb, web, play := translated(t, corev1.ProtocolTCP)
-	request := outside(fmt.Sprintf("[fd00:192:168::2]:%d", web.nodePort()), "TCP", 4001, "S")
+	request := outside(fmt.Sprintf("[fd00:192:168::2]:%d", web.NodePort()), "TCP", 4001, "S")
 	a, _ := play(request)
 	if a.At != "pod:prod/server" || a.Packet.Src != netip.MustParseAddr("fd00:192:168::2") {
 		t.Fatalf("%q got %s", a.At, &a.Packet)

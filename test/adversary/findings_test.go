@@ -60,6 +60,19 @@ var findings = []finding{
 	{name: "a pod sends from the NAT loopback", switched: sourceOff, steps: []string{
 		`{"from":"pod:evil/evil","to":"10.1.1.3:6379","protocol":"TCP","sourceAddress":"10.1.1.254","sourcePort":4000}`,
 	}},
+	{name: "somebody outside sends from an allowed pod's address", switched: sourceOff, steps: []string{
+		`{"from":"external:198.51.100.7@node-1","to":"10.1.1.3:6379","protocol":"TCP","sourceAddress":"10.1.1.2","sourcePort":4000}`,
+	}},
+	{name: "somebody outside sends from the NAT loopback", switched: sourceOff, steps: []string{
+		`{"from":"external:198.51.100.7@node-1","to":"10.1.1.3:6379","protocol":"TCP","sourceAddress":"10.1.1.254","sourcePort":4000}`,
+	}},
+	{name: "somebody outside sends fragments from an allowed pod's address", switched: sourceOff, steps: []string{
+		`{"from":"external:198.51.100.7@node-1","to":"10.1.1.3:6379","protocol":"TCP","sourceAddress":"10.1.1.2","sourcePort":4000,"fragments":2}`,
+	}},
+	{name: "the fragments of a denied datagram", steps: []string{
+		`{"from":"pod:evil/evil","to":"10.1.1.3:6380","protocol":"UDP","sourcePort":4000,"fragments":2,"only":"later","identification":7}`,
+		`{"from":"pod:evil/evil","to":"10.1.1.3:6380","protocol":"UDP","sourcePort":4000,"fragments":2,"only":"reversed","identification":7}`,
+	}},
 	{name: "a denied association opens the way back", steps: []string{
 		`{"from":"pod:prod/redis","to":"10.1.1.5:3868","protocol":"SCTP","sourcePort":5000,"oneWay":true}`,
 		`{"from":"pod:prod/closed","to":"10.1.1.3:3868","protocol":"SCTP","sourcePort":5001,"oneWay":true}`,

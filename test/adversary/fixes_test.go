@@ -31,6 +31,7 @@ var (
 	}
 	closedSCTP = edit{"renderer/acl/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
 	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.spec.egress, asksPeers(p.uses))", "r.static(!p.spec.egress, false)"}
+	uplinks    = edit{"renderer/acl/outside.go", "\t\tnow = r.ownPrefixes()\n", "\t\tnow = nil\n"}
 	hosts      = edit{"renderer/acl/host.go", "\tat := r.hostsAt()\n", "\tat := map[string]string{}\n"}
 )
 
@@ -44,6 +45,7 @@ var fixes = []fix{
 	{"SCTP that nothing tracks is denied", SCTP, []edit{closedSCTP}},
 	{"SCTP that nat44 hides is denied", SCTP, []edit{hiddenSCTP}},
 	{"host endpoints are enforced", Open, []edit{hosts}},
+	{"no packet from outside has an address of this node", Forged, []edit{uplinks}},
 }
 
 // overlay writes the files of a fix as they are without it, and returns what go test -overlay reads.

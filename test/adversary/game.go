@@ -4,18 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -63,7 +62,7 @@ type table struct {
 // newTable sets up a cluster with these objects.
 func newTable(cfg trace.Config, objects []policy.Object) (*table, error) {
 	t := &table{config: cfg, cluster: trace.NewCluster(cfg), law: NewLaw(), begin: objects}
-	if err := t.change(Differ(nil, objects)); err != nil {
+	if err := t.change(kube.Differ(nil, objects)); err != nil {
 		t.cluster.Close()
 		return nil, err
 	}
@@ -75,7 +74,7 @@ func (t *table) change(changes []policy.Change) error {
 	if err != nil {
 		return err
 	}
-	t.objects = Change(t.objects, changes)
+	t.objects = kube.Change(t.objects, changes)
 	if err := t.law.Become(t.objects); err != nil {
 		return err
 	}
@@ -122,7 +121,7 @@ func (t *table) move(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival,
 		if answer.Error != "" {
 			return a, breach, nil // the sender or the destination no longer exists
 		}
-		return a, t.law.Check(&e.Step, &answer, Endpoints(t.objects, e)), nil
+		return a, t.law.Check(&e.Step, &answer, kube.Endpoints(t.objects, e.To)), nil
 	}
 	if e.After != "" {
 		t.law.Passed()
@@ -294,7 +293,7 @@ func (t *table) listed(node string, r sim.Record) {
 	if strings.Contains(r.Text, "="+cni.Uplink+" ") {
 		t.law.Listed(uplinkOf(node))
 	}
-	for _, p := range running(t.objects) {
+	for _, p := range kube.Running(t.objects) {
 		if p.Spec.NodeName == node && strings.Contains(r.Text, "="+cni.PodInterface(model.PodID{Namespace: p.Namespace, Name: p.Name})+" ") {
 			t.law.Listed("pod:" + p.Namespace + "/" + p.Name)
 		}
@@ -307,48 +306,6 @@ const grace = 1e9
 // unasked reports that a packet cannot be sent: a pod that is gone, or has no address of that family.
 func unasked(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "unknown pod") || strings.Contains(err.Error(), "has finished") || strings.Contains(err.Error(), "has no IPv"))
-}
-
-// Endpoints are where the packet of a check may arrive: one pod, or all endpoints of the Service whose cluster IP it is.
-func Endpoints(objects []policy.Object, e *Event) []netip.AddrPort {
-	to, err := netip.ParseAddrPort(e.To)
-	if err != nil {
-		return []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr(e.To), 0)}
-	}
-	for _, o := range objects {
-		svc, ok := o.(*corev1.Service)
-		if !ok || !slices.Contains(svc.Spec.ClusterIPs, to.Addr().String()) {
-			continue
-		}
-		return slices.DeleteFunc(behind(objects, svc), func(e netip.AddrPort) bool { return e.Addr().Is4() != to.Addr().Is4() })
-	}
-	return []netip.AddrPort{to}
-}
-
-// Backends are all endpoints, of both families, of Services with that port or node port.
-func Backends(objects []policy.Object, port uint16) (out []netip.AddrPort) {
-	for _, o := range objects {
-		svc, ok := o.(*corev1.Service)
-		if !ok || !slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == int32(port) || p.NodePort == int32(port) }) {
-			continue
-		}
-		out = append(out, behind(objects, svc)...)
-	}
-	return out
-}
-
-// behind are the endpoints of a Service.
-func behind(objects []policy.Object, svc *corev1.Service) (out []netip.AddrPort) {
-	for _, o := range objects {
-		slice, ok := o.(*discoveryv1.EndpointSlice)
-		if !ok || slice.Namespace != svc.Namespace || slice.Labels[discoveryv1.LabelServiceName] != svc.Name {
-			continue
-		}
-		for _, ep := range slice.Endpoints {
-			out = append(out, netip.AddrPortFrom(netip.MustParseAddr(ep.Addresses[0]), uint16(*slice.Ports[0].Port)))
-		}
-	}
-	return out
 }
 
 // Play plays the sequences of one world, and returns the first finding, shrunk. Breaches of the known classes are counted only.
@@ -381,6 +338,9 @@ func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
 	t.note = k.Note
 	for range 1 + k.rng.IntN(perGame) {
 		if breach, err := t.one(k, k.Next(t.objects), known); !breach.None() || err != nil {
+			return breach, err
+		}
+		if breach, err := extras(t, k, known); !breach.None() || err != nil {
 			return breach, err
 		}
 	}
@@ -421,7 +381,7 @@ func (t *table) exchange(k *Attacker, e Event, known map[Class]bool) (trace.Arri
 	if t.law.Tolerate(breach, known) {
 		breach = Breach{}
 	}
-	if err == nil && e.IsPacket() && a.Sender != "" {
+	if err == nil && e.IsPacket() && a.Sender != "" && !e.Extra {
 		k.Note(e.From, a)
 	}
 	return a, breach, err
@@ -435,20 +395,20 @@ func ConfigOf(seed uint64) trace.Config {
 
 // NewAttacker makes a world of two nodes with Services.
 func NewAttacker(seed uint64, limits Limits) *Attacker {
-	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15))}
+	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15)), extra: rand.New(rand.NewPCG(seed, 16)), ids: map[string]uint16{}}
 	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0 || seed%5 == 0, Hosts: seed%5 == 0}
 	for n := uint64(0); ; n++ {
-		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(running(k.world.Objects())) > 1 {
+		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(kube.Running(k.world.Objects())) > 1 {
 			break
 		}
 	}
 	k.targets, k.hosts = portsOf(k.world), hasHosts(k.world.Objects())
 	var namespaces []string
-	for _, p := range running(k.world.Objects()) {
+	for _, p := range kube.Running(k.world.Objects()) {
 		namespaces = append(namespaces, p.Namespace)
 	}
 	for i := range ourChurns {
-		k.services = append(k.services, newService(k.rng, int32(i+1), namespaces, k.targets))
+		k.services = append(k.services, kube.NewService(k.rng, int32(i+1), namespaces, k.targets))
 	}
 	return k
 }

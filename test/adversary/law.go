@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -23,9 +23,10 @@ type Law struct {
 	addrs   map[string]*party
 	// masks are frontends that hide their clients from endpoints, node ports and addresses of load balancers; fresh are those of now.
 	masks, fresh map[netip.AddrPort]bool
-	ranges       []netip.Prefix      // of pods, by node
-	nodes        map[netip.Addr]bool // addresses of nodes
-	ports        []uint16            // between which policies make no difference
+	ranges       []netip.Prefix            // of pods, by node
+	homes        map[string][]netip.Prefix // addresses that only one node has, by node
+	nodes        map[netip.Addr]bool       // addresses of nodes
+	ports        []uint16                  // between which policies make no difference
 	// filters: some policy asks for ports of SCTP.
 	filters bool
 	memory
@@ -45,13 +46,15 @@ type state struct {
 
 // memory is what was sent, and what arrived.
 type memory struct {
-	begun   map[flow]*conn          // by the first packet that arrived and was allowed
-	dials   map[attempt]*conn       // the same, by the address that was dialled
-	seen    map[attempt]*conn       // the same, by what the server has to send to
-	fronts  map[flow]netip.AddrPort // those of them that were allowed by the frontend that was dialled
-	sent    map[attempt]try         // all that were sent from own addresses, as they were last seen
-	revived map[flow]bool           // by a packet that passed for ADR 12's sake and made a session where it arrived
-	pairs   map[pair]int            // of SCTP: after how many changes the last one was sent
+	begun     map[flow]*conn             // by the first packet that arrived and was allowed
+	dials     map[attempt]*conn          // the same, by the address that was dialled
+	seen      map[attempt]*conn          // the same, by what the server has to send to
+	fronts    map[flow]netip.AddrPort    // those of them that were allowed by the frontend that was dialled
+	sent      map[attempt]try            // all that were sent from own addresses, as they were last seen
+	revived   map[flow]bool              // by a packet that passed for ADR 12's sake and made a session where it arrived
+	pairs     map[pair]int               // of SCTP: after how many changes the last one was sent
+	disturbed map[ends]bool              // by packets from outside under foreign addresses
+	headers   map[datagram]packet.Packet // of datagrams in fragments, by the first fragment that was sent, until time passes
 }
 
 // conn is a connection that was opened.
@@ -96,6 +99,9 @@ type pair struct {
 type Counts struct {
 	Packets, Arrived, Allowed, Answers, Checks, Sequences int
 	Established                                           int // packets of connections that had to arrive
+	Pieces, Whole                                         int // fragments that made no datagram whole where they arrived, and datagrams that became whole
+	Forged                                                int // packets that arrived, and that somebody outside sent under an address of the cluster
+	Disturbed                                             int // connections that such a packet may have ended
 	Excused                                               map[string]int
 	Known                                                 map[Class]int // breaches of classes that were left out
 }
@@ -103,7 +109,8 @@ type Counts struct {
 // Add sums up.
 func (c *Counts) Add(o Counts) {
 	c.Packets, c.Arrived, c.Allowed, c.Answers = c.Packets+o.Packets, c.Arrived+o.Arrived, c.Allowed+o.Allowed, c.Answers+o.Answers
-	c.Established += o.Established
+	c.Established, c.Pieces, c.Whole, c.Forged = c.Established+o.Established, c.Pieces+o.Pieces, c.Whole+o.Whole, c.Forged+o.Forged
+	c.Disturbed += o.Disturbed
 	c.Checks, c.Sequences = c.Checks+o.Checks, c.Sequences+o.Sequences
 	for k, n := range o.Known {
 		if c.Known == nil {
@@ -136,7 +143,7 @@ func NewLaw() *Law {
 		masks: map[netip.AddrPort]bool{}, state: state{stopped: map[string]bool{}, unlisted: map[string]bool{}, lives: map[string]int{}},
 		memory: memory{
 			begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]try{}, revived: map[flow]bool{},
-			pairs: map[pair]int{},
+			pairs: map[pair]int{}, headers: map[datagram]packet.Packet{}, disturbed: map[ends]bool{},
 		},
 	}
 }
@@ -153,7 +160,7 @@ func (l *Law) Become(objects []policy.Object) error {
 	l.now, l.objects, l.settled = c, objects, false
 	l.changes++
 	l.nodes = map[netip.Addr]bool{}
-	l.ranges, l.ports, l.filters = nil, bounds(objects), asksSCTP(objects)
+	l.ranges, l.ports, l.filters, l.homes = nil, kube.Bounds(objects), kube.AskSCTP(objects), homes(objects)
 	l.fresh = masks(objects)
 	maps.Copy(l.masks, l.fresh)
 	for _, o := range objects {
@@ -181,20 +188,9 @@ func (l *Law) Become(objects []policy.Object) error {
 			l.unlisted[pods[i].name] = true // its interface is made anew
 		}
 	}
-	l.services = services(objects)
+	l.services = kube.ServicesText(objects)
 	l.keep(was)
 	return nil
-}
-
-// asksSCTP reports whether a policy names SCTP.
-func asksSCTP(objects []policy.Object) bool {
-	return slices.ContainsFunc(objects, func(o policy.Object) bool {
-		switch o.(type) {
-		case *corev1.Pod, *corev1.Service, *discoveryv1.EndpointSlice:
-			return false
-		}
-		return strings.Contains(text(o), "SCTP")
-	})
 }
 
 // keep finds out which connections policies allow still.
@@ -207,20 +203,11 @@ func (l *Law) keep(was map[string]*party) {
 	}
 }
 
-// services are all Services with their endpoints, as text.
-func services(objects []policy.Object) string {
-	var b strings.Builder
-	for _, o := range objects {
-		switch o.(type) {
-		case *corev1.Service, *discoveryv1.EndpointSlice:
-			b.WriteString(text(o))
-		}
-	}
-	return b.String()
-}
-
 // Passed says that so much time passed that NAT may have forgotten sessions.
-func (l *Law) Passed() { l.breaks++ }
+func (l *Law) Passed() {
+	l.breaks++
+	clear(l.headers)
+}
 
 // Stopped says that the agent of a node is away: until Started the policies of before count at that node, and nobody closes new interfaces.
 func (l *Law) Stopped(node string) { l.stopped[node] = true }

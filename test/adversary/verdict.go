@@ -56,11 +56,47 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	if who == nil {
 		return Breach{}
 	}
+	l.Pieces += a.Pieces
+	if a.Whole {
+		l.Whole++
+	}
+	if a.Packet.Fragment.Later() { // without a header it opens nothing, and delivers nothing
+		return Breach{}
+	}
+	recordHeader(l, a)
 	l.Try(from, a)
+	disturb(l, who, a)
 	if a.At == "" || a.At == a.Sender || a.Packet.IsICMPError() {
 		return Breach{}
 	}
 	l.Arrived++
+	breach := evaluate(l, from, who, a)
+	if first, is := firstHeader(l, a); is && !breach.None() {
+		as := *a
+		as.Sent = first
+		if evaluate(l, from, who, &as).None() {
+			l.excuse("a second first fragment, which nat44 gives the ports of the first one", 1)
+			return Breach{}
+		}
+	}
+	if owner := impersonated(l, who, a); owner != nil {
+		l.Forged++
+		if breach.None() {
+			return breach
+		}
+		as := *a
+		as.Sender, as.Node = owner.name, owner.node
+		if evaluate(l, owner.name, owner, &as).None() {
+			l.excuse("an outsider under the address of another node, or of its pod", 1)
+			disturb(l, who, a) // it began, and the owner knows nothing of it
+			return Breach{}
+		}
+	}
+	return breach
+}
+
+// evaluate says why an arrival breaks the law, if this party sent it.
+func evaluate(l *Law, from string, who *party, a *trace.Arrival) Breach {
 	src, ok := who.of(a.Packet.Dst.Is4())
 	if !ok {
 		return Breach{Open, fmt.Sprintf("%s has no address of that family", from)}
@@ -205,7 +241,8 @@ func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
 	c := &conn{key: f, client: a.Sender, node: a.AtNode, first: flowOf(who.node, src, a.Packet.Dst, &a.Packet), spoke: true, translated: a.Sent.Dst != a.Packet.Dst}
 	c.first.SrcPort = a.Sent.SrcPort
 	c.sent, c.server, c.services, c.breaks = a.Sent, a.At, l.services, l.breaks
-	c.kept = len(l.past) == 0 && src == a.Packet.Src && l.now.JudgePods(&c.first).Allowed
+	c.kept = len(l.past) == 0 && !a.Packet.Fragment.Any() && src == a.Packet.Src && l.now.JudgePods(&c.first).Allowed
+	c.kept = c.kept && !isDisturbed(l, c)
 	l.begun[f], l.dials[dialled(a)] = c, c
 	l.seen[c.seenAs(a)] = c
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/adversary"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
@@ -107,7 +108,7 @@ func newAdversaryGame(path string, seed uint64) *adversaryGame {
 }
 
 func (g *adversaryGame) play(sequences int) error {
-	if err := g.change(adversary.Differ(nil, g.begin)); err != nil {
+	if err := g.change(kube.Differ(nil, g.begin)); err != nil {
 		return err
 	}
 	for range sequences {
@@ -258,7 +259,7 @@ func (g *adversaryGame) change(changes []policy.Change) error {
 	if err != nil {
 		return err
 	}
-	g.current = adversary.Change(g.current, changes)
+	g.current = kube.Change(g.current, changes)
 	if err := g.law.Become(g.current); err != nil {
 		return err
 	}
@@ -302,7 +303,7 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 
 // attemptBackends lets the law remember a packet that may have reached any endpoint that a Service's port leads to.
 func (g *adversaryGame) attemptBackends(e *adversary.Event, a *trace.Arrival) {
-	for _, end := range adversary.Backends(g.current, a.Sent.DstPort) {
+	for _, end := range kube.Backends(g.current, a.Sent.DstPort) {
 		b := *a
 		b.Packet.Dst, b.Packet.DstPort = end.Addr(), end.Port()
 		g.law.Try(e.From, &b)
@@ -348,7 +349,7 @@ func (g *adversaryGame) check(e *adversary.Event) (adversary.Breach, error) {
 	if o.address != "" {
 		answer.Outcomes = []trace.Outcome{{Address: o.address, Verdict: answer.Verdict, Reason: o.why}}
 	}
-	return g.law.Check(&e.Step, &answer, adversary.Endpoints(g.current, e)), nil
+	return g.law.Check(&e.Step, &answer, kube.Endpoints(g.current, e.To)), nil
 }
 
 // flight is an event's packet, and where it is sent; false: its sender no longer exists, or has no address of that family.

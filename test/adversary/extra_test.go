@@ -1,0 +1,72 @@
+package adversary
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// TestExtrasLeaveSeedsAlone: a seed draws the same events with extra packets and without, and of the extra ones each kind.
+func TestExtrasLeaveSeedsAlone(t *testing.T) {
+	with, without := NewAttacker(3, Limits{}), NewAttacker(3, Limits{NoExtras: true})
+	forged, kinds := 0, map[string]int{}
+	for i := range 2000 {
+		objects := with.Objects()
+		a, b := with.Next(objects), without.Next(objects)
+		if x, _ := a.question(0); true {
+			if y, _ := b.question(0); x != y {
+				t.Fatalf("event %d: with extras %s, without %s", i, x, y)
+			}
+		}
+		for _, s := range with.Extras(objects) {
+			switch {
+			case s.SourceAddress != "" && s.Fragments == 0:
+				forged++
+			case s.Fragments > 0:
+				kinds[s.Only]++
+			}
+		}
+		if extra := without.Extras(objects); len(extra) > 0 {
+			t.Fatalf("extras though there should be none: %v", extra)
+		}
+	}
+	if forged == 0 || len(kinds) != 4 {
+		t.Errorf("%d forged packets, fragments %v", forged, kinds)
+	}
+}
+
+// TestRightsOfForgers: from outside, an address gives the rights of who has it, except at that node itself.
+func TestRightsOfForgers(t *testing.T) {
+	other := smallNode()
+	other.Name, other.Spec.PodCIDR, other.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24"}
+	other.Status.Addresses[0].Address = "192.168.16.2"
+	far := smallPod("far", "10.1.2.3")
+	far.Spec.NodeName = "node-2"
+	l := NewLaw()
+	if err := l.Become([]policy.Object{smallNode(), other, smallPod("near", "10.1.1.3"), far}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ src, at, want string }{
+		{"198.51.100.7", "node-1", ""},
+		{"10.1.1.3", "node-1", ""},
+		{"10.1.1.254", "node-1", ""},
+		{"192.168.16.1", "node-1", ""},
+		{"169.254.1.2", "node-1", ""},
+		{"10.1.2.3", "node-1", "pod:prod/far"},
+		{"192.168.16.2", "node-1", "node:node-2"},
+		{"10.1.1.3", "node-2", "pod:prod/near"},
+		{"10.1.2.77", "node-1", "external:10.1.2.77@node-1"},
+	} {
+		a := &trace.Arrival{AtNode: c.at, Sent: packet.NewUDP(netip.AddrPortFrom(netip.MustParseAddr(c.src), 1), netip.MustParseAddrPort("10.1.1.3:53"))}
+		got := ""
+		if owner := impersonated(l, l.addrs["external:198.51.100.7@node-1"], a); owner != nil {
+			got = owner.name
+		}
+		if got != c.want {
+			t.Errorf("%s at %s: the rights of %q, want %q", c.src, c.at, got, c.want)
+		}
+	}
+}
