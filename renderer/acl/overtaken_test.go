@@ -44,7 +44,7 @@ func (l *lagging) apply(behind, acknowledged bool) (again bool) {
 }
 
 // complete reports a list that names a table which VPP does not have.
-func (b *book) complete(t *rapid.T) {
+func (b *book) complete(t interface{ Fatalf(string, ...any) }) {
 	for name, l := range b.lists {
 		for _, table := range slices.Concat(l.GetInput(), l.GetOutput()) {
 			if b.acls[table] == nil {
@@ -207,6 +207,22 @@ func TestIsolatedPodStopsDialling(t *testing.T) {
 			t.Errorf("%s passes by a service, again %v", p, again)
 		}
 		before = s.b.clone()
+	}
+}
+
+// TestInterimStateIsComplete: in the first state of all, a pod without egress policies has the lists of an isolated pod for now. No other list
+// has their tables.
+func TestInterimStateIsComplete(t *testing.T) {
+	s := newCheckedScene(testNode(dataplane.PreDNAT), SourceStrict)
+	s.send(start()...)
+	s.send(policyMessage(policyIDs[0], in2out("allow", "allow")), podMessage(0, withPolicies("a1", "")), openPod(1), openPod(2), openPod(3))
+	if !s.r.Apply() || !slices.Contains(s.b.lists["if-p1"].GetInput(), staticIn) {
+		t.Fatalf("no interim state: %v", s.b.lists["if-p1"])
+	}
+	s.b.complete(t)
+	s.settle(t)
+	if s.b.complete(t); s.b.acls[staticIn] != nil {
+		t.Error("the table of the interim state stays")
 	}
 }
 
