@@ -345,6 +345,7 @@ func (m *match) reversed() *match {
 // invitedPlaces returns the places of invitations at the inputs of uplink and overlay, in at most some tables: those to served ports, those that
 // name addresses, and the last. Too many tables are joined.
 func (g *refuser) invitedPlaces(most int) (served, named, last []place) {
+	var parts [residueParts][]place
 	for _, v := range g.inOrder() {
 		switch list := v.places(); {
 		case v.last:
@@ -352,11 +353,18 @@ func (g *refuser) invitedPlaces(most int) (served, named, last []place) {
 		case v.served != nil:
 			served = append(served, list...)
 		default:
-			named = append(named, list...)
+			parts[v.part] = append(parts[v.part], list...)
 		}
 	}
-	if len(served)+len(named)+len(last) > most {
-		named = g.join("named", named)
+	named = slices.Concat(parts[:]...)
+	for _, share := range []int{1, residueParts} { // parts in one pack
+		if len(served)+len(named)+len(last) <= most {
+			break
+		}
+		named = nil
+		for n := 0; n < residueParts; n += share {
+			named = append(named, g.join(strconv.Itoa(share)+"-"+strconv.Itoa(n), slices.Concat(parts[n:n+share]...))...)
+		}
 	}
 	if len(served)+len(named)+len(last) > most {
 		last = g.join("last", last)
