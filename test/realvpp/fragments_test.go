@@ -158,6 +158,9 @@ func (w *twin) fragmentStep(story int, step string) (string, error) {
 	}
 	text := from + ": " + p.String() + "\n"
 	for _, l := range out {
+		if l.sim.IsICMPError() {
+			continue // VPP sends few in a time
+		}
 		text += "  " + strings.TrimPrefix(l.at, "pod-shop/") + " gets " + l.sim.String() + "\n"
 	}
 	return text, nil
