@@ -130,8 +130,9 @@ func TestRulesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]uint64{
-		"NetworkPolicy default/web ingress rule 1": 5, "NetworkPolicy default/web egress rule 1": 8, // also on their output
-		"AdminNetworkPolicy guard egress rule 2": 12,
+		"NetworkPolicy default/web ingress rule 1": 10, // also at the input of the uplink: the pod is closed in both directions
+		"NetworkPolicy default/web egress rule 1":  8,  // also at the output
+		"AdminNetworkPolicy guard egress rule 2":   12,
 	}
 	if diff := cmp.Diff(want, hits(t, d)); diff != "" || d.Uncounted != "" {
 		t.Errorf("(-want +got):\n%s%s; log of VPP %v", diff, d.Uncounted, w.vpp.Dump())

@@ -128,6 +128,7 @@ func TestEveryRemarkIsKnown(t *testing.T) {
 		"../../renderer/acl/list.go":        "refused; isolated endpoints",
 		"../../renderer/acl/filter.go":      "refused; SCTP",
 		"../../renderer/acl/pack.go":        "refused; too many rules",
+		"../../renderer/acl/invited.go":     "refused; closed pods whose policies are too many rules for the uplink",
 		"../../renderer/acl/host.go":        "refused; host endpoints",
 		"../../calc/active.go":              "refused; policies",
 		"../../renderer/acl/source.go":      "refused; source checks",

@@ -414,7 +414,7 @@ func (g *refuser) left() (notes []model.Note) {
 		for _, a := range v.addrs {
 			if i := g.r.ifaces[g.r.node.Interfaces[a]]; v.over && i != nil {
 				for _, w := range i.work {
-					notes = append(notes, model.Note{Ref: w.ref(), Reason: "its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that"})
+					notes = append(notes, model.Note{Ref: w.ref(), Reason: "its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that", Refused: true})
 				}
 			}
 		}
