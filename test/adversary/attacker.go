@@ -40,7 +40,7 @@ type Attacker struct {
 	limits   Limits
 	between  int               // packets between the messages of one event, at most
 	talk     []trace.Step      // continues after a change
-	free     uint16            // the last port of a check
+	free     uint16            // the number of checks: their ports are even, TestVPPAdversary probes a choice from the odd one
 	hosts    bool              // the world began with host endpoints
 	extra    *rand.Rand        // of Extras
 	ids      map[string]uint16 // the first identification of fragments, by sender
@@ -466,7 +466,7 @@ func (k *Attacker) Check(objects []policy.Object, renderer agent.ServiceRenderer
 		v4 = !v4
 	}
 	k.free++
-	s := trace.Step{Question: trace.Question{From: who.name, Protocol: oneOf(k.rng, "TCP", "TCP", "UDP", "ICMP")}, SourcePort: 20000 + k.free%10000}
+	s := trace.Step{Question: trace.Question{From: who.name, Protocol: oneOf(k.rng, "TCP", "TCP", "UDP", "ICMP")}, SourcePort: 20000 + 2*(k.free%5000)}
 	to := oneOf(k.rng, pods...)
 	dst, ok := to.of(v4)
 	port := uint16(oneOf(k.rng, k.targets...))

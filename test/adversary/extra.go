@@ -127,6 +127,15 @@ func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 	return owner
 }
 
+// answersAsNode reports whether somebody outside sends under an address of the receiver's node, and the receiver had sent to that address, from and
+// to the same ports. nat44 gives that address to packets of the node's pods that another node sends back, so no list can deny it where packets
+// enter; the receiver's own session lets it pass.
+func answersAsNode(l *Law, who *party, a *trace.Arrival) bool {
+	src := a.Sent.Src
+	return strings.HasPrefix(who.name, "external:") && !slices.Contains(who.addrs, src) && l.nodes[src] && ownedBy(l, a.AtNode, src) &&
+		l.invited(l.now, src, a) != ""
+}
+
 // ends are both ends of a connection, in either order. ICMP has no ports.
 type ends struct {
 	proto policy.Protocol

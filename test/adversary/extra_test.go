@@ -1,12 +1,15 @@
 package adversary
 
 import (
+	"maps"
 	"net/netip"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
+	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // TestExtrasLeaveSeedsAlone: a seed draws the same events with extra packets and without, and of the extra ones each kind.
@@ -68,5 +71,44 @@ func TestRightsOfForgers(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s at %s: the rights of %q, want %q", c.src, c.at, got, c.want)
 		}
+	}
+}
+
+// TestForgersAnswerAsTheNode: a pod dials its node. Somebody outside who sends under the node's address, from and to these ports, reaches the pod
+// by the pod's own session, and from other ports nobody.
+func TestForgersAnswerAsTheNode(t *testing.T) {
+	objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), deny("client", networkingv1.PolicyTypeIngress)}
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	forged := func(port uint16) trace.Arrival {
+		e := oneWay("", "10.1.1.2:8001", "TCP", port, "S")
+		e.From, e.SourceAddress = "external:198.51.100.7@node-1", "192.168.16.1"
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
+	}
+	if a := forged(82); a.At != "" {
+		t.Fatalf("%q got a packet before any of the pod's", a.At)
+	}
+	dial := oneWay("client", "192.168.16.1:82", "TCP", 8001, "S")
+	if a, breach, err := tb.play(&dial, nil); err != nil || !breach.None() || a.At == "" {
+		t.Fatalf("%+v %v %v", a, breach, err)
+	}
+	got := forged(82)
+	if want := map[string]int{"an outsider under the address of the receiver's node, to which the receiver sent": 1}; got.At != "pod:prod/client" || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%q got it; excused: %v", got.At, tb.law.Excused)
+	}
+	if a := forged(83); a.At != "" {
+		t.Errorf("%q got a packet from another port", a.At)
+	}
+	got.Sent.SrcPort, got.Packet.SrcPort = 83, 83
+	if tb.law.Judge("external:198.51.100.7@node-1", &got).None() {
+		t.Error("another port is excused")
 	}
 }

@@ -79,6 +79,11 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 			return Breach{}
 		}
 	}
+	if !breach.None() && answersAsNode(l, who, a) {
+		l.excuse("an outsider under the address of the receiver's node, to which the receiver sent", 1)
+		disturb(l, who, a)
+		return Breach{}
+	}
 	if owner := impersonated(l, who, a); owner != nil {
 		l.Forged++
 		if breach.None() {
