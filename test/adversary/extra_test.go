@@ -5,11 +5,12 @@ import (
 	"net/netip"
 	"testing"
 
+	networkingv1 "k8s.io/api/networking/v1"
+
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
-	networkingv1 "k8s.io/api/networking/v1"
 )
 
 // TestExtrasLeaveSeedsAlone: a seed draws the same events with extra packets and without, and of the extra ones each kind.
