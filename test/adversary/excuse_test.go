@@ -182,6 +182,44 @@ func TestTwoConnectionsOfTheSamePorts(t *testing.T) {
 	}
 }
 
+// TestPingsOfBothSides: two pods ping each other, and policies revoke both pings at one of them. An answer to its own ping does not end the
+// session of the other's: that of an echo request is another one.
+func TestPingsOfBothSides(t *testing.T) {
+	objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3")}
+	to := func(cidr string) policy.Object { // a change of the addresses replaces rules in place, so that sessions of the other direction stay
+		o := deny("server", networkingv1.PolicyTypeEgress)
+		peer := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: cidr}}}
+		o.Spec.PolicyTypes = append(o.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)
+		o.Spec.Egress, o.Spec.Ingress = []networkingv1.NetworkPolicyEgressRule{{To: peer}}, []networkingv1.NetworkPolicyIngressRule{{From: peer}}
+		return o
+	}
+	policy.Sort(append(objects, to("10.1.1.0/24")))
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, append(objects, to("10.1.1.0/24")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tb.cluster.Close()
+	play := func(e Event) trace.Arrival {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
+	}
+	play(oneWay("client", "10.1.1.3", "ICMP", 4001, ""))
+	play(oneWay("server", "10.1.1.2", "ICMP", 4001, ""))
+	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(to("10.9.0.0/16")), Object: to("10.9.0.0/16")}}})
+	answer := play(oneWay("client", "10.1.1.3", "ICMP", 4001, "echo-reply"))
+	late := play(oneWay("server", "10.1.1.2", "ICMP", 4001, "echo-reply"))
+	if answer.At == "" || late.At == "" {
+		t.Fatalf("%q and %q got them", answer.At, late.At)
+	}
+	if want := map[string]int{"revoked, and nothing of the client came since: ICMP": 2}; !maps.Equal(tb.law.Excused, want) {
+		t.Errorf("excused: %v", tb.law.Excused)
+	}
+}
+
 // oneWay is a packet that nobody answers.
 func oneWay(from, to, protocol string, port uint16, flags string) Event {
 	return Event{Step: trace.Step{Question: trace.Question{From: "pod:prod/" + from, To: to, Protocol: protocol}, SourcePort: port, Flags: flags, OneWay: true}}

@@ -153,9 +153,11 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 		if c = l.seen[c.seenAs(a)]; c != nil {
 			shown := c.first
 			shown.Src = a.Packet.Src
-			c.spoke = l.ever(func(p *policy.Cluster) bool {
+			passes := l.ever(func(p *policy.Cluster) bool {
 				return p.JudgePods(&c.first).Allowed || a.At != "" && p.JudgeIngress(&shown).Allowed // the server's list drops what its ingress denies
 			})
+			// An echo reply answers another echo request, the other side's, and does not end the session of this one.
+			c.spoke = passes || c.spoke && a.Sent.IsICMP() && !opening(&a.Sent)
 		}
 	}
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
