@@ -127,12 +127,12 @@ func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 	return owner
 }
 
-// answersAsNode reports whether somebody outside sends under an address of the receiver's node, and the receiver had sent to that address, from and
-// to the same ports. nat44 gives that address to packets of the node's pods that another node sends back, so no list can deny it where packets
-// enter; the receiver's own session lets it pass.
+// answersAsNode reports whether somebody outside sends under an address of the receiver's node, or of its VPP as the pods' router, and the receiver
+// had sent to that address, from and to the same ports. nat44 gives the node's address to packets of the node's pods that another node sends back, so
+// no list can deny it where packets enter; agents do not know the router's. The receiver's own session lets both pass.
 func answersAsNode(l *Law, who *party, a *trace.Arrival) bool {
 	src := a.Sent.Src
-	return strings.HasPrefix(who.name, "external:") && !slices.Contains(who.addrs, src) && l.nodes[src] && ownedBy(l, a.AtNode, src) &&
+	return strings.HasPrefix(who.name, "external:") && !slices.Contains(who.addrs, src) && (l.nodes[src] && ownedBy(l, a.AtNode, src) || slices.Contains(routers(), src)) &&
 		l.invited(l.now, src, a) != ""
 }
 
@@ -198,8 +198,11 @@ func ownedBy(l *Law, node string, a netip.Addr) bool {
 }
 
 // plumbing are addresses that every node has.
-func plumbing() []netip.Addr {
-	return []netip.Addr{cni.HostLink, netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
+func plumbing() []netip.Addr { return append(routers(), cni.HostLink) }
+
+// routers are the addresses of VPP as its pods' router.
+func routers() []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
 }
 
 // homes are the networks of nodes: their addresses, and those of their pods.

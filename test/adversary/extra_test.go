@@ -108,8 +108,17 @@ func TestForgersAnswerAsTheNode(t *testing.T) {
 	if a := forged(83); a.At != "" {
 		t.Errorf("%q got a packet from another port", a.At)
 	}
-	got.Sent.SrcPort, got.Packet.SrcPort = 83, 83
-	if tb.law.Judge("external:198.51.100.7@node-1", &got).None() {
+	other := got
+	other.Sent.SrcPort, other.Packet.SrcPort = 83, 83
+	if tb.law.Judge("external:198.51.100.7@node-1", &other).None() {
 		t.Error("another port is excused")
+	}
+	dial.To = "169.254.1.1:82"
+	if _, breach, err := tb.play(&dial, nil); err != nil || !breach.None() {
+		t.Fatalf("%v %v", breach, err)
+	}
+	got.Sent.Src, got.Packet.Src = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("169.254.1.1")
+	if breach := tb.law.Judge("external:198.51.100.7@node-1", &got); !breach.None() {
+		t.Error(breach.Text)
 	}
 }
