@@ -502,6 +502,12 @@ func TestHostLinksAreNodes(t *testing.T) {
 	if tb.law.Judge("pod:prod/pod", &a).None() {
 		t.Error("a packet to an address that is not the node's is allowed")
 	}
+	nobody := deny("pod", networkingv1.PolicyTypeEgress)
+	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(nobody), Object: nobody}}})
+	if late := play(oneWay("pod", "192.168.16.1:8081", "SCTP", 33001, "INIT")); late.At != "" &&
+		!maps.Equal(tb.law.Excused, map[string]int{"SCTP by a session of the receiver's, who is silent since": 1}) {
+		t.Errorf("%q got %s; excused: %v", late.At, &late.Packet, tb.law.Excused)
+	}
 }
 
 // TestNodesHideSCTP: a pod may send to nodes, not to another pod. With nat44 its SCTP to the node's address reaches the other pod once that pod sent

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -165,9 +166,16 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 		f.SrcPort = a.Sent.SrcPort
 		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
 		l.sent[this] = l.sent[this].again(l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), l.lives[who.node], a)
-		if a.Sent.Proto == model.SCTP {
-			l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
-		}
+	}
+	l.pair(who, a)
+}
+
+// pair remembers that a party sent SCTP under its address. Nodes send to their pods from the host link.
+func (l *Law) pair(who *party, a *trace.Arrival) {
+	src, _ := who.of(a.Sent.Dst.Is4())
+	hostLink := a.Sent.Src == cni.HostLink && strings.HasPrefix(who.name, "node:")
+	if a.Sent.Proto == model.SCTP && (a.Sent.Src == src || hostLink) {
+		l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
 	}
 }
 
