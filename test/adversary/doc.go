@@ -67,6 +67,7 @@
 //	SCTP from outside by a session of the node's   the node sent SCTP to that address before, and has a host endpoint (ADR 11)
 //	SCTP to a node's address, behind which nat44 hides the receiver   the sender's egress allows a node's address; the receiver sent SCTP to the
 //	                           sender or to a node before, and its ingress allows the packet (ADR 11)
+//	SCTP to a Service's address, behind which nat44 hides the receiver   the same by a Service's address: the sender dialled the Service before
 //	between two nodes, of which one has changed already   the sender's egress and the receiver's ingress allow it, one as before a change
 //	                           and one as after it: until the change ends
 //	an answer to a port that its receiver serves   an allowed connection fails: its client uses a port from 32768 on that its containers, an

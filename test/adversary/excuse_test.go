@@ -561,6 +561,44 @@ func TestNodesHideSCTP(t *testing.T) {
 	}
 }
 
+// TestServicesHideSCTP: a pod may send to Services, not to another pod, which is the endpoint of one. It dials that Service by TCP; the endpoint sends
+// SCTP to it. With nat44 its SCTP to the Service's address reaches the endpoint then. Without the endpoint's packet, and with cnat, it does not.
+func TestServicesHideSCTP(t *testing.T) {
+	const excuse = "SCTP to a Service's address, behind which nat44 hides the receiver"
+	lure := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeClusterIP, Target: 8080, Every: 1}
+	zeal := smallPod("zeal", "10.1.1.3")
+	vip := netip.AddrPortFrom(netip.MustParseAddr(lure.Addresses()[0]), uint16(lure.Port()))
+	for _, r := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+		egress := deny("cell", networkingv1.PolicyTypeEgress)
+		egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.0/16"}}}}}
+		objects := append([]policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), zeal, egress}, lure.Objects([]*corev1.Pod{zeal})...)
+		policy.Sort(objects)
+		tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: r}}, objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tb.cluster.Close()
+		play := func(e Event) trace.Arrival {
+			t.Helper()
+			a, breach, err := tb.play(&e, nil)
+			if err != nil || !breach.None() {
+				t.Fatalf("%s %v", breach.Text, err)
+			}
+			return a
+		}
+		begin := oneWay("cell", vip.String(), "SCTP", 4001, "INIT")
+		play(oneWay("cell", vip.String(), "TCP", 60000, "S"))
+		if a := play(begin); a.At == "pod:prod/zeal" {
+			t.Fatalf("%s: it got SCTP before it sent any", r)
+		}
+		play(oneWay("zeal", "10.1.1.2:8080", "SCTP", 4000, "INIT"))
+		a := play(begin)
+		if got, reaches := tb.law.Excused[excuse], r == agent.RendererNAT44; (a.At == "pod:prod/zeal") != reaches || (got == 1) != reaches {
+			t.Errorf("%s: %q got it; excused: %v", r, a.At, tb.law.Excused)
+		}
+	}
+}
+
 // TestNodesInviteSCTP: a node with a host endpoint sends SCTP outside. An association from that address is let in then, from no other.
 func TestNodesInviteSCTP(t *testing.T) {
 	host := &policy.CalicoHostEndpoint{TypeMeta: metav1.TypeMeta{APIVersion: "projectcalico.org/v3", Kind: "HostEndpoint"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1-uplink"}}
