@@ -78,7 +78,7 @@
 //	an interface that no agent has closed yet   until its lists, or the first write of the agent to that VPP that is no list; where
 //	                           interfaces come while the agent writes, until their lists (ADR 14)
 //	an outsider under the address of another node, or of its pod   for ever; the network outside has to drop such packets
-//	an outsider under the address of the receiver's node, to which the receiver sent   or of VPP as its router; from and to the same ports, as the
+//	an outsider under the address of a node, to which the receiver sent   or of VPP as its router; from and to the same ports, as the
 //	                           receiver's own attempt; the network outside has to drop such packets, too
 //	a second first fragment, which nat44 gives the ports of the first one   what arrives is what the first one would have brought, which is allowed
 //	a host endpoint at an uplink without lists yet   from a restart of VPP until the uplink gets its lists: an agent never closes an uplink

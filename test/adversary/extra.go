@@ -127,13 +127,17 @@ func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 	return owner
 }
 
-// answersAsNode reports whether somebody outside sends under an address of the receiver's node, or of its VPP as the pods' router, and the receiver
-// had sent to that address, from and to the same ports. nat44 gives the node's address to packets of the node's pods that another node sends back, so
-// no list can deny it where packets enter; agents do not know the router's. The receiver's own session lets both pass.
+// answersAsNode reports whether somebody outside sends under a foreign address, and the receiver gets the packet from an address of a node, or of VPP
+// as the pods' router, to which it had sent, from and to the same ports. nat44 gives the node's address to packets of the node's pods that another
+// node sends back, so no list can deny it where packets enter; agents do not know the router's; cnat may translate one node's address to another's.
+// The receiver's own session lets them pass.
 func answersAsNode(l *Law, who *party, a *trace.Arrival) bool {
-	src := a.Sent.Src
-	return strings.HasPrefix(who.name, "external:") && !slices.Contains(who.addrs, src) && (l.nodes[src] && ownedBy(l, a.AtNode, src) || slices.Contains(routers(), src)) &&
-		l.invited(l.now, src, a) != ""
+	if !strings.HasPrefix(who.name, "external:") || slices.Contains(who.addrs, a.Sent.Src) {
+		return false
+	}
+	return slices.ContainsFunc([]netip.Addr{a.Sent.Src, a.Packet.Src}, func(shown netip.Addr) bool {
+		return (l.nodes[shown] || slices.Contains(routers(), shown)) && l.invited(l.now, shown, a) != ""
+	})
 }
 
 // ends are both ends of a connection, in either order. ICMP has no ports.

@@ -102,7 +102,7 @@ func TestForgersAnswerAsTheNode(t *testing.T) {
 		t.Fatalf("%+v %v %v", a, breach, err)
 	}
 	got := forged(82)
-	if want := map[string]int{"an outsider under the address of the receiver's node, to which the receiver sent": 1}; got.At != "pod:prod/client" || !maps.Equal(tb.law.Excused, want) {
+	if want := map[string]int{"an outsider under the address of a node, to which the receiver sent": 1}; got.At != "pod:prod/client" || !maps.Equal(tb.law.Excused, want) {
 		t.Fatalf("%q got it; excused: %v", got.At, tb.law.Excused)
 	}
 	if a := forged(83); a.At != "" {

@@ -81,7 +81,7 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 		}
 	}
 	if !breach.None() && answersAsNode(l, who, a) {
-		l.excuse("an outsider under the address of the receiver's node, to which the receiver sent", 1)
+		l.excuse("an outsider under the address of a node, to which the receiver sent", 1)
 		disturb(l, who, a)
 		return Breach{}
 	}
