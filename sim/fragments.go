@@ -30,7 +30,8 @@ func addReassembly(a *arcs, v *VPP) {
 	}
 }
 
-// reassemble is a node for a fragment. False: it waits for the first one, or is dropped. A first one sends those that wait before it.
+// reassemble is a node for a fragment. False: it waits for the first one, or is dropped. A first one sends those that wait before it, if
+// their interface still exists.
 func reassemble(f *flow, id arcID, node string) bool {
 	r := f.v.held.Arrive(f.v.ifs.get(f.rx).table[ip4], &f.p, f.v.now, *f)
 	f.first = r.First
@@ -50,7 +51,7 @@ func reassemble(f *flow, id arcID, node string) bool {
 		if id == ip4Output {
 			swIf, proceed = g.tx, func() { g.transmit(g.v.ifs.get(g.tx)) }
 		}
-		if g.v.arcs.runFrom(behind, id, swIf, &g) {
+		if g.v.ifs.get(swIf) != nil && g.v.arcs.runFrom(behind, id, swIf, &g) {
 			proceed()
 		}
 	}

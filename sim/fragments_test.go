@@ -2,11 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/sim/reassembly"
@@ -77,6 +79,32 @@ func TestFragmentsWait(t *testing.T) {
 	v.Restart()
 	if v.held.Limits != reassembly.Defaults() {
 		t.Errorf("a VPP that restarts has the limits %+v", v.held.Limits)
+	}
+}
+
+// TestFragmentsOfRemovedInterfaces: a fragment that waits where it leaves, by an interface that is removed, is lost. The first one of its datagram
+// leaves by another interface.
+func TestFragmentsOfRemovedInterfaces(t *testing.T) {
+	v := node(t, Config{})
+	c := natOn(t, v)
+	v.AddInterface(Interface{Name: "host"})
+	v.AddInterface(Interface{Name: "other", Addresses: prefixes("192.168.17.1/24")})
+	send := func(at int) []Output {
+		t.Helper()
+		p, err := packet.Parse(strings.ReplaceAll(fragment(1, at), "10.1.1.3", "8.8.8.8"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v.Send("host", p).Out
+	}
+	if out := send(24); len(out) != 0 {
+		t.Fatalf("%v left before the first fragment", out)
+	}
+	v.RemoveInterface("uplink")
+	addRoute(t, v, "0.0.0.0/0", Path{Interface: "other", Via: netip.MustParseAddr("192.168.17.100")})
+	c.must(&nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: true, SwIfIndex: index(v, "other")})
+	if out := send(0); len(out) != 1 || out[0].Interface != "other" {
+		t.Errorf("%v", out)
 	}
 }
 
