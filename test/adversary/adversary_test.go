@@ -78,6 +78,11 @@ func TestFoundSeeds(t *testing.T) {
 			t.Errorf("seed %d: %v %s", seed, err, finding)
 		}
 	}
+	for _, seed := range []uint64{899, 3520} { // outsiders that forge addresses
+		if _, finding, err := Play(seed, games, Limits{}, nil); err != nil || finding != nil {
+			t.Errorf("seed %d: %v %s", seed, err, finding)
+		}
+	}
 }
 
 // TestSendersExist: what goes on after a change is sent by parties of the cluster and addresses outside. A packet that left the cluster for a pod's

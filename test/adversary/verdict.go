@@ -92,7 +92,9 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 		}
 		as := *a
 		as.Sender, as.Node = owner.name, owner.node
-		if evaluate(l, owner.name, owner, &as).None() {
+		f := flowOf(owner.node, a.Sent.Src, a.Packet.Dst, &a.Packet)
+		admitted := l.ever(func(p *policy.Cluster) bool { return p.JudgeIngress(&f).Allowed }) // no interface evaluates the owner's egress
+		if admitted || evaluate(l, owner.name, owner, &as).None() {
 			l.excuse("an outsider under the address of another node, or of its pod", 1)
 			disturb(l, who, a) // it began, and the owner knows nothing of it
 			return Breach{}
