@@ -78,7 +78,7 @@ func TestFoundSeeds(t *testing.T) {
 			t.Errorf("seed %d: %v %s", seed, err, finding)
 		}
 	}
-	for _, seed := range []uint64{899, 3520} { // outsiders that forge addresses
+	for _, seed := range []uint64{899, 3520, 4180, 4184} { // outsiders that forge addresses
 		if _, finding, err := Play(seed, games, Limits{}, nil); err != nil || finding != nil {
 			t.Errorf("seed %d: %v %s", seed, err, finding)
 		}

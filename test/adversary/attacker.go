@@ -268,7 +268,7 @@ func (k *Attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 b
 
 // special are addresses of the plumbing: the host link, NAT loopbacks, gateways, the last and the first of a node's range.
 func special(objects []policy.Object) []netip.Addr {
-	list := plumbing()
+	list := kube.Plumbing()
 	for _, o := range objects {
 		if n, ok := o.(*corev1.Node); ok {
 			for _, text := range n.Spec.PodCIDRs {

@@ -80,6 +80,8 @@
 //	an outsider under the address of another node, or of its pod   for ever; the network outside has to drop such packets
 //	an outsider under the address of a node, to which the receiver sent   or of VPP as its router; from and to the same ports, as the
 //	                           receiver's own attempt; the network outside has to drop such packets, too
+//	a pod by the session of an outsider's forged packet   the outsider sent it between the same ends, where no list stopped it; the network
+//	                           outside has to drop such packets
 //	a second first fragment, which nat44 gives the ports of the first one   what arrives is what the first one would have brought, which is allowed
 //	a host endpoint at an uplink without lists yet   from a restart of VPP until the uplink gets its lists: an agent never closes an uplink
 //	                           first, as that cuts off its node (ADR 14)

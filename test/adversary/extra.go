@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/contiv-agent/contiv-agent/model"
-	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -136,7 +134,7 @@ func answersAsNode(l *Law, who *party, a *trace.Arrival) bool {
 		return false
 	}
 	return slices.ContainsFunc([]netip.Addr{a.Sent.Src, a.Packet.Src}, func(shown netip.Addr) bool {
-		return (l.nodes[shown] || slices.Contains(routers(), shown)) && l.invited(l.now, shown, a) != ""
+		return (l.nodes[shown] || slices.Contains(kube.Routers(), shown)) && l.invited(l.now, shown, a) != ""
 	})
 }
 
@@ -152,8 +150,8 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 	if !strings.HasPrefix(who.name, "external:") || slices.Contains(who.addrs, a.Sent.Src) {
 		return
 	}
-	from, proto := netip.AddrPortFrom(a.Sent.Src, a.Sent.SrcPort), policy.Protocol(a.Sent.Proto)
-	for _, to := range []netip.AddrPort{netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort), netip.AddrPortFrom(a.Packet.Dst, a.Packet.DstPort)} {
+	from, proto := endOf(a.Sent.Proto, a.Sent.Src, a.Sent.SrcPort), policy.Protocol(a.Sent.Proto)
+	for _, to := range []netip.AddrPort{endOf(a.Sent.Proto, a.Sent.Dst, a.Sent.DstPort), endOf(a.Sent.Proto, a.Packet.Dst, a.Packet.DstPort)} {
 		l.disturbed[ends{proto, from, to}], l.disturbed[ends{proto, to, from}] = true, true
 	}
 	for _, c := range l.begun {
@@ -164,11 +162,25 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 	}
 }
 
+// endOf is an end of a connection. Sessions of SCTP have addresses alone.
+func endOf(proto model.Protocol, a netip.Addr, port uint16) netip.AddrPort {
+	if proto == model.SCTP {
+		port = 0
+	}
+	return netip.AddrPortFrom(a, port)
+}
+
+// followsForger reports whether somebody outside sent a packet between the ends of this one: sessions that it made let this one pass.
+func followsForger(l *Law, a *trace.Arrival) bool {
+	proto := a.Sent.Proto
+	return l.disturbed[ends{policy.Protocol(proto), endOf(proto, a.Sent.Src, a.Sent.SrcPort), endOf(proto, a.Packet.Dst, a.Packet.DstPort)}]
+}
+
 // isDisturbed reports whether somebody outside sent a packet with the ends of a connection.
 func isDisturbed(l *Law, c *conn) bool {
-	client := netip.AddrPortFrom(c.first.Src, c.first.SrcPort)
-	return l.disturbed[ends{c.first.Proto, client, netip.AddrPortFrom(c.first.Dst, c.first.DstPort)}] ||
-		l.disturbed[ends{c.first.Proto, client, netip.AddrPortFrom(c.sent.Dst, c.sent.DstPort)}]
+	client, proto := endOf(c.sent.Proto, c.first.Src, c.first.SrcPort), c.sent.Proto
+	return l.disturbed[ends{c.first.Proto, client, endOf(proto, c.first.Dst, c.first.DstPort)}] ||
+		l.disturbed[ends{c.first.Proto, client, endOf(proto, c.sent.Dst, c.sent.DstPort)}]
 }
 
 // datagram identifies a datagram in fragments.
@@ -198,29 +210,12 @@ func firstHeader(l *Law, a *trace.Arrival) (packet.Packet, bool) {
 
 // ownedBy reports whether an address is one that only a node has: its own, its pods', of its plumbing.
 func ownedBy(l *Law, node string, a netip.Addr) bool {
-	return slices.Contains(plumbing(), a) || slices.ContainsFunc(l.homes[node], func(p netip.Prefix) bool { return p.Contains(a) })
-}
-
-// plumbing are addresses that every node has.
-func plumbing() []netip.Addr { return append(routers(), cni.HostLink) }
-
-// routers are the addresses of VPP as its pods' router.
-func routers() []netip.Addr {
-	return []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
+	return slices.Contains(kube.Plumbing(), a) || slices.ContainsFunc(l.homes[node], func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // homes are the networks of nodes: their addresses, and those of their pods.
 func homes(objects []policy.Object) map[string][]netip.Prefix {
-	out := map[string][]netip.Prefix{}
-	for _, o := range objects {
-		n, is := o.(*corev1.Node)
-		if !is {
-			continue
-		}
-		for _, text := range n.Spec.PodCIDRs {
-			out[n.Name] = append(out[n.Name], netip.MustParsePrefix(text))
-		}
-	}
+	out := kube.PodNetworks(objects)
 	pods, nodes, _ := parties(objects)
 	for _, p := range slices.Concat(pods, nodes) {
 		for _, a := range p.addrs {

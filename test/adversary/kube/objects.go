@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 )
 
@@ -135,4 +136,27 @@ func Bounds(objects []policy.Object) []uint16 {
 		}
 	}
 	return slices.Sorted(maps.Keys(set))
+}
+
+// Plumbing are addresses that every node has.
+func Plumbing() []netip.Addr { return append(Routers(), cni.HostLink) }
+
+// Routers are the addresses of VPP as its pods' router.
+func Routers() []netip.Addr {
+	return []netip.Addr{netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("fd69:254:1::1")}
+}
+
+// PodNetworks are the networks of each node's pods, by the node's name.
+func PodNetworks(objects []policy.Object) map[string][]netip.Prefix {
+	out := map[string][]netip.Prefix{}
+	for _, o := range objects {
+		n, is := o.(*corev1.Node)
+		if !is {
+			continue
+		}
+		for _, text := range n.Spec.PodCIDRs {
+			out[n.Name] = append(out[n.Name], netip.MustParsePrefix(text))
+		}
+	}
+	return out
 }
