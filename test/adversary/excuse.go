@@ -172,7 +172,7 @@ func (l *Law) paired(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 		asked = asked || ok
 	}
 	dialled, shown := flowOf(who.node, src, a.Sent.Dst, &a.Sent), flowOf(who.node, a.Packet.Src, a.Packet.Dst, &a.Packet)
-	if !asked || !c.JudgeEgress(&dialled).Allowed || !c.JudgeIngress(&shown).Allowed {
+	if !asked || !c.JudgeEgress(&dialled).Allowed || !c.JudgeIngress(&shown).Allowed || !l.nodes[a.Sent.Dst] && strings.HasPrefix(a.At, "node:") {
 		return ""
 	}
 	if l.nodes[a.Sent.Dst] {
