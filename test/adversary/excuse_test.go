@@ -64,30 +64,36 @@ func TestExcusesEnd(t *testing.T) {
 			objects := append([]policy.Object{
 				smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("client", networkingv1.PolicyTypeIngress),
 			}, c.extra...)
-			policy.Sort(objects)
-			tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tb.cluster.Close()
+			tb, play := lay(t, agent.RendererCNAT, objects)
 			revoke := Event{Changes: kube.Differ(objects, append(objects[:len(objects):len(objects)], deny("client", networkingv1.PolicyTypeEgress)))}
-			play := func(e Event) (arrived bool) {
-				t.Helper()
-				a, breach, err := tb.play(&e, nil)
-				if err != nil || !breach.None() {
-					t.Fatalf("%s %v", breach.Text, err)
-				}
-				return a.At != ""
-			}
 			play(request)
 			play(revoke)
-			if !play(push) || !maps.Equal(tb.law.Excused, map[string]int{c.excuse: 1}) {
+			if play(push).At == "" || !maps.Equal(tb.law.Excused, map[string]int{c.excuse: 1}) {
 				t.Fatalf("excused: %v", tb.law.Excused)
 			}
-			if play(request) || play(push) || len(tb.law.Excused) != 1 || tb.law.Excused[c.excuse] != 1 {
+			if play(request).At != "" || play(push).At != "" || len(tb.law.Excused) != 1 || tb.law.Excused[c.excuse] != 1 {
 				t.Errorf("the client's packet did not end it: %v", tb.law.Excused)
 			}
 		})
+	}
+}
+
+// lay returns a table of a world, and a function that plays an event there: a breach of the law fails the test.
+func lay(t *testing.T, r agent.ServiceRenderer, objects []policy.Object) (*table, func(Event) trace.Arrival) {
+	t.Helper()
+	policy.Sort(objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: r}}, objects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(tb.cluster.Close)
+	return tb, func(e Event) trace.Arrival {
+		t.Helper()
+		a, breach, err := tb.play(&e, nil)
+		if err != nil || !breach.None() {
+			t.Fatalf("%s %v", breach.Text, err)
+		}
+		return a
 	}
 }
 
@@ -97,20 +103,7 @@ func TestOwnAttemptsMeetASYN(t *testing.T) {
 	objects := []policy.Object{
 		smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("client", networkingv1.PolicyTypeIngress), deny("server", networkingv1.PolicyTypeIngress),
 	}
-	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
-	play := func(e Event) trace.Arrival {
-		t.Helper()
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a
-	}
+	tb, play := lay(t, agent.RendererCNAT, objects)
 	play(oneWay("client", "10.1.1.3:81", "TCP", 80, "S"))
 	revoke := deny("client", networkingv1.PolicyTypeEgress)
 	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(revoke), Object: revoke}}})
@@ -142,20 +135,7 @@ func TestTwoConnectionsOfTheSamePorts(t *testing.T) {
 		return o
 	}
 	objects = append(objects, egress("low", "10.1.1.0/24"), egress("high", "10.1.1.0/24"))
-	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
-	play := func(e Event) trace.Arrival {
-		t.Helper()
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a
-	}
+	tb, play := lay(t, agent.RendererCNAT, objects)
 	revoke := func(o policy.Object) {
 		t.Helper()
 		play(Event{Changes: []policy.Change{{Key: policy.KeyOf(o), Object: o}}})
@@ -193,20 +173,7 @@ func TestPingsOfBothSides(t *testing.T) {
 		o.Spec.Egress, o.Spec.Ingress = []networkingv1.NetworkPolicyEgressRule{{To: peer}}, []networkingv1.NetworkPolicyIngressRule{{From: peer}}
 		return o
 	}
-	policy.Sort(append(objects, to("10.1.1.0/24")))
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, append(objects, to("10.1.1.0/24")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
-	play := func(e Event) trace.Arrival {
-		t.Helper()
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a
-	}
+	tb, play := lay(t, agent.RendererCNAT, append(objects, to("10.1.1.0/24")))
 	play(oneWay("client", "10.1.1.3", "ICMP", 4001, ""))
 	play(oneWay("server", "10.1.1.2", "ICMP", 4001, ""))
 	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(to("10.9.0.0/16")), Object: to("10.9.0.0/16")}}})
@@ -231,21 +198,8 @@ func TestServicesDoNotInvite(t *testing.T) {
 	lure := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeClusterIP, Target: 8080, Every: 1}
 	objects := []policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), smallPod("zeal", "10.1.1.3"), deny("cell", networkingv1.PolicyTypeIngress), deny("cell", networkingv1.PolicyTypeEgress)}
 	objects = append(objects, lure.Objects([]*corev1.Pod{smallPod("zeal", "10.1.1.3")})...)
-	policy.Sort(objects)
 	vip := netip.AddrPortFrom(netip.MustParseAddr(lure.Addresses()[0]), uint16(lure.Port()))
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
-	play := func(e Event) (a trace.Arrival) {
-		t.Helper()
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a
-	}
+	tb, play := lay(t, agent.RendererNAT44, objects)
 	play(oneWay("cell", vip.String(), "TCP", 40000, "S"))
 	push := play(oneWay("zeal", "10.1.1.2:40000", "TCP", 8080, "S"))
 	if push.At != "" || len(tb.law.Excused) > 0 {
@@ -276,27 +230,14 @@ func TestLowPortsGoOn(t *testing.T) {
 			in := deny("client", networkingv1.PolicyTypeIngress)
 			in.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "server"}}}}}}
 			objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("server", networkingv1.PolicyTypeEgress), in}
-			policy.Sort(objects)
-			tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tb.cluster.Close()
-			play := func(e Event) (arrived bool) {
-				t.Helper()
-				a, breach, err := tb.play(&e, nil)
-				if err != nil || !breach.None() {
-					t.Fatalf("%s %v", breach.Text, err)
-				}
-				return a.At != ""
-			}
+			tb, play := lay(t, agent.RendererCNAT, objects)
 			play(oneWay("client", "10.1.1.3:80", "TCP", c.port, "PA")) // no SYN: it makes no session at the client's interface
 			if c.answered {
 				play(oneWay("server", fmt.Sprintf("10.1.1.2:%d", c.port), "TCP", 80, "PA"))
 			}
 			out := deny("client", networkingv1.PolicyTypeEgress)
 			play(Event{Changes: []policy.Change{{Key: policy.KeyOf(out), Object: out}}})
-			arrived := play(oneWay("client", "10.1.1.3:80", "TCP", c.port, "S"))
+			arrived := play(oneWay("client", "10.1.1.3:80", "TCP", c.port, "S")).At != ""
 			if arrived != (c.excuse != "") || arrived && !maps.Equal(tb.law.Excused, map[string]int{c.excuse: 1}) {
 				t.Errorf("arrived: %v; excused: %v", arrived, tb.law.Excused)
 			}
@@ -323,30 +264,17 @@ func TestServedPortsOfClients(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := append(c.objects, smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("client", networkingv1.PolicyTypeIngress))
-			policy.Sort(objects)
-			tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer tb.cluster.Close()
-			play := func(e Event) string {
-				t.Helper()
-				a, breach, err := tb.play(&e, nil)
-				if err != nil || !breach.None() {
-					t.Fatalf("%s %v", breach.Text, err)
-				}
-				return a.At
-			}
+			tb, play := lay(t, agent.RendererCNAT, objects)
 			request, answer := oneWay("client", "10.1.1.3:81", "UDP", c.port, ""), oneWay("server", fmt.Sprintf("10.1.1.2:%d", c.port), "UDP", 81, "")
 			request.Goes, answer.Goes = "there", "back"
-			if at := play(oneWay("client", "10.1.1.3:81", "UDP", c.port, "")); at != "pod:prod/server" || play(request) != at {
+			if at := play(oneWay("client", "10.1.1.3:81", "UDP", c.port, "")).At; at != "pod:prod/server" || play(request).At != at {
 				t.Fatalf("%q got the request", at)
 			}
 			want := map[string]int{}
 			if !c.want {
 				want["an answer to a port that its receiver serves: UDP"] = 1
 			}
-			if at := play(answer); (at != "") != c.want || !maps.Equal(tb.law.Excused, want) {
+			if at := play(answer).At; (at != "") != c.want || !maps.Equal(tb.law.Excused, want) {
 				t.Errorf("%q got the answer; excused: %v", at, tb.law.Excused)
 			}
 		})
@@ -477,20 +405,7 @@ func TestHostLinksAreNodes(t *testing.T) {
 	egress := deny("pod", networkingv1.PolicyTypeEgress)
 	egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.0/30"}}}}}
 	objects := []policy.Object{smallNode(), smallPod("pod", "10.1.1.2"), egress}
-	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
-	play := func(e Event) trace.Arrival {
-		t.Helper()
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a
-	}
+	tb, play := lay(t, agent.RendererNAT44, objects)
 	own := oneWay("", "10.1.1.2:80", "SCTP", 53, "INIT")
 	own.From = "node:node-1"
 	play(own)
@@ -521,20 +436,7 @@ func TestNodesHideSCTP(t *testing.T) {
 		egress := deny("cell", networkingv1.PolicyTypeEgress)
 		egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.0/24"}}}}}
 		objects := []policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), smallPod("zeal", "10.1.1.3"), egress}
-		policy.Sort(objects)
-		tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: r}}, objects)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tb.cluster.Close()
-		play := func(e Event) trace.Arrival {
-			t.Helper()
-			a, breach, err := tb.play(&e, nil)
-			if err != nil || !breach.None() {
-				t.Fatalf("%s: %s %v", r, breach.Text, err)
-			}
-			return a
-		}
+		tb, play := lay(t, r, objects)
 		early := trace.Arrival{Sender: "pod:prod/cell", Node: "node-1", At: "pod:prod/zeal", AtNode: "node-1", Sent: packet.Packet{
 			Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("192.168.16.1"), Proto: model.SCTP, SrcPort: 80, DstPort: 81, Chunk: packet.Init,
 		}}
@@ -572,20 +474,7 @@ func TestServicesHideSCTP(t *testing.T) {
 		egress := deny("cell", networkingv1.PolicyTypeEgress)
 		egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.0/16"}}}}}
 		objects := append([]policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), zeal, egress}, lure.Objects([]*corev1.Pod{zeal})...)
-		policy.Sort(objects)
-		tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: r}}, objects)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer tb.cluster.Close()
-		play := func(e Event) trace.Arrival {
-			t.Helper()
-			a, breach, err := tb.play(&e, nil)
-			if err != nil || !breach.None() {
-				t.Fatalf("%s %v", breach.Text, err)
-			}
-			return a
-		}
+		tb, play := lay(t, r, objects)
 		begin := oneWay("cell", vip.String(), "SCTP", 4001, "INIT")
 		play(oneWay("cell", vip.String(), "TCP", 60000, "S"))
 		if a := play(begin); a.At == "pod:prod/zeal" {
@@ -606,30 +495,21 @@ func TestNodesInviteSCTP(t *testing.T) {
 	out := &policy.CalicoProfile{TypeMeta: metav1.TypeMeta{APIVersion: "projectcalico.org/v3", Kind: "Profile"}, ObjectMeta: metav1.ObjectMeta{Name: "out"}}
 	out.Spec.Egress = []policy.CalicoRule{{Action: "Allow"}}
 	objects := []policy.Object{smallNode(), host, out}
-	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
-	play := func(from, to string, port uint16, flags string) (at string) {
+	tb, play := lay(t, agent.RendererCNAT, objects)
+	send := func(from, to string, port uint16, flags string) (at string) {
 		t.Helper()
 		e := oneWay("", to, "SCTP", port, flags)
 		e.From = from
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a.At
+		return play(e).At
 	}
 	outside := "external:198.51.100.7@node-1"
-	if at := play(outside, "192.168.16.1:8080", 33000, "INIT"); at != "" {
+	if at := send(outside, "192.168.16.1:8080", 33000, "INIT"); at != "" {
 		t.Fatalf("%s got an association that the host endpoint denies", at)
 	}
-	if play("node:node-1", "198.51.100.7:4000", 8080, "DATA") == "" {
+	if send("node:node-1", "198.51.100.7:4000", 8080, "DATA") == "" {
 		t.Fatal("the node does not reach an address outside")
 	}
-	if at := play(outside, "192.168.16.1:8080", 33000, "INIT"); at != "node:node-1" || !maps.Equal(tb.law.Excused, map[string]int{"SCTP from outside by a session of the node's": 1}) {
+	if at := send(outside, "192.168.16.1:8080", 33000, "INIT"); at != "node:node-1" || !maps.Equal(tb.law.Excused, map[string]int{"SCTP from outside by a session of the node's": 1}) {
 		t.Errorf("%q got it; excused: %v", at, tb.law.Excused)
 	}
 }

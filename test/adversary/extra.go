@@ -43,16 +43,13 @@ func (k *Attacker) Extras(objects []policy.Object) []trace.Step {
 // forgeOutside is a packet by an uplink: to where s goes, from an address of the cluster.
 func forgeOutside(k *Attacker, objects []policy.Object, s trace.Step) trace.Step {
 	pods, nodes, outside := parties(objects)
-	to, err := netip.ParseAddrPort(s.To)
-	if err != nil {
-		to = netip.AddrPortFrom(netip.MustParseAddr(s.To), 0)
-	}
+	to := dialledAddr(s.To)
 	list := special(objects)
 	for _, p := range slices.Concat(pods, pods, nodes) {
 		list = append(list, p.addrs...)
 	}
-	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.Is4() != to.Addr().Is4() || a == to.Addr() })
-	outside = slices.DeleteFunc(outside, func(p party) bool { _, has := p.of(to.Addr().Is4()); return !has })
+	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.Is4() != to.Is4() || a == to })
+	outside = slices.DeleteFunc(outside, func(p party) bool { _, has := p.of(to.Is4()); return !has })
 	if len(list) == 0 || len(outside) == 0 {
 		return s
 	}
@@ -108,12 +105,38 @@ func extras(t *table, k *Attacker, known map[Class]bool) (Breach, error) {
 	return Breach{}, nil
 }
 
+// forges reports whether a party outside sends under a foreign address.
+func (p *party) forges(a *trace.Arrival) bool {
+	return strings.HasPrefix(p.name, "external:") && !slices.Contains(p.addrs, a.Sent.Src)
+}
+
+// forgersExcuse names how an outsider's forged address explains an arrival that policies deny; "": it does not. The owner is the party that the sender
+// impersonates; nil: none.
+func forgersExcuse(l *Law, who, owner *party, a *trace.Arrival) string {
+	switch {
+	case answersAsNode(l, who, a):
+		return "an outsider under the address of a node, to which the receiver sent"
+	case strings.HasPrefix(who.name, "pod:") && a.Sent.Src == a.Packet.Src && l.disturbed[endsOf(&a.Sent, &a.Packet)]: // sessions of such a packet let this one pass
+		return "a pod by the session of an outsider's forged packet"
+	case owner == nil:
+		return ""
+	}
+	as := *a
+	as.Sender, as.Node = owner.name, owner.node
+	f := flowOf(owner.node, a.Sent.Src, a.Packet.Dst, &a.Packet)
+	admitted := l.ever(func(p *policy.Cluster) bool { return p.JudgeIngress(&f).Allowed }) // no interface evaluates the owner's egress
+	if admitted || evaluate(l, owner, &as).None() {
+		return "an outsider under the address of another node, or of its pod"
+	}
+	return ""
+}
+
 // impersonated returns who has the address under which somebody outside sends; nil: the sender itself, or an address of the node at which
 // the packet arrived, whose VPP knows that no packet from outside has it. Elsewhere the owner's rights count: a node that protects no pod
 // does not check what enters by its uplink for another node.
 func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 	src := a.Sent.Src
-	if !strings.HasPrefix(who.name, "external:") || slices.Contains(who.addrs, src) || ownedBy(l, a.AtNode, src) {
+	if !who.forges(a) || ownedBy(l, a.AtNode, src) {
 		return nil
 	}
 	owner := &party{name: fmt.Sprintf("external:%s@%s", src, who.node), node: who.node, addrs: []netip.Addr{src}}
@@ -130,10 +153,7 @@ func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 // node sends back, so no list can deny it where packets enter; agents do not know the router's; cnat may translate one node's address to another's.
 // The receiver's own session lets them pass.
 func answersAsNode(l *Law, who *party, a *trace.Arrival) bool {
-	if !strings.HasPrefix(who.name, "external:") || slices.Contains(who.addrs, a.Sent.Src) {
-		return false
-	}
-	return slices.ContainsFunc([]netip.Addr{a.Sent.Src, a.Packet.Src}, func(shown netip.Addr) bool {
+	return who.forges(a) && slices.ContainsFunc([]netip.Addr{a.Sent.Src, a.Packet.Src}, func(shown netip.Addr) bool {
 		return (l.nodes[shown] || slices.Contains(kube.Routers(), shown)) && l.invited(l.now, shown, a) != ""
 	})
 }
@@ -147,12 +167,12 @@ type ends struct {
 // disturb ends what the law expects of connections to which a packet from outside, under a foreign address, belongs: NAT makes a session of
 // such a packet, and translates the owner's next one by it.
 func disturb(l *Law, who *party, a *trace.Arrival) {
-	if !strings.HasPrefix(who.name, "external:") || slices.Contains(who.addrs, a.Sent.Src) {
+	if !who.forges(a) {
 		return
 	}
-	from, proto := endOf(a.Sent.Proto, a.Sent.Src, a.Sent.SrcPort), policy.Protocol(a.Sent.Proto)
-	for _, to := range []netip.AddrPort{endOf(a.Sent.Proto, a.Sent.Dst, a.Sent.DstPort), endOf(a.Sent.Proto, a.Packet.Dst, a.Packet.DstPort)} {
-		l.disturbed[ends{proto, from, to}], l.disturbed[ends{proto, to, from}] = true, true
+	for _, to := range []*packet.Packet{&a.Sent, &a.Packet} {
+		e := endsOf(&a.Sent, to)
+		l.disturbed[e], l.disturbed[ends{e.proto, e.b, e.a}] = true, true
 	}
 	for _, c := range l.begun {
 		if c.kept && isDisturbed(l, c) {
@@ -162,25 +182,19 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 	}
 }
 
-// endOf is an end of a connection. Sessions of SCTP have addresses alone.
-func endOf(proto model.Protocol, a netip.Addr, port uint16) netip.AddrPort {
-	if proto == model.SCTP {
-		port = 0
+// endsOf are the source of one packet and the destination of another. Sessions of SCTP have addresses alone.
+func endsOf(from, to *packet.Packet) ends {
+	src, dst := from.SrcPort, to.DstPort
+	if from.Proto == model.SCTP {
+		src, dst = 0, 0
 	}
-	return netip.AddrPortFrom(a, port)
-}
-
-// followsForger reports whether somebody outside sent a packet between the ends of this one: sessions that it made let this one pass.
-func followsForger(l *Law, a *trace.Arrival) bool {
-	proto := a.Sent.Proto
-	return l.disturbed[ends{policy.Protocol(proto), endOf(proto, a.Sent.Src, a.Sent.SrcPort), endOf(proto, a.Packet.Dst, a.Packet.DstPort)}]
+	return ends{policy.Protocol(from.Proto), netip.AddrPortFrom(from.Src, src), netip.AddrPortFrom(to.Dst, dst)}
 }
 
 // isDisturbed reports whether somebody outside sent a packet with the ends of a connection.
 func isDisturbed(l *Law, c *conn) bool {
-	client, proto := endOf(c.sent.Proto, c.first.Src, c.first.SrcPort), c.sent.Proto
-	return l.disturbed[ends{c.first.Proto, client, endOf(proto, c.first.Dst, c.first.DstPort)}] ||
-		l.disturbed[ends{c.first.Proto, client, endOf(proto, c.sent.Dst, c.sent.DstPort)}]
+	first := packet.Packet{Proto: c.sent.Proto, Src: c.first.Src, SrcPort: c.first.SrcPort, Dst: c.first.Dst, DstPort: c.first.DstPort}
+	return l.disturbed[endsOf(&first, &first)] || l.disturbed[endsOf(&first, &c.sent)]
 }
 
 // datagram identifies a datagram in fragments.

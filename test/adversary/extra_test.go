@@ -79,27 +79,18 @@ func TestRightsOfForgers(t *testing.T) {
 // by the pod's own session, and from other ports nobody.
 func TestForgersAnswerAsTheNode(t *testing.T) {
 	objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), deny("client", networkingv1.PolicyTypeIngress)}
-	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, objects)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer tb.cluster.Close()
+	tb, play := lay(t, agent.RendererNAT44, objects)
 	forged := func(port uint16) trace.Arrival {
 		e := oneWay("", "10.1.1.2:8001", "TCP", port, "S")
 		e.From, e.SourceAddress = "external:198.51.100.7@node-1", "192.168.16.1"
-		a, breach, err := tb.play(&e, nil)
-		if err != nil || !breach.None() {
-			t.Fatalf("%s %v", breach.Text, err)
-		}
-		return a
+		return play(e)
 	}
 	if a := forged(82); a.At != "" {
 		t.Fatalf("%q got a packet before any of the pod's", a.At)
 	}
 	dial := oneWay("client", "192.168.16.1:82", "TCP", 8001, "S")
-	if a, breach, err := tb.play(&dial, nil); err != nil || !breach.None() || a.At == "" {
-		t.Fatalf("%+v %v %v", a, breach, err)
+	if a := play(dial); a.At == "" {
+		t.Fatalf("%+v", a)
 	}
 	got := forged(82)
 	if want := map[string]int{"an outsider under the address of a node, to which the receiver sent": 1}; got.At != "pod:prod/client" || !maps.Equal(tb.law.Excused, want) {
@@ -114,9 +105,7 @@ func TestForgersAnswerAsTheNode(t *testing.T) {
 		t.Error("another port is excused")
 	}
 	dial.To = "169.254.1.1:82"
-	if _, breach, err := tb.play(&dial, nil); err != nil || !breach.None() {
-		t.Fatalf("%v %v", breach, err)
-	}
+	play(dial)
 	got.Sent.Src, got.Packet.Src = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("169.254.1.1")
 	if breach := tb.law.Judge("external:198.51.100.7@node-1", &got); !breach.None() {
 		t.Error(breach.Text)

@@ -71,36 +71,22 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 		return Breach{}
 	}
 	l.Arrived++
-	breach := evaluate(l, from, who, a)
+	breach := evaluate(l, who, a)
 	if first, is := firstHeader(l, a); is && !breach.None() {
 		as := *a
 		as.Sent = first
-		if evaluate(l, from, who, &as).None() {
+		if evaluate(l, who, &as).None() {
 			l.excuse("a second first fragment, which nat44 gives the ports of the first one", 1)
 			return Breach{}
 		}
 	}
-	if !breach.None() && answersAsNode(l, who, a) {
-		l.excuse("an outsider under the address of a node, to which the receiver sent", 1)
-		disturb(l, who, a)
-		return Breach{}
-	}
-	if !breach.None() && strings.HasPrefix(from, "pod:") && a.Sent.Src == a.Packet.Src && followsForger(l, a) {
-		l.excuse("a pod by the session of an outsider's forged packet", 1)
-		return Breach{}
-	}
-	if owner := impersonated(l, who, a); owner != nil {
+	owner := impersonated(l, who, a)
+	if owner != nil {
 		l.Forged++
-		if breach.None() {
-			return breach
-		}
-		as := *a
-		as.Sender, as.Node = owner.name, owner.node
-		f := flowOf(owner.node, a.Sent.Src, a.Packet.Dst, &a.Packet)
-		admitted := l.ever(func(p *policy.Cluster) bool { return p.JudgeIngress(&f).Allowed }) // no interface evaluates the owner's egress
-		if admitted || evaluate(l, owner.name, owner, &as).None() {
-			l.excuse("an outsider under the address of another node, or of its pod", 1)
-			disturb(l, who, a) // it began, and the owner knows nothing of it
+	}
+	if !breach.None() {
+		if why := forgersExcuse(l, who, owner, a); why != "" {
+			l.excuse(why, 1)
 			return Breach{}
 		}
 	}
@@ -108,10 +94,10 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 }
 
 // evaluate says why an arrival breaks the law, if this party sent it.
-func evaluate(l *Law, from string, who *party, a *trace.Arrival) Breach {
+func evaluate(l *Law, who *party, a *trace.Arrival) Breach {
 	src, ok := who.of(a.Packet.Dst.Is4())
 	if !ok {
-		return Breach{Open, fmt.Sprintf("%s has no address of that family", from)}
+		return Breach{Open, fmt.Sprintf("%s has no address of that family", who.name)}
 	}
 	allowed, why := l.allows(l.now, who, src, a)
 	if allowed {
@@ -132,7 +118,7 @@ func evaluate(l *Law, from string, who *party, a *trace.Arrival) Breach {
 		l.begin(there, who, src, a)
 		return Breach{}
 	}
-	if l.unlisted[from] || l.unlisted[a.At] {
+	if l.unlisted[who.name] || l.unlisted[a.At] {
 		l.excuse("an interface that no agent has closed yet", 1)
 		l.revive(l.now, who, src, a)
 		return Breach{}
@@ -145,7 +131,7 @@ func evaluate(l *Law, from string, who *party, a *trace.Arrival) Breach {
 		l.excuse("left the cluster for an address of pods", 1)
 		return Breach{}
 	}
-	return Breach{l.classify(src, a), fmt.Sprintf("%s sent %s, and %s got %s: %s", from, &a.Sent, a.At, &a.Packet, why)}
+	return Breach{l.classify(src, a), fmt.Sprintf("%s sent %s, and %s got %s: %s", who.name, &a.Sent, a.At, &a.Packet, why)}
 }
 
 // Try remembers a packet, whether it arrived or not, by where it was last seen.
