@@ -74,8 +74,8 @@ func (d *demo) compare() {
 	}
 }
 
-// told reports one attempt: its name, its result, and the reason if that is wrong.
-func (d *demo) told(what, came string, wrong error) {
+// report prints one attempt: its name, its result, and the reason if that is wrong.
+func (d *demo) report(what, came string, wrong error) {
 	d.t.Helper()
 	d.tried++
 	if wrong != nil {
@@ -117,7 +117,7 @@ func (d *demo) begin() {
 	for _, n := range d.nodes {
 		st, err := control.FetchStatus(d.t.Context(), d.status(n), false)
 		d.check(err)
-		d.told("the agent of "+n.node.Name, fmt.Sprintf("in sync, %d values in VPP; uplink %s, overlay %s and pods found by their routes", st.Values, st.Ifs.Uplink, st.Ifs.Overlay), nil)
+		d.report("the agent of "+n.node.Name, fmt.Sprintf("in sync, %d values in VPP; uplink %s, overlay %s and pods found by their routes", st.Values, st.Ifs.Uplink, st.Ifs.Overlay), nil)
 	}
 }
 
@@ -143,7 +143,7 @@ func (d *demo) balanced(what, from, to string, want ...string) {
 	for range most {
 		got, err := d.answers(from, to, requests, patience)
 		if err != nil {
-			d.told(what, count(total), err)
+			d.report(what, count(total), err)
 		}
 		for k, n := range got {
 			total[k] += n
@@ -156,7 +156,7 @@ func (d *demo) balanced(what, from, to string, want ...string) {
 	if got := slices.Sorted(maps.Keys(total)); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		wrong = fmt.Errorf("want all of %q", want)
 	}
-	d.told(what, count(total), wrong)
+	d.report(what, count(total), wrong)
 }
 
 func count(answers map[string]int) string {
@@ -173,13 +173,13 @@ func (d *demo) silent(what, from, network, to string) {
 	conn, err := d.dial(from, network, to, silence)
 	if err == nil {
 		conn.Close()
-		d.told(what, "connected", errors.New("nobody was to answer"))
+		d.report(what, "connected", errors.New("nobody was to answer"))
 	}
 	var late net.Error
 	if !errors.As(err, &late) || !late.Timeout() {
-		d.told(what, "an answer", err)
+		d.report(what, "an answer", err)
 	}
-	d.told(what, "no answer", nil)
+	d.report(what, "no answer", nil)
 }
 
 // refused checks that an error comes back at once.
@@ -190,7 +190,7 @@ func (d *demo) refused(what, from, to string) {
 		conn, err := d.dial(from, "tcp", to, silence)
 		if err == nil {
 			conn.Close()
-			d.told(what, "connected", errors.New("it was to be refused"))
+			d.report(what, "connected", errors.New("it was to be refused"))
 		}
 		var e syscall.Errno
 		if !errors.As(err, &e) || e != syscall.EHOSTUNREACH && e != syscall.ECONNREFUSED {
@@ -199,7 +199,7 @@ func (d *demo) refused(what, from, to string) {
 		came = e.Error()
 		return nil
 	})
-	d.told(what, came, nil)
+	d.report(what, came, nil)
 }
 
 // redis asks a database once.
@@ -207,7 +207,7 @@ func (d *demo) redis(what, from, to, line, want string) {
 	d.t.Helper()
 	conn, err := d.dial(from, "tcp", to, patience)
 	if err != nil {
-		d.told(what, "no connection", err)
+		d.report(what, "no connection", err)
 	}
 	defer conn.Close()
 	d.asks(what, conn, line, want)
@@ -219,7 +219,7 @@ func (d *demo) asks(what string, conn net.Conn, line, want string) {
 	if err == nil && strings.Join(got, "|") != want {
 		err = fmt.Errorf("want %q", want)
 	}
-	d.told(what, fmt.Sprintf("%q", strings.Join(got, "|")), err)
+	d.report(what, fmt.Sprintf("%q", strings.Join(got, "|")), err)
 }
 
 func (d *demo) services() {
@@ -234,7 +234,7 @@ func (d *demo) services() {
 		if addr != "10.96.0.80" {
 			wrong = errors.New("want 10.96.0.80")
 		}
-		d.told("client asks kube-dns 10.96.0.10:53/"+network+" (on node-2) for frontend", addr, wrong)
+		d.report("client asks kube-dns 10.96.0.10:53/"+network+" (on node-2) for frontend", addr, wrong)
 	}
 	d.balanced("client → frontend 10.96.0.80:80", client, "10.96.0.80:80",
 		"frontend-0 sees 10.1.1.4", "frontend-1 sees 10.1.1.4", "frontend-2 sees 10.1.1.4")
@@ -244,7 +244,7 @@ func (d *demo) services() {
 		signed, err = d.get(client, "10.96.0.80:80", "/sign?entry=hello", patience)
 		return err
 	})
-	d.told("client signs the book: frontend → kube-dns → redis-leader 10.96.0.20:6379", signed, nil)
+	d.report("client signs the book: frontend → kube-dns → redis-leader 10.96.0.20:6379", signed, nil)
 	read := ""
 	d.until("read the book", func() (err error) {
 		if read, err = d.get(client, "10.96.0.80:80", "/book", patience); err == nil && !strings.Contains(read, "hello") {
@@ -252,18 +252,18 @@ func (d *demo) services() {
 		}
 		return err
 	})
-	d.told("client reads it: frontend → kube-dns → redis-follower 10.96.0.21:6379, which follows the leader", read, nil)
+	d.report("client reads it: frontend → kube-dns → redis-follower 10.96.0.21:6379, which follows the leader", read, nil)
 
 	who := map[string]int{}
 	for range 20 {
 		conn, err := d.dial(client, "tcp", "10.96.0.21:6379", patience)
 		if err != nil {
-			d.told("client → redis-follower", "", err)
+			d.report("client → redis-follower", "", err)
 		}
 		got, err := command(conn, "PING")
 		conn.Close()
 		if err != nil {
-			d.told("client → redis-follower", "", err)
+			d.report("client → redis-follower", "", err)
 		}
 		who[strings.Join(got, " ")]++
 	}
@@ -271,7 +271,7 @@ func (d *demo) services() {
 	if len(who) != 1 {
 		wrong = errors.New("want one and the same")
 	}
-	d.told("client → redis-follower 10.96.0.21:6379, session affinity", count(who), wrong)
+	d.report("client → redis-follower 10.96.0.21:6379, session affinity", count(who), wrong)
 	d.balanced("frontend-0 → frontend 10.96.0.80:80, itself included", frontend0, "10.96.0.80:80",
 		"frontend-0 sees 10.1.1.254", "frontend-1 sees 10.1.1.2", "frontend-2 sees 10.1.1.2")
 	d.balanced("client → kubernetes 10.96.0.1:443, on node-1 itself", client, "10.96.0.1:443", "kube-apiserver sees 10.1.1.4")
@@ -301,13 +301,13 @@ func (d *demo) policies() {
 	text, since := d.read(file), time.Now()
 	d.write(file, "")
 	d.acknowledged(since)
-	d.told("the policy is removed", "all agents have told their VPP", nil)
+	d.report("the policy is removed", "all agents have programmed their VPP", nil)
 	good, err := d.dial(client, "tcp", leader, patience)
 	d.check(err)
 	defer good.Close()
 	bad, err := d.dial(dns, "tcp", leader, patience)
 	if err != nil {
-		d.told("coredns-1 → redis-leader "+leader, "", err)
+		d.report("coredns-1 → redis-leader "+leader, "", err)
 	}
 	defer bad.Close()
 	d.asks("coredns-1 → redis-leader "+leader, bad, "PING", "PONG redis-leader-0")
@@ -315,12 +315,12 @@ func (d *demo) policies() {
 	since = time.Now()
 	d.write(file, text)
 	d.acknowledged(since)
-	d.told("the policy is there again", "all agents have told their VPP", nil)
+	d.report("the policy is there again", "all agents have programmed their VPP", nil)
 	d.asks("client's connection from before", good, "PING", "PONG redis-leader-0")
 	if got, err := command(bad, "PING"); err == nil {
-		d.told("coredns-1's connection from before", strings.Join(got, "|"), errors.New("it was to end"))
+		d.report("coredns-1's connection from before", strings.Join(got, "|"), errors.New("it was to end"))
 	}
-	d.told("coredns-1's connection from before", "no answer any more", nil)
+	d.report("coredns-1's connection from before", "no answer any more", nil)
 	d.silent("coredns-1 → redis-leader "+leader, dns, "tcp", leader)
 }
 
@@ -341,12 +341,12 @@ func (d *demo) udp() {
 	d.acknowledged(since, "node-1")
 	const name = "frontend.guestbook.svc.cluster.local"
 	addr, err := d.resolve(client, "tcp", name, patience)
-	d.told("client asks kube-dns by TCP", addr, err)
+	d.report("client asks kube-dns by TCP", addr, err)
 	var late *net.DNSError
 	if addr, err = d.resolve(client, "udp", name, silence); !errors.As(err, &late) || !late.IsTimeout {
-		d.told("client asks kube-dns by UDP", addr, fmt.Errorf("nobody was to answer: %w", err))
+		d.report("client asks kube-dns by UDP", addr, fmt.Errorf("nobody was to answer: %w", err))
 	}
-	d.told("client asks kube-dns by UDP", "no answer", nil)
+	d.report("client asks kube-dns by UDP", "no answer", nil)
 	d.silent("client → redis-leader 10.96.0.20:6379", client, "tcp", "10.96.0.20:6379")
 	d.balanced("client → frontend 10.96.0.80:80, whose pods listen at 8080", client, "10.96.0.80:80",
 		"frontend-0 sees 10.1.1.4", "frontend-1 sees 10.1.1.4", "frontend-2 sees 10.1.1.4")
@@ -354,7 +354,7 @@ func (d *demo) udp() {
 	d.write("60-tcp-only.yaml", "")
 	d.acknowledged(since, "node-1")
 	addr, err = d.resolve(client, "udp", name, patience)
-	d.told("without the policy, client asks kube-dns by UDP", addr, err)
+	d.report("without the policy, client asks kube-dns by UDP", addr, err)
 }
 
 func (d *demo) backend() {
@@ -371,21 +371,21 @@ func (d *demo) backend() {
 	if failed == 0 {
 		wrong = errors.New("some were to meet nobody")
 	}
-	d.told("60 requests before Kubernetes knows", fmt.Sprintf("%d refused by the pod nobody listens in", failed), wrong)
+	d.report("60 requests before Kubernetes knows", fmt.Sprintf("%d refused by the pod nobody listens in", failed), wrong)
 	text, since := d.read(file), time.Now()
 	if !strings.Contains(text, was) {
 		d.t.Fatalf("%s has changed", file)
 	}
 	d.write(file, strings.ReplaceAll(text, was, is))
 	d.acknowledged(since)
-	d.told("its endpoint is not ready", "all agents have told their VPP", nil)
+	d.report("its endpoint is not ready", "all agents have programmed their VPP", nil)
 	d.balanced("client → frontend 10.96.0.80:80", client, "10.96.0.80:80", "frontend-0 sees 10.1.1.4", "frontend-2 sees 10.1.1.4")
 	d.startPod(frontend1, "frontend")
 	d.until("frontend-1 listens again", func() error { _, err := d.get(client, "10.1.2.2:8080", "/", silence); return err })
 	since = time.Now()
 	d.write(file, text)
 	d.acknowledged(since)
-	d.told("it is started again, and ready", "all agents have told their VPP", nil)
+	d.report("it is started again, and ready", "all agents have programmed their VPP", nil)
 	d.balanced("client → frontend 10.96.0.80:80", client, "10.96.0.80:80",
 		"frontend-0 sees 10.1.1.4", "frontend-1 sees 10.1.1.4", "frontend-2 sees 10.1.1.4")
 }
@@ -417,6 +417,6 @@ func (d *demo) agents() {
 	if writes > 0 {
 		wrong = errors.New("nothing was to be written")
 	}
-	d.told("they find VPP as it should be", fmt.Sprintf("%d writes", writes), wrong)
+	d.report("they find VPP as it should be", fmt.Sprintf("%d writes", writes), wrong)
 	d.asks("a connection to redis-leader from before", held, "PING", "PONG redis-leader-0")
 }

@@ -44,9 +44,9 @@ in_sync { }
 // TestVPPUnderFelix: a real VPP enforces a Felix's messages as the simulated one does, also after a restart of the driver, which writes
 // nothing, and again after a restart of VPP; endpoints are reported up when VPP has them.
 func TestVPPUnderFelix(t *testing.T) {
-	var told felix.Report
+	var reports felix.Report
 	w := startTwin(t, theVPP(t), "node-1", agent.Config{
-		NoServices: true, PostDNAT: true, Felix: &attachment.Felix{OnReport: func(r felix.Report) { told = r }},
+		NoServices: true, PostDNAT: true, Felix: &attachment.Felix{OnReport: func(r felix.Report) { reports = r }},
 	})
 	f := &foreignCase{aclCase: newACLCase(w, 1), t: t}
 	say := func(text string) {
@@ -81,10 +81,10 @@ func TestVPPUnderFelix(t *testing.T) {
 	}
 	up := func(when string) {
 		t.Helper()
-		if len(told) != 2 {
-			t.Fatalf("%s: told %v", when, told)
+		if len(reports) != 2 {
+			t.Fatalf("%s: reports %v", when, reports)
 		}
-		for id, at := range told {
+		for id, at := range reports {
 			if at.Health != felix.Up {
 				t.Fatalf("%s: %s is %s: %s", when, id, at.Health, at.Reason)
 			}

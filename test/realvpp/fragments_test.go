@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.fd.io/govpp/binapi/ip"
 
+	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
@@ -37,24 +38,7 @@ func TestVPPFragments(t *testing.T) {
 	path := theVPP(t)
 	for name, cfg := range identities {
 		t.Run(name, func(t *testing.T) {
-			w := startTwin(t, path, "node-1", cfg)
-			if name == "cnat" && w.lab.newerCNAT() {
-				t.Skip("the simulated VPP does not have the cnat of VPP 26.06")
-			}
-			file := filepath.Join(t.TempDir(), "ports.yaml")
-			if err := os.WriteFile(file, []byte(portWorld), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			more, err := manifest.Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.apply(append(identityManifest(t, identityWorld), more...)); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.patient(); err != nil {
-				t.Fatal(err)
-			}
+			w := startFragments(t, path, name, cfg)
 			for i, c := range fragmentCases {
 				src, dst := netip.MustParseAddr(c.src), netip.MustParseAddrPort(c.dst)
 				held := name == "nat44" && src.Is4()
@@ -80,6 +64,30 @@ func TestVPPFragments(t *testing.T) {
 	}
 }
 
+// startFragments starts both VPPs with the world of the fragments. They wait for first fragments for longer than a packet of a test may take.
+func startFragments(t *testing.T, path, name string, cfg agent.Config) *twin {
+	t.Helper()
+	w := startTwin(t, path, "node-1", cfg)
+	if name == "cnat" && w.lab.newerCNAT() {
+		t.Skip("the simulated VPP does not have the cnat of VPP 26.06")
+	}
+	file := filepath.Join(t.TempDir(), "ports.yaml")
+	if err := os.WriteFile(file, []byte(portWorld), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	more, err := manifest.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.apply(append(identityManifest(t, identityWorld), more...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.patient(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 // patient lets both VPPs wait for first fragments for longer than a packet of a test may take.
 func (w *twin) patient() error {
 	m := &ip.IPReassemblySet{TimeoutMs: 60_000, MaxReassemblies: 1024, MaxReassemblyLength: 3, ExpireWalkIntervalMs: 10_000, Type: ip.IP_REASS_TYPE_SHALLOW_VIRTUAL}
@@ -91,24 +99,7 @@ func TestVPPFragmentStories(t *testing.T) {
 	path := theVPP(t)
 	for name, cfg := range identities {
 		t.Run(name, func(t *testing.T) {
-			w := startTwin(t, path, "node-1", cfg)
-			if name == "cnat" && w.lab.newerCNAT() {
-				t.Skip("the simulated VPP does not have the cnat of VPP 26.06")
-			}
-			file := filepath.Join(t.TempDir(), "ports.yaml")
-			if err := os.WriteFile(file, []byte(portWorld), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			more, err := manifest.Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.apply(append(identityManifest(t, identityWorld), more...)); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.patient(); err != nil {
-				t.Fatal(err)
-			}
+			w := startFragments(t, path, name, cfg)
 			var text strings.Builder
 			for i, s := range fragmentStories {
 				fmt.Fprintf(&text, "# %s\n", s.name)
