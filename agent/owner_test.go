@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/poll"
 )
 
 // second starts another agent on the VPP of a world, with a separate folder of locks.
@@ -52,7 +53,7 @@ func TestSecondAgentWaits(t *testing.T) {
 	w.settled()
 	w.vpp.ClearLog()
 	b := w.second(lock)
-	eventually(t, "the second to say for whom it waits", func() bool {
+	poll.Until(t, "the second to say for whom it waits", func() bool {
 		why := b.reader.Unready()
 		return strings.Contains(why, "another agent owns this VPP") && strings.Contains(why, "node-1")
 	})
@@ -67,9 +68,9 @@ func TestSecondAgentWaits(t *testing.T) {
 		t.Errorf("%d writes", n)
 	}
 	_ = w.stop()
-	eventually(t, "the second to take over", func() bool { return b.reader.Unready() == "" })
+	poll.Until(t, "the second to take over", func() bool { return b.reader.Unready() == "" })
 	// Its desired state is empty, so it removes the first agent's objects.
-	eventually(t, "the second to write", func() bool { return w.vpp.Writes() > 0 })
+	poll.Until(t, "the second to write", func() bool { return w.vpp.Writes() > 0 })
 }
 
 // VPP's list of clients shows two agents that do not see each other's lock, at the second look.
@@ -79,7 +80,7 @@ func TestRivalIsSeen(t *testing.T) {
 	w.wait("first sync", firstSync)
 	w.settled()
 	b := w.second(filepath.Join(t.TempDir(), "owner"))
-	eventually(t, "the second", func() bool { return b.conn.State().Connected })
+	poll.Until(t, "the second", func() bool { return b.conn.State().Connected })
 	if !w.agent.rivals.Look(t.Context(), false) || w.agent.rivals.Problem() != "" {
 		t.Error("the first look must see it, and wait for the next")
 	}

@@ -2,14 +2,10 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -17,50 +13,27 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/poll"
 	"github.com/contiv-agent/contiv-agent/test/port"
 	"github.com/contiv-agent/contiv-agent/test/samples"
 )
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: ", what)
-		}
-	}
-}
-
 // healthz gets /healthz at an address; the code is 0 without an answer.
 func healthz(at string) (code int, b kubeproxy.Answer) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + at + "/healthz")
-	if err != nil {
-		return 0, b
-	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err == nil {
-		_ = json.Unmarshal(text, &b)
-	}
-	return resp.StatusCode, b
-}
-
-// unused returns an address without a listener.
-func unused(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", port.Free(t))
+	code = poll.Get("http://"+at+"/healthz", &b)
+	return code, b
 }
 
 // TestHealthzOfAnAgent: the answer follows the agent's Node.
 func TestHealthzOfAnAgent(t *testing.T) {
-	at := unused(t)
+	at := port.Address(t)
 	w := start(t, func(cfg *Config) { cfg.Healthz = at })
-	eventually(t, "an answer", func() bool {
+	poll.Until(t, "an answer", func() bool {
 		code, b := healthz(at)
 		return code == http.StatusOK && b.NodeEligible != nil && *b.NodeEligible && len(b.Status) == 2
 	})
 	w.write("objects.yaml", strings.Replace(objects, "podCIDR: 10.1.1.0/24,", "taints: [{key: ToBeDeletedByClusterAutoscaler, effect: NoSchedule}], podCIDR: 10.1.1.0/24,", 1))
-	eventually(t, "the node being let go", func() bool {
+	poll.Until(t, "the node being let go", func() bool {
 		code, b := healthz(at)
 		return code == http.StatusServiceUnavailable && b.NodeEligible != nil && !*b.NodeEligible && b.Healthy
 	})

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
+	"github.com/contiv-agent/contiv-agent/test/poll"
 )
 
 // stopped is a VPP whose process can be stopped, as by SIGSTOP: messages to it wait.
@@ -61,7 +62,7 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	}
 	w.vpp.ClearLog()
 	s.mu.Lock()
-	eventually(t, "/readyz", func() bool {
+	poll.Until(t, "/readyz", func() bool {
 		code, h := readyz()
 		return code == http.StatusServiceUnavailable && strings.HasPrefix(h.Reason, "VPP has not answered for ") && strings.Contains(h.Reason, "control_ping")
 	})
@@ -81,7 +82,7 @@ func TestSilentVPPIsSeen(t *testing.T) {
 		t.Errorf("%v silences", got)
 	}
 	s.mu.Unlock()
-	eventually(t, "ready again", func() bool { code, _ := readyz(); return code == http.StatusOK })
+	poll.Until(t, "ready again", func() bool { code, _ := readyz(); return code == http.StatusOK })
 	w.report(l, func(rep *event.Report) bool { return rep.Ready && len(rep.Problems) == 0 })
 	for _, line := range w.vpp.Log() {
 		if line.Name != "control_ping" {

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/poll"
 )
 
 // VPP drops packets of a pod with a foreign source address, and packets from outside with an address of the node's. The agent counts them;
@@ -66,7 +67,7 @@ func TestDropsOfPodsThatChange(t *testing.T) {
 	}()
 	for i := range 20 {
 		w.write("more.yaml", fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: more-%d, namespace: default}, spec: {nodeName: node-1}, status: {podIP: 10.1.1.%d, podIPs: [{ip: 10.1.1.%[2]d}]}}`, i, 20+i))
-		eventually(t, "the pod", func() bool {
+		poll.Until(t, "the pod", func() bool {
 			st, err := w.agent.Status(t.Context())
 			return err == nil && st.Ifs != nil && st.Ifs.Pods[fmt.Sprintf("10.1.1.%d", 20+i)] != ""
 		})

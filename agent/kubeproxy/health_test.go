@@ -2,10 +2,7 @@ package kubeproxy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/test/poll"
 	"github.com/contiv-agent/contiv-agent/test/port"
 	"github.com/contiv-agent/contiv-agent/test/samples"
 )
@@ -200,39 +198,15 @@ func TestProxyHealthBodies(t *testing.T) {
 	}
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: ", what)
-		}
-	}
-}
-
 // healthz gets /healthz at an address; the code is 0 without an answer.
 func healthz(at string) (code int, b Answer) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + at + "/healthz")
-	if err != nil {
-		return 0, b
-	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err == nil {
-		_ = json.Unmarshal(text, &b)
-	}
-	return resp.StatusCode, b
-}
-
-// unused returns an address without a listener.
-func unused(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", port.Free(t))
+	code = poll.Get("http://"+at+"/healthz", &b)
+	return code, b
 }
 
 // TestHealthzPortIsTakenOver: the agent reports an occupied port once, opens it when it is free, and closes it at the end.
 func TestHealthzPortIsTakenOver(t *testing.T) {
-	at := unused(t)
+	at := port.Address(t)
 	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", at)
 	if err != nil {
 		t.Fatal(err)
@@ -242,9 +216,9 @@ func TestHealthzPortIsTakenOver(t *testing.T) {
 	defer cancel()
 	log, ended := &textBuffer{}, make(chan struct{})
 	go func() { defer close(ended); c.Serve(ctx, at, slog.New(slog.NewTextHandler(log, nil))) }()
-	eventually(t, "a problem", func() bool { return strings.Contains(c.Problem(), "address already in use") })
+	poll.Until(t, "a problem", func() bool { return strings.Contains(c.Problem(), "address already in use") })
 	_ = taken.Close()
-	eventually(t, "an answer", func() bool { code, _ := healthz(at); return code == http.StatusServiceUnavailable })
+	poll.Until(t, "an answer", func() bool { code, _ := healthz(at); return code == http.StatusServiceUnavailable })
 	if why := c.Problem(); why != "" {
 		t.Errorf("the problem is still reported: %s", why)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -38,7 +37,7 @@ func TestCommands(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples+"/../../examples")
 			for _, name := range []string{"ADDR1", "ADDR2"} {
-				env.Setenv(name, fmt.Sprintf("127.0.0.1:%d", port.Free(env.T())))
+				env.Setenv(name, port.Address(env.T()))
 			}
 			return nil
 		},

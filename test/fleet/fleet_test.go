@@ -286,7 +286,7 @@ func eventually(t *testing.T, what string, ask func() error) {
 // order.
 func TestServerDiesUnderChange(t *testing.T) {
 	c := newCluster(t, *nodes)
-	s := &server{t: t, addr: fmt.Sprintf("127.0.0.1:%d", port.Free(t))}
+	s := &server{t: t, addr: port.Address(t)}
 	s.start(c.dir)
 	defer func() { s.kill() }()
 	f := newFleet(t, *nodes, s.addr)

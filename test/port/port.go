@@ -52,3 +52,6 @@ func Free(t interface{ Fatal(args ...any) }) int {
 	t.Fatal("no TCP port is free")
 	return 0
 }
+
+// Address returns an IPv4 address of loopback with such a port.
+func Address(t interface{ Fatal(args ...any) }) string { return fmt.Sprintf("127.0.0.1:%d", Free(t)) }

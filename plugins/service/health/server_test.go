@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
+	"github.com/contiv-agent/contiv-agent/test/poll"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -111,18 +112,9 @@ func start(t *testing.T, cfg Config) (*Server, *host) {
 	return s, h
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("never: ", what)
-		}
-	}
-}
-
 func (h *host) opens(t *testing.T, places ...string) {
 	t.Helper()
-	eventually(t, fmt.Sprint(places, " open"), func() bool { return slices.Equal(h.places(), places) })
+	poll.Until(t, fmt.Sprint(places, " open"), func() bool { return slices.Equal(h.places(), places) })
 }
 
 func service1(name string, port uint16, local int) *renderer.ContivService {
@@ -200,14 +192,14 @@ func TestPortInUse(t *testing.T) {
 	h.refuse("192.0.2.1:30201", errors.New("taken"))
 	s.ServiceChanged(nil, service1("web", 30201, 1))
 	web := model.ServiceID{Namespace: "shop", Name: "web"}
-	eventually(t, "a problem", func() bool { return len(s.Problems()) > 0 })
+	poll.Until(t, "a problem", func() bool { return len(s.Problems()) > 0 })
 	h.opens(t, "[2001:db8::1]:30201") // one place does not keep the other closed
 	if diff := cmp.Diff(map[model.ServiceID][]string{web: {"health checks at port 30201 are not answered: taken"}}, s.Problems()); diff != "" {
 		t.Errorf("problems -want +got\n%s", diff)
 	}
 	h.refuse("192.0.2.1:30201", nil)
 	h.opens(t, "192.0.2.1:30201", "[2001:db8::1]:30201")
-	eventually(t, "no problem", func() bool { return len(s.Problems()) == 0 })
+	poll.Until(t, "no problem", func() bool { return len(s.Problems()) == 0 })
 }
 
 // Without configured addresses the server uses the node's, where not all of them have node ports.
