@@ -38,6 +38,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/agent/stepper"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
@@ -362,7 +363,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	emit = a.changes.watched(emit)
-	a.onState = func(st vpp.State) { emit(vppStatus(st)) }
+	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
 	txns := make(chan *event.Txn, 1)
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
 	g.Go(func() error { return a.controller.Run(ctx, a.events, txns) })
@@ -400,10 +401,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.counters.Run(ctx, a.cfg.SessionsEvery, a.log) })
 	}
 	return g.Wait()
-}
-
-func vppStatus(st vpp.State) *event.VPPStatus {
-	return &event.VPPStatus{Connected: st.Connected, Version: st.Version, Generation: st.Generation, Err: st.Err}
 }
 
 // listener is a socket with its HTTP handler.

@@ -27,20 +27,14 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 	return policy.New(c, driver)
 }
 
-// Policy returns the policies of a pod of this node; false: it has no endpoint here.
-func (s *Stepper) Policy(pod model.PodID) (*policy.Description, bool) { return s.describe(pod) }
-
-func (p *parts) describe(pod model.PodID) (*policy.Description, bool) {
-	if p.policies == nil {
-		return nil, false
-	}
-	return p.policies.Describe(pod)
-}
-
 // Policy returns the policies of a pod of this node, with VPP's counters if rules are counted; nil: it has no endpoint here.
 func (a *Agent) Policy(ctx context.Context, pod model.PodID) (*policy.Description, error) {
 	var d *policy.Description
-	err := a.controller.Ask(ctx, func(*controller.Controller) { d, _ = a.describe(pod) })
+	err := a.inLoop(ctx, func() {
+		if a.policies != nil {
+			d, _ = a.policies.Describe(pod)
+		}
+	})
 	if err == nil && d != nil && a.counters.Counters != nil {
 		d = a.counters.Describe(ctx, pod, d)
 	}
