@@ -345,11 +345,12 @@ func (c *Controller) next() *event.Txn {
 		c.take(c.release())
 		c.turns.begins()
 		txn := c.change()
+		c.load.learn(c.behind())
 		if txn == nil {
 			c.turns.ends()
 		}
-		if txn != nil || c.waits() || c.behind() {
-			return txn
+		if txn != nil || c.waits() || c.behind() || c.turns.clock != nil {
+			return txn // Run continues with the lanes, behind the events that wait
 		}
 		c.begin()
 	}
@@ -421,6 +422,7 @@ func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 			break
 		}
 	}
+	c.load.wrote(changes)
 	c.going(changes, again)
 	return changes, again
 }

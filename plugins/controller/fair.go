@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -16,19 +15,13 @@ import (
 //	Update ─ light, within the share ─▶ processors ─▶ this transaction
 //	       └─ beyond it, or heavy ────▶ lane ───────▶ a later one, alternating with those of others
 //
+// The share depends on the work that the namespace's last changes made: see work.go.
+//
 // While VPP is behind (event.Committed.Left), a namespace has one small share for all transactions until VPP has caught up, and
 // lanes wait. Most changes of the busiest namespace then concern keys that wait anyway, and rendering them would take time from
 // other namespaces.
 //
 // Cluster-scoped objects, and all changes before the first sync, do not wait.
-
-// Costs of changes, approximately in rules of access lists.
-const (
-	lightCost = 16      // of any change
-	share     = 1 << 12 // of a namespace in a transaction
-	restShare = 1 << 8  // of a namespace while VPP has not acknowledged all of the ended transactions
-	heavyCost = share / 4
-)
 
 // fair holds the lanes. The zero value has none.
 type fair struct {
@@ -38,6 +31,7 @@ type fair struct {
 	waited bool                   // lanes waited for the previous transaction
 	behind bool                   // VPP has not acknowledged all of the ended transactions
 	turns  turns
+	load   load
 }
 
 // lane holds the waiting changes of a namespace, in order.
@@ -55,21 +49,9 @@ func (l *lane) put(ch event.Change) {
 	l.list = append(l.list, ch)
 }
 
-// cost returns the cost of a change.
-func cost(ch *event.Change) int {
-	switch o := ch.Object.(type) {
-	case *model.Policy:
-		return lightCost + budget.OfPolicy(o, false)[budget.Rules]
-	case *model.Service:
-		return lightCost + len(o.Ports)*(len(o.ClusterIPs)+len(o.ExternalIPs)+len(o.LoadBalancerIPs)) + len(o.LoadBalancerSourceRanges)*len(o.Ports)
-	case *model.EndpointSlice:
-		return lightCost + len(o.Endpoints)*len(o.Ports)
-	}
-	return lightCost
-}
-
 // admit returns the changes that need not wait, and puts the others into lanes.
 func (f *fair) admit(changes []event.Change) []event.Change {
+	changes = latest(changes)
 	waiting := 0
 	now := changes
 	for i := range changes {
@@ -77,7 +59,7 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 		ns := ch.Ref.Namespace
 		f.turns.hears(ns)
 		if ns == "" || f.lanes[ns] == nil && !f.turns.rests(ns) && f.pays(ch) {
-			f.turns.does(ns, cost(ch))
+			f.does(ns, cost(ch))
 			if waiting > 0 {
 				now = append(now, *ch)
 			}
@@ -98,9 +80,9 @@ func (f *fair) pays(ch *event.Change) bool {
 		return true
 	}
 	ns := ch.Ref.Namespace
-	most := share
+	most := f.load.share(ns)
 	if f.behind {
-		most = restShare
+		most = min(most, restShare)
 	}
 	if price >= heavyCost || f.spent[ns]+price > most {
 		return false
@@ -111,6 +93,12 @@ func (f *fair) pays(ch *event.Change) bool {
 	f.spent[ns] += price
 	f.seen[ch.Ref] = struct{}{}
 	return true
+}
+
+// does notes changes that the next turn renders.
+func (f *fair) does(ns string, cost int) {
+	f.load.does(ns, cost)
+	f.turns.does(ns, cost)
 }
 
 func (f *fair) wait(ns string) *lane {
@@ -139,10 +127,10 @@ func (f *fair) release() (out []event.Change) {
 	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
 		l, n, total := f.lanes[ns], 0, f.spent[ns]
 		for n < len(l.list) && !f.turns.rests(ns) {
-			if total += cost(&l.list[n]); n > 0 && total > share {
+			if total += cost(&l.list[n]); n > 0 && total > f.load.share(ns) {
 				break
 			}
-			f.turns.does(ns, cost(&l.list[n]))
+			f.does(ns, cost(&l.list[n]))
 			delete(l.at, l.list[n].Ref)
 			n++
 		}

@@ -78,10 +78,8 @@ func TestNextStateWaitsForRest(t *testing.T) {
 		c := New(Config{Sources: []string{"test"}}, r.values, p)
 		c.Step(&event.VPPStatus{Connected: true})
 		c.Step(done(c.Step(inSync("test"))))
-		ev := update("web", 1)
-		ev.Changes = append(ev.Changes, update("web", 2).Changes...)
-		first := c.Step(ev)
-		expect(t, first, &event.Txn{Seq: 2, Cause: "service/default/web", Values: values(dnat("steps", 1))})
+		first := c.Step(states(1, 2))
+		expect(t, first, &event.Txn{Seq: 2, Cause: "service/default/web and 1 more", Values: values(dnat("steps", 1))})
 		next := c.Step(divided(first, kv.Key(dnat("steps", 1))))
 		if next != nil || len(s.way) != 1 && !overtakes {
 			t.Fatalf("overtaker %v: %+v, %d states to come", overtakes, next, len(s.way))
@@ -89,7 +87,7 @@ func TestNextStateWaitsForRest(t *testing.T) {
 		if overtakes && (len(s.way) > 0 || s.last() != [2]bool{true, false}) {
 			t.Errorf("the processor does not decide itself: %d states to come, behind and acknowledged %v", len(s.way), s.last())
 		}
-		expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 3, Cause: "service/default/web", Values: values(dnat("steps", 2))})
+		expect(t, c.Step(&event.Committed{}), &event.Txn{Seq: 3, Cause: "service/default/web and 1 more", Values: values(dnat("steps", 2))})
 		if overtakes && s.last() != [2]bool{true, true} { // it has all but the second state
 			t.Errorf("behind and acknowledged %v when VPP has the first state", s.last())
 		}

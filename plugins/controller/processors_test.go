@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -52,6 +53,15 @@ func (s *stepper) Flush() error {
 	return s.err
 }
 
+// states returns changes that give a stepper these states.
+func states(ports ...uint16) *event.Update {
+	ev := update("web", ports[0])
+	for i, port := range ports[1:] {
+		ev.Changes = append(ev.Changes, update(fmt.Sprint("web-", i), port).Changes...)
+	}
+	return ev
+}
+
 func TestEveryProcessorSeesEverything(t *testing.T) {
 	r := newRecorder()
 	s := &stepper{values: r.values, err: errors.New("two")}
@@ -87,16 +97,13 @@ func TestStatesOnTheWay(t *testing.T) {
 	stamp := time.Unix(100, 0)
 	c.Step(&event.Tick{Now: stamp})
 	slice := &model.EndpointSlice{ID: model.SliceID{Namespace: "default", Name: "s"}, TriggerTime: stamp}
-	ev := update("web", 1)
-	for _, port := range []uint16{1, 2, 2, 3} { // 1 and 2 twice: nothing is sent for the second
-		ev.Changes = append(ev.Changes, update("web", port).Changes...)
-	}
+	ev := states(1, 1, 2, 2, 3) // 1 and 2 twice: nothing is sent for the second
 	ev.Changes = append(ev.Changes, event.Change{Ref: slice.Ref(), Object: slice})
 	var got []*event.Txn
 	for txn := c.Step(ev); txn != nil && len(got) < 10; txn = c.Step(done(txn)) {
 		got = append(got, txn)
 	}
-	cause := "service/default/web and 1 more"
+	cause := "service/default/web and 5 more"
 	want := []*event.Txn{
 		{Seq: 2, Cause: cause, Values: values(dnat("steps", 1))},
 		{Seq: 3, Cause: cause, Values: values(dnat("steps", 2))},
@@ -142,9 +149,7 @@ func TestRestWaitsForInterimState(t *testing.T) {
 		c.Step(&event.VPPStatus{Connected: true})
 		c.Step(done(c.Step(inSync("test"))))
 		c.Step(&event.Tick{Now: time.Unix(100, 0)})
-		ev := update("web", 1)
-		ev.Changes = append(ev.Changes, update("web", 2).Changes...)
-		txn := c.Step(ev)
+		txn := c.Step(states(1, 2))
 		for key := range values(dnat("steps", 1)) {
 			return c, txn, key
 		}

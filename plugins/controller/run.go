@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -55,22 +56,32 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 // maxGathered bounds how many updates are taken together.
 const maxGathered = 256
 
-// gather takes updates while more are waiting, and returns the last event for Step. The processors then render all of them once.
+// gather takes updates while more are waiting, and returns the last event for Step. The processors then render all of them once, and only the
+// last change of each object.
 func (c *Controller) gather(ev event.Event, in <-chan event.Event) event.Event {
+	first, ok := ev.(*event.Update)
+	if !ok {
+		return ev
+	}
+	all := first
 	for range maxGathered {
-		if _, ok := ev.(*event.Update); !ok {
-			break
-		}
 		select {
 		case next := <-in:
-			c.Meanwhile()
-			c.accept(ev)
-			ev = next
+			more, ok := next.(*event.Update)
+			if !ok {
+				c.Meanwhile()
+				c.accept(all)
+				return next
+			}
+			if all == first {
+				all = &event.Update{Source: first.Source, Changes: slices.Clone(first.Changes)}
+			}
+			all.Changes = append(all.Changes, more.Changes...)
 		default:
-			return ev
+			return all
 		}
 	}
-	return ev
+	return all
 }
 
 // ErrStopped is the result of Ask after Run has ended.

@@ -103,10 +103,14 @@ func (t *turns) ends() {
 	t.under = nil
 }
 
-// next is when the changes in one of the lanes are due; zero: none waits for the end of a rest.
+// next is when the changes in one of the lanes are due; zero: there is none.
 func (t *turns) next(lanes map[string]*lane) (next time.Time) {
 	for ns := range lanes {
-		if until, had := t.until[ns]; had && (next.IsZero() || until.Before(next)) {
+		until := t.clock()
+		if t.rests(ns) {
+			until = t.until[ns]
+		}
+		if next.IsZero() || until.Before(next) {
 			next = until
 		}
 	}

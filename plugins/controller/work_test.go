@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+)
+
+// writer is a processor that writes for the changes of a flush: rules for each of them, and rules for all of them.
+type writer struct {
+	*seenBy
+	each, all int
+	news      []string
+}
+
+func (w *writer) Apply(ch event.Change) {
+	w.seenBy.Apply(ch)
+	w.news = append(w.news, ch.Ref.String())
+}
+
+func (w *writer) Resync() error { return w.Flush() }
+
+func (w *writer) Flush() error {
+	write := func(name string, rules int) {
+		v := dnat("default/"+name, uint16(w.n))
+		v.StMappings = append(v.StMappings, &nat.DNat44_StaticMapping{ExternalIp: strings.Repeat("x", rules*ruleBytes)})
+		w.values.Set(name, map[string]proto.Message{kv.Key(v): v}, nil)
+	}
+	for _, name := range w.news {
+		write(name, w.each)
+	}
+	if len(w.news) > 0 {
+		write("all", w.all)
+	}
+	w.news = nil
+	return nil
+}
+
+func writing(t *testing.T, each, all int) (*Controller, *writer) {
+	w := &writer{seenBy: &seenBy{recorder: newRecorder()}, each: each, all: all}
+	c := New(Config{Sources: []string{"test"}}, w.values, w)
+	c.Step(&event.VPPStatus{Connected: true})
+	if txn := c.Step(done(c.Step(inSync("test")))); txn != nil {
+		t.Fatalf("after the first sync: %+v", txn)
+	}
+	return c, w
+}
+
+// turnsFor are the numbers of changes in the transactions that follow many changes of a namespace.
+func turnsFor(c *Controller, w *writer, changes int) (out []int) {
+	held := c.Step(of("first", "one"))
+	var names []string
+	for i := range changes {
+		names = append(names, fmt.Sprint(i))
+	}
+	c.Step(of("evil", names...))
+	w.took()
+	for txn := c.Step(done(held)); txn != nil; txn = c.Step(done(txn)) {
+		out = append(out, len(w.took()))
+	}
+	return out
+}
+
+// TestShareFollowsWork: a turn of changes that each make much work has few of them, down to one; a turn has many that make little work, or whose
+// work does not grow with their number.
+func TestShareFollowsWork(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		each, all int
+		few, most int // changes in any turn behind the first eight, but for single ones that try
+	}{
+		{"much work for each", 400, 0, 1, 2},
+		{"some work for each", 50, 0, 4, 20},
+		{"little work", 0, 0, share / lightCost, share / lightCost},
+		{"the same work for any number", 0, 10 * turnWork, 32, share / lightCost},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c, w := writing(t, tc.each, tc.all)
+			got := turnsFor(c, w, 5000)
+			later := got[min(8, len(got)-1) : len(got)-1]
+			slices.Sort(later)
+			if middle := later[len(later)/2]; middle < tc.few || middle > tc.most {
+				t.Errorf("%d changes in the middle turn, want %d to %d: %v", middle, tc.few, tc.most, got)
+			}
+			if last := later[len(later)-1]; last > 4*tc.most {
+				t.Errorf("%d changes in a turn", last)
+			}
+		})
+	}
+}
+
+// TestOnlyLatestChangeIsApplied: of many changes of one object in one update, or in updates that wait together, processors get the last one.
+func TestOnlyLatestChangeIsApplied(t *testing.T) {
+	c, s := fairly(t)
+	many := of("evil", slices.Repeat([]string{"same"}, 1000)...)
+	many.Changes = append(many.Changes, of("evil", "other").Changes...)
+	if c.Step(many); !slices.Equal(s.took(), []string{"evil/same", "evil/other"}) {
+		t.Error("processors get changes that a later one replaces")
+	}
+	in := make(chan event.Event, 10)
+	for range 9 {
+		in <- of("evil", "same")
+	}
+	in <- of("evil", "last")
+	if c.Step(c.gather(<-in, in)); !slices.Equal(s.took(), []string{"evil/same", "evil/last"}) {
+		t.Error("updates that wait are not taken together")
+	}
+}
+
+// TestOneTurnBetweenEvents: while the clock runs, a turn that sends nothing ends a step as well, so that other events come before the next turn.
+func TestOneTurnBetweenEvents(t *testing.T) {
+	c, s := fairly(t)
+	c.turns.clock = time.Now
+	s.recorder.values = NewValues() // nothing is sent
+	var names []string
+	for i := range 1000 {
+		names = append(names, fmt.Sprint(i))
+	}
+	c.Step(of("evil", names...))
+	if n := len(s.took()); n > 2*turnWork/lightCost {
+		t.Errorf("%d changes were applied in one step", n)
+	}
+	if next := c.turns.next(c.lanes); next.IsZero() || next.After(time.Now()) {
+		t.Errorf("the lane is due at %v", next)
+	}
+}
+
+// TestLongSelectorsAreWork: a policy with long selectors takes as long as one with many rules.
+func TestLongSelectorsAreWork(t *testing.T) {
+	p := &model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "evil", Name: "long"}}
+	p.InboundRules = []model.Rule{{Source: model.Peer{Selector: strings.Repeat("x", 500_000)}}}
+	if got := cost(&event.Change{Ref: p.Ref(), Object: p}); got < heavyCost {
+		t.Errorf("costs %d", got)
+	}
+}
