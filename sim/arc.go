@@ -74,6 +74,9 @@ func (a *arcs) run(id arcID, swIf uint32, f *flow) bool { return a.runFrom(0, id
 // runFrom is run from the feature at that place on.
 func (a *arcs) runFrom(first int, id arcID, swIf uint32, f *flow) bool {
 	for i := first; i < len(a[id]); i++ {
+		if f.pause != nil {
+			f.pause()
+		}
 		if n := &a[id][i]; n.on(swIf) && !f.v.features.off[featureKey{id, n.name, swIf}] && !n.run(f) {
 			return false
 		}

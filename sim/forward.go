@@ -69,6 +69,7 @@ type flow struct {
 	steps       int
 	fate        *Fate
 	first       *Packet // a fragment behind reassembly: the first fragment of its datagram
+	pause       func()  // a packet of a vector: lets the others reach the same node
 }
 
 // Send lets a packet arrive on an interface and returns its fate. Session state is kept. The packet must be valid (Packet.Validate)
@@ -184,7 +185,7 @@ func (f *flow) lookup() {
 		if hops := f.fate.Hops; strings.HasSuffix(hops[len(hops)-1].Node, "cnat-tx") {
 			panic(trapEndless)
 		}
-		f.drop(f.lookupNode(), "went round %d times", maxSteps)
+		f.drop(f.node("lookup"), "went round %d times", maxSteps)
 		return
 	}
 	n := f.v.resolve(f.table, f.p.Dst, f.hash(), 0)
@@ -197,25 +198,23 @@ func (f *flow) lookup() {
 func (f *flow) follow(n next) {
 	switch {
 	case n.why != "":
-		f.drop(f.lookupNode(), "%s", n.why)
+		f.drop(f.node("lookup"), "%s", n.why)
 	case n.path.typ == PathLocal:
-		f.hop(f.lookupNode(), "%s is VPP's own (%s)", f.p.Dst, n.prefix)
+		f.hop(f.node("lookup"), "%s is VPP's own (%s)", f.p.Dst, n.prefix)
 		f.local()
 	case n.path.typ == PathUnreach:
-		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHost, packet.Unreachable6, packet.CodeNoRoute6})
 	case n.path.typ == PathProhibit:
-		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHostProhibited, packet.Unreachable6, packet.CodeAdminProhibited6})
 	case n.path.typ != PathNormal:
-		f.drop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.drop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
 	default:
-		f.hop(f.lookupNode(), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
 		f.rewrite(n.path)
 	}
 }
-
-func (f *flow) lookupNode() string { return fmt.Sprintf("ip%d-lookup", version(f.p.Dst)) }
 
 // hash returns the flow hash that selects among equal-cost paths.
 func (f *flow) hash() uint32 {
@@ -246,13 +245,11 @@ func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) ne
 		}
 		usable = append(usable, n)
 	}
-	if len(usable) == 1 {
-		usable[0].exclusive = usable[0].path.typ == pathExclusive
-	}
-	if len(usable) == 0 {
+	switch len(usable) {
+	case 0:
 		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, t.paths(e)[0].text(v.ifs.name))}
-	}
-	if len(usable) == 1 {
+	case 1:
+		usable[0].exclusive = usable[0].path.typ == pathExclusive
 		return usable[0]
 	}
 	return weigh(usable, hash)

@@ -30,8 +30,8 @@ func addReassembly(a *arcs, v *VPP) {
 	}
 }
 
-// reassemble is a node for a fragment. False: it waits for the first one, or is dropped. A first one sends those that wait before it, if
-// their interface still exists.
+// reassemble is a node for a fragment. False: it waits for the first one, is dropped, or has left the arc: a first one is, with those
+// that wait for it before it, the vector of the next nodes. Those of an interface that is gone are lost.
 func reassemble(f *flow, id arcID, node string) bool {
 	r := f.v.held.Arrive(f.v.ifs.get(f.rx).table[ip4], &f.p, f.v.now, *f)
 	f.first = r.First
@@ -42,18 +42,20 @@ func reassemble(f *flow, id arcID, node string) bool {
 		f.hop(node, "waits for the first fragment")
 		f.fate.Last = f.p.Clone()
 		return false
+	case len(r.Waited) == 0:
+		return true
 	}
 	behind := 1 + slices.IndexFunc(f.v.arcs[id], func(n feature) bool { return n.name == node })
-	for _, g := range r.Waited {
-		g.fate, g.first = f.fate, f.first
-		g.hop(node, "%s has waited", &g.p)
+	reassembly.Together(slices.Concat(r.Waited, []flow{*f}), func(g flow, pause func()) {
+		g.fate, g.first, g.pause = f.fate, f.first, pause
 		swIf, proceed := g.rx, g.lookup
 		if id == ip4Output {
 			swIf, proceed = g.tx, func() { g.transmit(g.v.ifs.get(g.tx)) }
 		}
+		g.hop(node, "%s in a vector", &g.p)
 		if g.v.ifs.get(swIf) != nil && g.v.arcs.runFrom(behind, id, swIf, &g) {
 			proceed()
 		}
-	}
-	return true
+	})
+	return false
 }

@@ -91,11 +91,11 @@ func (v *VPP) natInterfaceGone(f *iface) { v.nat.InterfaceDeleted(f.index) }
 
 // natInput and natOutput are the places of NAT44-ED on the arcs.
 func (f *flow) natInput() bool {
-	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Input(p, f.rx) }))
+	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Input(p, f.rx, f.pause) }))
 }
 
 func (f *flow) natOutput() bool {
-	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Output(p, f.rx, f.tx) }))
+	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Output(p, f.rx, f.tx, f.pause) }))
 }
 
 func (f *flow) translated(r nat44ed.Result) bool {

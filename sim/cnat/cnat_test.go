@@ -22,6 +22,7 @@ type lab struct {
 	addrs map[uint32][]netip.Addr
 	owned map[netip.Addr]bool // exclusively?
 	needs map[netip.Addr]int
+	bad   bool // checksum of the last packet
 }
 
 func newLab(t *testing.T) *lab {
@@ -386,4 +387,34 @@ func TestRestore(t *testing.T) {
 		t.Errorf("-before +after\n%s", diff)
 	}
 	l.Release()
+}
+
+// TestErrorsAboutFragments: an ICMPv6 error about a fragment is known by the fragment header, which VPP takes for ports. VPP does not translate
+// the quoted packet, and leaves the checksum as it was.
+func TestErrorsAboutFragments(t *testing.T) {
+	l := newLab(t)
+	l.SetSNATAddresses(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), None)
+	for _, c := range []struct{ pkt, want, session string }{
+		{
+			"icmpv6 fd00:1::2 -> fd00:1::3 type 3 code 0 about (udp [fd00:1::3]:4000 -> [fd00:1::2]:53 fragment 7 offset 0 length 24 more)",
+			"icmpv6 2001:db8::1 -> fd00:1::3 type 3 code 0 about (udp [fd00:1::3]:4000 -> [fd00:1::2]:53 fragment 7 offset 0 length 24 more) bad checksum",
+			"output proto-44 [fd00:1::2]:1 -> [fd00:1::3]:4352 => [2001:db8::1]:49152 -> [fd00:1::3]:49152",
+		},
+		{
+			"icmpv6 fd00:1::4 -> fd00:1::3 type 1 code 0 about (icmpv6 fd00:1::3 -> fd00:1::2 type 0 code 0 fragment 7 offset 24 length 24)",
+			"icmpv6 fd00:1::4 -> fd00:1::3 type 1 code 0 about (icmpv6 fd00:1::3 -> fd00:1::2 type 0 code 0 fragment 7 offset 24 length 24)",
+			"output proto-44 [fd00:1::2]:24 -> [fd00:1::3]:14848 => [2001:db8::1]:49153 -> [fd00:1::3]:49153",
+		},
+	} {
+		got := l.pass(func(p *packet.Packet) Result { r := l.Output(p, 2, 3); l.bad = r.BadChecksum; return r }, c.pkt)
+		if l.bad {
+			got += " bad checksum"
+		}
+		if got != c.want {
+			t.Errorf("got %s, want %s", got, c.want)
+		}
+		if list := l.sessions(); !slices.Contains(list, c.session) {
+			t.Errorf("no session %s: %v", c.session, list)
+		}
+	}
 }

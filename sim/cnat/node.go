@@ -29,6 +29,8 @@ func (e *Engine) key(p *packet.Packet, loc Location) (sessionKey, bool) {
 func (e *Engine) errorKey(in *packet.Packet, loc Location) (sessionKey, bool) {
 	k := sessionKey{Tuple: Tuple{in.Dst, in.Src, in.DstPort, in.SrcPort}, proto: uint8(in.Proto), loc: loc}
 	switch {
+	case in.Fragment.Any() && in.Dst.Is6():
+		k.proto, k.DstPort, k.SrcPort = in.Fragment.Ports6(in.Proto)
 	case !in.IsICMP():
 	case !e.echo: // VPP uses type and code, and the checksum, as ports
 		k.DstPort, k.SrcPort = uint16(in.ICMPType)<<8|uint16(in.ICMPCode), checksum(in)

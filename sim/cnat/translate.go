@@ -18,7 +18,8 @@ func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *sessio
 		p.Src, p.Dst, p.ICMPID = to.Src, to.Dst, to.SrcPort
 	default:
 		was := addrSum(p)
-		r.BadChecksum = !e.translateError(p, k, to) && p.Dst.Is6() && addrSum(p) != was || p.Inner.Fragment.Later() // a checksum that is none
+		done := e.translateError(p, k, to)
+		r.BadChecksum = !done && p.Dst.Is6() && addrSum(p) != was || done && p.Inner.Fragment.Later() // a checksum that is none
 	}
 	if p.Proto == model.TCP {
 		e.tcp(p.TCPFlags, s.stamp)
@@ -60,6 +61,8 @@ func (e *Engine) translateError(p *packet.Packet, k *sessionKey, to *Tuple) bool
 	p.Dst = to.Dst
 	in := p.Inner.Clone()
 	switch {
+	case in.Fragment.Any() && in.Dst.Is6():
+		return false
 	case in.Proto == model.TCP, in.Proto == model.UDP:
 		in.SrcPort, in.DstPort = to.DstPort, to.SrcPort
 	case e.echo && in.IsEcho():

@@ -79,16 +79,16 @@ func (w *work) translate(node string, i uint32, f *flow, d direction, account bo
 // in2outSlow makes a session, or decides that the packet is not translated.
 func (w *work) in2outSlow() {
 	node := w.in2outNode(true)
+	if i, ok := w.known(); ok {
+		w.translate(node, i, &w.e.sessions.at(i).i2o, in2out, true)
+		return
+	}
 	if w.proto != protoTCP && w.proto != protoUDP && w.proto != protoICMP && w.proto != protoICM6 {
 		w.in2outOther(node)
 		return
 	}
-	sport, dport := w.sport, w.dport
-	if w.proto == protoICMP {
-		k := w.icmpKey()
-		sport, dport = k.sport, k.dport
-	}
-	if why := w.untouched(sport, dport); why != "" {
+	k := w.icmpKey()
+	if why := w.untouched(k.sport, k.dport); why != "" {
 		w.hop(node, "not translated: "+why)
 		return
 	}
@@ -96,7 +96,7 @@ func (w *work) in2outSlow() {
 		w.drop(node, errICMPType)
 		return
 	}
-	i, ok := w.newIn2Out(node, sport, dport)
+	i, ok := w.newIn2Out(node, k.sport, k.dport)
 	if !ok {
 		return
 	}
@@ -152,10 +152,7 @@ func (w *work) bypassed() bool {
 	if !e.forwarding {
 		return false
 	}
-	k := w.key()
-	if w.proto == protoICMP {
-		k = w.icmpKey()
-	}
+	k := w.icmpKey()
 	k.fibProto &= 0xff
 	i, ok := e.flows[k]
 	if !ok || e.sessions.at(i).flags&sessBypass == 0 {

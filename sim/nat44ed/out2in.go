@@ -40,7 +40,11 @@ func (w *work) out2in() {
 func (w *work) dhcpClient() bool { return w.proto == protoUDP && w.dport == dhcpClientPort }
 
 func (w *work) out2inSlow() {
+	i, ok := w.known()
 	switch {
+	case ok:
+		w.translate(nodeOut2InSlow, i, &w.e.sessions.at(i).o2i, out2in, true)
+		return
 	case w.proto == protoICMP:
 		w.out2inICMP()
 		return

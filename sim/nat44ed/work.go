@@ -33,9 +33,10 @@ type Result struct {
 	BadChecksum bool
 }
 
-// Input runs the NAT nodes of the interface's ip4-unicast arc on a packet that came by it, and changes the packet.
-func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
-	w := work{e: e, p: p, rx: swIf, tx: None, res: Result{Table: None}}
+// Input runs the NAT nodes of the interface's ip4-unicast arc on a packet that came by it, and changes the packet. pause is called before
+// a slow path, which other packets of a vector reach together; nil: the packet is alone.
+func (e *Engine) Input(p *packet.Packet, swIf uint32, pause func()) Result {
+	w := work{e: e, p: p, rx: swIf, tx: None, pause: pause, res: Result{Table: None}}
 	a := e.arcs[swIf]
 	if a == nil {
 		return w.res
@@ -47,10 +48,10 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
 	for n, times := range a[:nodePreIn2OutOutput] {
 		for range times {
 			w.read()
-			if w.direction(node(n)) == in2out {
-				w.in2out()
-			} else {
+			if n := node(n); n == nodePreOut2In || n == nodeClassify && w.classify() == out2in {
 				w.out2in()
+			} else {
+				w.in2out()
 			}
 			if w.res.Action != Next {
 				return w.res
@@ -64,8 +65,9 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32) Result {
 }
 
 // Output runs the NAT nodes of the ip4-output arc of txIf on a packet that came by rxIf; a packet made by VPP came by interface 0.
-func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32) Result {
-	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, res: Result{Table: None}}
+// pause is as for Input.
+func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32, pause func()) Result {
+	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, pause: pause, res: Result{Table: None}}
 	a := e.arcs[txIf]
 	if a == nil {
 		return w.res
@@ -80,17 +82,6 @@ func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32) Result {
 		}
 	}
 	return w.res
-}
-
-func (w *work) direction(n node) direction {
-	switch n {
-	case nodeClassify:
-		return w.classify()
-	case nodePreOut2In:
-		return out2in
-	default:
-		return in2out
-	}
 }
 
 // work is one packet in the NAT nodes. Addresses are those at the node's beginning. Ports, TCP flags and ICMP words are those that
@@ -108,7 +99,7 @@ type work struct {
 	proto        uint8
 	flags        uint8
 	icmpType     uint8
-	icmpID       uint16
+	pause        func() // before a slow path
 	res          Result
 }
 
@@ -122,7 +113,7 @@ func (w *work) read() {
 // it quotes, swapped. Other protocols have none. Interfaces that lost their reassembly node (vpp.md 3.2 B11) have zeros everywhere.
 func (w *work) reassemble() {
 	p := w.p
-	w.flags, w.icmpType, w.icmpID = p.TCPFlags, p.ICMPType, p.ICMPID
+	w.flags, w.icmpType = p.TCPFlags, p.ICMPType
 	switch {
 	case p.Proto == model.TCP || p.Proto == model.UDP:
 		w.sport, w.dport = p.SrcPort, p.DstPort
@@ -155,11 +146,11 @@ func (w *work) reverse(table uint32) tuple {
 	return flowKey(w.dst, w.dport, w.src, w.sport, table, w.proto)
 }
 
-// icmpKey returns the key of an ICMP packet: its fields for an echo; for an error the flow to which the error is a reply.
+// icmpKey returns the key of a packet. That of an ICMP error is the flow to which the error is a reply.
 func (w *work) icmpKey() tuple {
 	in := w.p.Inner
 	if in == nil || !w.isICMPError() {
-		return flowKey(w.src, w.icmpID, w.dst, w.icmpID, w.table, protoICMP)
+		return w.key()
 	}
 	var sport, dport uint16
 	switch uint8(in.Proto) {
@@ -171,12 +162,9 @@ func (w *work) icmpKey() tuple {
 	return flowKey(addrNum(in.Dst), sport, addrNum(in.Src), dport, w.table, uint8(in.Proto))
 }
 
-// lookupKey is icmpKey for ICMP, key for the rest. ok is false for ICMP that is neither echo nor error.
+// lookupKey is icmpKey. ok is false for ICMP that is neither echo nor error.
 func (w *work) lookupKey() (t tuple, ok bool) {
-	if w.proto != protoICMP {
-		return w.key(), true
-	}
-	return w.icmpKey(), w.isEcho() || w.isICMPError()
+	return w.icmpKey(), w.proto != protoICMP || w.isEcho() || w.isICMPError()
 }
 
 // length stands for the bytes of the packet in the session's account: headers only.
@@ -235,6 +223,15 @@ func (w *work) live(node string, k tuple) (uint32, bool) {
 	}
 	e.freeSession(i)
 	return 0, false
+}
+
+// known finds the session that another packet of the vector made since the fast path. VPP looks for none of ICMP.
+func (w *work) known() (uint32, bool) {
+	if w.pause != nil {
+		w.pause()
+	}
+	i, ok := w.e.flows[w.key()]
+	return i, ok && (w.proto == protoTCP || w.proto == protoUDP)
 }
 
 // account counts a packet that used a session.

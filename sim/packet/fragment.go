@@ -112,6 +112,12 @@ func (f *Fragment) header6(proto model.Protocol) []byte {
 	return b
 }
 
+// Ports6 returns what a node that knows no extension header takes for protocol and ports of an IPv6 fragment: the fragment header.
+func (f *Fragment) Ports6(of model.Protocol) (proto uint8, src, dst uint16) {
+	h := f.header6(of)
+	return fragmentHeader, binary.BigEndian.Uint16(h), binary.BigEndian.Uint16(h[2:])
+}
+
 // read6 reads it.
 func (f *Fragment) read6(b []byte) (model.Protocol, error) {
 	if len(b) < 2*fragmentUnit {

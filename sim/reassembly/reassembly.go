@@ -11,6 +11,7 @@ package reassembly
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -111,6 +112,23 @@ func (t *Table[T]) recordDatagram(k key, d *entry[T]) {
 func (t *Table[T]) forgetDatagram(k key) {
 	delete(t.by, k)
 	t.order = slices.DeleteFunc(t.order, func(o key) bool { return o == k })
+}
+
+// Together runs the packets of a vector, as VPP does: each node processes all of them, in order, before another node does. A run calls
+// pause where a node ends.
+func Together[T any](vector []T, run func(p T, pause func())) {
+	var running []func() (struct{}, bool)
+	for _, p := range vector {
+		next, stop := iter.Pull(func(yield func(struct{}) bool) { run(p, func() { yield(struct{}{}) }) })
+		defer stop() // of use if a run panics
+		running = append(running, next)
+	}
+	for len(running) > 0 {
+		running = slices.DeleteFunc(running, func(next func() (struct{}, bool)) bool {
+			_, more := next()
+			return !more
+		})
+	}
 }
 
 // hasPorts reports whether ip4_get_port finds both ports.

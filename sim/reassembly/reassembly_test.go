@@ -56,3 +56,32 @@ func TestClone(t *testing.T) {
 		t.Errorf("%d waited, and %d in the copy", n, m)
 	}
 }
+
+// TestTogether: each packet runs to its next pause, in order, and so on. One that panics ends the vector.
+func TestTogether(t *testing.T) {
+	var got string
+	Together([]string{"a", "b", "c"}, func(p string, pause func()) {
+		got += p
+		pause()
+		if got += p; p == "b" {
+			return
+		}
+		pause()
+		got += p
+	})
+	if want := "abcabcac"; got != want {
+		t.Errorf("got %s want %s", got, want)
+	}
+	defer func() {
+		if r := recover(); r != "the crash" {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	Together([]int{0, 1, 2}, func(p int, pause func()) {
+		pause()
+		if p == 1 {
+			panic("the crash")
+		}
+		pause()
+	})
+}
