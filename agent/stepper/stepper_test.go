@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -33,20 +34,29 @@ func TestConnectNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// Announced states end the wait for a connection of their generation, and no earlier one does.
+// A wait for a connection of a generation ends with that connection: not with an earlier one, nor with its loss.
 func TestWaitConnectedWaitsForTheGeneration(t *testing.T) {
-	s := New(Parts{})
-	done := make(chan error, 1)
-	go func() { done <- s.WaitConnected(t.Context(), 2) }()
-	s.Announce(vpp.State{Connected: true, Generation: 1})
-	s.Announce(vpp.State{Generation: 2})
-	select {
-	case err := <-done:
-		t.Fatalf("ended before the connection: %v", err)
-	case <-time.After(20 * time.Millisecond):
-	}
-	s.Announce(vpp.State{Connected: true, Generation: 2})
-	if err := <-done; err != nil || s.Generation() != 2 {
-		t.Errorf("%v, generation %d", err, s.Generation())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Parts{})
+		ended := false
+		go func() {
+			if err := s.WaitConnected(t.Context(), 2); err != nil {
+				t.Error(err)
+			}
+			ended = true
+		}()
+		for _, c := range []struct {
+			state vpp.State
+			want  bool
+		}{
+			{vpp.State{Connected: true, Generation: 1}, false},
+			{vpp.State{Generation: 2}, false},
+			{vpp.State{Connected: true, Generation: 2}, true},
+		} {
+			s.Announce(c.state)
+			if synctest.Wait(); ended != c.want {
+				t.Errorf("%+v: ended %t", c.state, ended)
+			}
+		}
+	})
 }
