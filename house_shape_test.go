@@ -36,7 +36,6 @@ var largePackages = map[string]int{
 
 // largeStructs, by folder and name.
 var largeStructs = map[string]int{
-	"agent.Config":                        49,
 	"renderer/acl.Renderer":               49,
 	"calico/datastore.Rule":               45,
 	"sim/nat44ed.Engine":                  34,
@@ -127,8 +126,8 @@ func hold(t *testing.T, what string, have map[string]int, most int, exceptions m
 	}
 }
 
-// maxWiring is the number of lines of the package agent, which only composes other rooms. It may only shrink; 800 are enough.
-const maxWiring = 1028
+// maxWiring is the number of lines of the package agent, which only composes other rooms. It may only shrink.
+const maxWiring = 754
 
 func TestPackagesAndTypesOnlyShrink(t *testing.T) {
 	f := shape.Measure(tree(t))

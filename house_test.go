@@ -27,7 +27,7 @@ var ranks = map[string]int{
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
-	"calico/feed": 3, "doctor": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/control": 3, "agent/counters": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
+	"calico/feed": 3, "doctor": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
 	"agent": 4, "trace": 4,
 	"cmd": 5, "test": 5, "examples": 5,
 }
@@ -41,6 +41,10 @@ var sameRank = map[[2]string]bool{
 	{"renderer/builtin", "renderer/cnat"}:  true,
 	{"agent/cleanup", "agent/owner"}:       true, // cleanup holds the lock of all agents, and shows what is left as a status does
 	{"agent/cleanup", "agent/status"}:      true,
+	{"agent/config", "agent/attachment"}:   true, // a configuration holds the settings of the agent's rooms
+	{"agent/config", "agent/counters"}:     true,
+	{"agent/config", "agent/nattable"}:     true,
+	{"agent/config", "agent/owner"}:        true,
 	{"agent/control", "agent/status"}:      true, // the socket serves the status
 	{"agent/status", "agent/attachment"}:   true, // the status shows what the other rooms of the agent have found
 	{"agent/status", "agent/counters"}:     true,

@@ -19,7 +19,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/renderer/adapter"
@@ -30,6 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
@@ -53,6 +53,12 @@ import (
 	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
+
+// Config is the configuration of one agent.
+type Config = config.Config
+
+// Source delivers Kubernetes objects.
+type Source = config.Source
 
 // eventBacklog is how many events may wait for the loop before sources and the committer block.
 const eventBacklog = 256
@@ -102,64 +108,75 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
+	if cfg.Process.Logger == nil {
+		cfg.Process.Logger = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Felix != nil && cfg.Felix.Driver != nil {
+	if cfg.Policies.Felix != nil && cfg.Policies.Felix.Driver != nil {
 		cfg.Sources = maps.Clone(cfg.Sources)
 		if cfg.Sources == nil {
 			cfg.Sources = map[string]Source{}
 		}
-		cfg.Sources[felix.SourceName] = cfg.Felix.Source()
+		cfg.Sources[felix.SourceName] = cfg.Policies.Felix.Source()
 	}
-	if cfg.Journal != "" {
-		if err := os.MkdirAll(filepath.Dir(cfg.Journal), 0o755); err != nil {
+	if cfg.VPPAgent.Journal != "" {
+		if err := os.MkdirAll(filepath.Dir(cfg.VPPAgent.Journal), 0o755); err != nil {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
 	}
-	p := &parts{cfg: cfg, log: cfg.Logger, metrics: newMeters(kubeproxy.Families(cfg.ServiceRenderer.Served())), onState: func(vpp.State) {}, calm: func() {}}
-	p.conn = vpp.New(vpp.Config{
-		Socket: cfg.Socket, Dial: cfg.Dial, MaxBackoff: cfg.MaxPause, Logger: cfg.Logger.With("room", "vpp"),
-		Needs: all.Needs(), OnConnect: onConnect(cfg),
-		OnState: p.state, Observe: p.metrics.Request, Lock: cfg.share().Lock(cfg.Lock, cfg.NodeName), ClientName: cfg.share().ClientName(),
-	})
-	caller, kinds := withHost(cfg, p.conn, cfg.share().Kinds())
-	p.vppagent = vppagent.New(vppagent.Config{
-		Caller: caller, Logger: cfg.Logger, Journal: cfg.Journal, Now: cfg.Now, Descriptors: kinds, Recheck: cfg.Recheck, Pause: pause, Stall: cfg.Stall,
-		DenyUnknown: cfg.deniesUnknown(), DenyEarly: cfg.deniesUnknown() && cfg.SourceCheck != acl.SourceOff, Options: vppagent.Options{NATSessions: func() (int, bool) { return p.nat.Used() }},
-	})
+	log := cfg.Process.Logger
+	p := &parts{cfg: cfg, log: log, metrics: newMeters(kubeproxy.Families(cfg.Services.Renderer.Choice.Served())), onState: func(vpp.State) {}, calm: func() {}}
+	p.conn = p.connection()
+	p.vppagent = vppagent.New(p.vppagentConfig(pause))
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
-	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.share().ClientName(), Logger: cfg.Logger, Changed: func() {}}
+	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.Share().ClientName(), Logger: log, Changed: func() {}}
 	p.values = controller.NewValues()
 	frontends := 0 // among the desired values; owned by the loop
 	p.values.OnSent(func(was, now proto.Message) { frontends += mappings(now) - mappings(was) })
-	if cfg.Healthz != "" {
+	if cfg.Listen.Healthz != "" {
 		p.proxy = kubeproxy.NewHealth(cfg.NodeName, p.metrics.proxy)
 	}
-	p.controller = controller.New(controller.Config{
-		Sources: waitedFor(cfg), Observer: p.observer(),
-	}, p.values, p.processors()...)
-	if p.policies != nil && cfg.Felix != nil {
-		p.session = attachment.NewSession(cfg.Felix, attachment.Loop{Policies: p.policies, Values: p.values, Controller: p.controller})
+	p.controller = controller.New(controller.Config{Sources: cfg.SourceNames(), Observer: p.observer()}, p.values, p.processors()...)
+	if p.policies != nil && cfg.Policies.Felix != nil {
+		p.session = attachment.NewSession(cfg.Policies.Felix, attachment.Loop{Policies: p.policies, Values: p.values, Controller: p.controller})
 	}
-	p.counters = counters.NewSourceChecks(&counters.Reader{Counters: cfg.RuleCounters, Lists: p.vppagent, Policies: p.policies, Values: p.values, InLoop: p.inLoop})
+	p.counters = counters.NewSourceChecks(&counters.Reader{Counters: cfg.Policies.Counters, Lists: p.vppagent, Policies: p.policies, Values: p.values, InLoop: p.inLoop})
 	p.giveViews()
-	if !cfg.NoServices {
+	if !cfg.Services.Off {
 		p.nat = p.natTable()
 	}
 	p.reader = p.newReader(func() int { return frontends })
 	return p, nil
 }
 
+// connection returns the connection to VPP.
+func (p *parts) connection() *vpp.Conn {
+	cfg, share := p.cfg.VPP, p.cfg.Share()
+	cfg.Logger, cfg.Needs, cfg.OnConnect = p.log.With("room", "vpp"), all.Needs(), onConnect(p.cfg)
+	cfg.OnState, cfg.Observe = p.state, p.metrics.Request
+	cfg.Lock, cfg.ClientName = share.Lock(p.cfg.Lock, p.cfg.NodeName), share.ClientName()
+	return vpp.New(cfg)
+}
+
+// vppagentConfig returns the configuration of what keeps VPP equal to the desired state.
+func (p *parts) vppagentConfig(pause func(context.Context, time.Duration)) vppagent.Config {
+	cfg := p.cfg.VPPAgent
+	cfg.Caller, cfg.Descriptors = withHost(p.cfg, p.conn, p.cfg.Share().Kinds())
+	cfg.Logger, cfg.Now, cfg.Pause = p.log, p.cfg.Process.Now, pause
+	cfg.DenyUnknown = p.cfg.DeniesUnknown()
+	cfg.DenyEarly = cfg.DenyUnknown && p.cfg.Policies.ACL.SourceCheck != acl.SourceOff
+	cfg.Options.NATSessions = func() (int, bool) { return p.nat.Used() }
+	return cfg
+}
+
 // newReader returns the reader of the agent's state.
 func (p *parts) newReader(mappings func() int) *status.Reader {
 	return &status.Reader{
-		Node: p.cfg.NodeName, Services: !p.cfg.NoServices, Settings: p.cfg.Settings, Recheck: p.cfg.Recheck, Now: p.now,
+		Node: p.cfg.NodeName, Services: !p.cfg.Services.Off, Settings: p.cfg.Process.Flags, Recheck: p.cfg.VPPAgent.Recheck, Now: p.now,
 		Loop: status.Loop{
 			Controller: p.controller, Processor: p.processor, Policies: p.policies, Session: p.session, Mappings: mappings,
 		},
 		Beside: status.Beside{
-			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Driver, NAT: p.nat, Counters: p.counters,
+			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Policies.Driver, NAT: p.nat, Counters: p.counters,
 			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, Unserved: p.healthProblems,
 		},
 	}
@@ -167,14 +184,14 @@ func (p *parts) newReader(mappings func() int) *status.Reader {
 
 // natTable returns the watcher of the NAT44 session table.
 func (p *parts) natTable() *nattable.Watcher {
-	return nattable.New(nattable.Config{
-		Table: p.vppagent, Counter: p.cfg.SessionCounter, Rest: wait, Every: p.cfg.SessionsEvery,
-		Sessions: p.cfg.NAT44.Sessions, PodShare: p.cfg.PodSessionShare, Now: p.now, Logger: p.log, Metrics: p.metrics.nat,
-		Pods: func(ctx context.Context) (out map[netip.Addr]string, err error) {
-			err = p.inLoop(ctx, func() { out = p.podsByAddress() })
-			return out, err
-		},
-	})
+	cfg := p.cfg.NATTable
+	cfg.Table, cfg.Sessions, cfg.Rest = p.vppagent, p.cfg.Services.Renderer.NAT44.Sessions, wait
+	cfg.Now, cfg.Logger, cfg.Metrics = p.now, p.log, p.metrics.nat
+	cfg.Pods = func(ctx context.Context) (out map[netip.Addr]string, err error) {
+		err = p.inLoop(ctx, func() { out = p.podsByAddress() })
+		return out, err
+	}
+	return nattable.New(cfg)
 }
 
 // inLoop calls a function in the controller's loop.
@@ -199,32 +216,31 @@ func (p *parts) podsByAddress() map[netip.Addr]string {
 func (p *parts) processors() []controller.Processor {
 	cfg := p.cfg
 	renderers := p.serviceRenderers()
-	for _, more := range cfg.Renderers {
+	for _, more := range cfg.Services.More {
 		renderers = append(renderers, more(p.values))
 	}
-	if !cfg.NoPolicies {
+	if !cfg.Policies.Off {
 		p.policies = newPolicies(cfg, p.values)
 		renderers = append(renderers, p.policies.Translations())
 	}
 	if p.health = p.healthServer(); p.health != nil {
 		renderers = append(renderers, adapter.Listen(p.health))
 	}
-	if !cfg.NoServices {
+	if !cfg.Services.Off {
 		renderers = append(renderers, adapter.Listen(p.metrics.proxy.Dropping()))
 	}
-	p.processor = service.New(service.Config{
-		NodeName: cfg.NodeName, ProxyName: cfg.ProxyName, Loopback: cfg.Loopback, ServiceCIDRs: cfg.ServiceCIDRs, Override: cfg.Override,
-		NoExternalIPs: cfg.NoExternalIPs, ExternalIPCIDRs: cfg.ExternalIPCIDRs, APIServers: cfg.APIServers, NodePorts: cfg.NodePorts, KeepTerminating: cfg.KeepTerminating, Limits: cfg.Limits,
-	}, renderers...)
+	services := cfg.Services.Config
+	services.NodeName, services.Override, services.Limits = cfg.NodeName, cfg.Override, cfg.Limits
+	p.processor = service.New(services, renderers...)
 	switch {
 	case p.policies == nil:
 		return []controller.Processor{p.processor}
-	case cfg.NoServices:
+	case cfg.Services.Off:
 		return []controller.Processor{p.policies}
 	}
 	out := []controller.Processor{p.processor, p.policies} // policies follow services: they need their translations
-	if cfg.Driver != nil {
-		out = append(out, attachment.NewNodeFeed(cfg.NodeName, cfg.Driver))
+	if cfg.Policies.Driver != nil {
+		out = append(out, attachment.NewNodeFeed(cfg.NodeName, cfg.Policies.Driver))
 	}
 	return out
 }
@@ -232,19 +248,17 @@ func (p *parts) processors() []controller.Processor {
 // onConnect returns the requests that each new connection begins with.
 func onConnect(cfg Config) []vpp.Call {
 	calls := descriptor.OnConnect()
-	if cfg.RuleCounters != nil && !cfg.NoPolicies {
+	if cfg.Policies.Counters != nil && !cfg.Policies.Off {
 		calls = append(calls, aclvalues.CountRules())
 	}
 	return calls
 }
 
-func sourceNames(sources map[string]Source) []string {
-	var names []string
-	for name := range sources {
-		names = append(names, name)
+func (p *parts) now() time.Time {
+	if p.cfg.Process.Now != nil {
+		return p.cfg.Process.Now()
 	}
-	slices.Sort(names)
-	return names
+	return time.Now()
 }
 
 // state forwards the state of the connection.
@@ -309,8 +323,8 @@ func (p *parts) committed(ev *event.Committed) {
 	for _, o := range p.onlookers {
 		o.Committed(ev, p.values.Sent)
 	}
-	if p.cfg.OnCommitted != nil {
-		p.cfg.OnCommitted(ev)
+	if p.cfg.Process.OnCommitted != nil {
+		p.cfg.Process.OnCommitted(ev)
 	}
 }
 
@@ -329,7 +343,7 @@ func New(cfg Config) (*Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Registry}
+	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Process.Registry}
 	a.rivals.Changed = a.changes.happened
 	a.gallery = status.NewGallery(p.reader, p.inLoop)
 	if a.registry == nil {
@@ -339,10 +353,10 @@ func New(cfg Config) (*Agent, error) {
 	if p.session != nil {
 		err = a.registry.Register(p.session.Metrics())
 	}
-	if cfg.Driver != nil {
-		err = errors.Join(err, a.registry.Register(attachment.NewDriverMetrics(cfg.Driver)))
+	if cfg.Policies.Driver != nil {
+		err = errors.Join(err, a.registry.Register(attachment.NewDriverMetrics(cfg.Policies.Driver)))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), cfg.registerExternal(a.registry))
+	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(cfg.External, a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.
@@ -351,7 +365,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if a.cfg.Alone {
+	if a.cfg.Process.Alone {
 		a.calm = heap.Hurry()
 		defer a.calm()
 	}
@@ -379,11 +393,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		})
 	}
 	a.runExternal(ctx, g, emit)
-	if a.cfg.Driver != nil {
-		g.Go(func() error { return a.cfg.Driver.Run(ctx) })
+	if a.cfg.Policies.Driver != nil {
+		g.Go(func() error { return a.cfg.Policies.Driver.Run(ctx) })
 	}
 	for _, l := range listeners {
-		g.Go(func() error { return httpserver.HTTP(ctx, l.Listener, l.handler, a.cfg.Logger) })
+		g.Go(func() error { return httpserver.HTTP(ctx, l.Listener, l.handler, a.cfg.Process.Logger) })
 	}
 	if a.health != nil {
 		g.Go(func() error { return a.health.Run(ctx) })
@@ -392,13 +406,13 @@ func (a *Agent) Run(ctx context.Context) error {
 		g.Go(func() error { return a.cfg.Reporter.Run(ctx, a.changes.n.Load, a.gallery.Report) })
 	}
 	if a.proxy != nil {
-		g.Go(func() error { a.proxy.Serve(ctx, a.cfg.Healthz, a.log); return nil })
+		g.Go(func() error { a.proxy.Serve(ctx, a.cfg.Listen.Healthz, a.log); return nil })
 	}
-	if a.cfg.SessionsEvery > 0 && a.nat != nil {
+	if a.cfg.NATTable.Every > 0 && a.nat != nil {
 		g.Go(func() error { return a.nat.Run(ctx) })
 	}
-	if a.cfg.SessionsEvery > 0 && a.cfg.RuleCounters != nil && a.policies != nil && a.cfg.SourceCheck != acl.SourceOff {
-		g.Go(func() error { return a.counters.Run(ctx, a.cfg.SessionsEvery, a.log) })
+	if a.cfg.NATTable.Every > 0 && a.cfg.Policies.Counters != nil && a.policies != nil && a.cfg.Policies.ACL.SourceCheck != acl.SourceOff {
+		g.Go(func() error { return a.counters.Run(ctx, a.cfg.NATTable.Every, a.log) })
 	}
 	return g.Wait()
 }
@@ -412,15 +426,15 @@ type listener struct {
 // listen opens the agent's listeners, so that an occupied port is an error before anything runs.
 func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 	var out []listener
-	if a.cfg.Listen != "" {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.Listen)
+	if a.cfg.Listen.Metrics != "" {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", a.cfg.Listen.Metrics)
 		if err != nil {
 			return nil, fmt.Errorf("metrics and health: %w", err)
 		}
-		out = append(out, listener{l, httpserver.Mux(a.registry, a.gallery.Ready, a.cfg.Profiling)})
+		out = append(out, listener{l, httpserver.Mux(a.registry, a.gallery.Ready, a.cfg.Listen.Profiling)})
 	}
-	if a.cfg.StatusSocket != "" {
-		l, err := httpserver.Unix(ctx, a.cfg.StatusSocket)
+	if a.cfg.Listen.Status != "" {
+		l, err := httpserver.Unix(ctx, a.cfg.Listen.Status)
 		if err != nil {
 			for _, open := range out {
 				err = errors.Join(err, open.Close())
@@ -447,7 +461,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // control returns the server of the unix socket.
 func (a *Agent) control() *control.Server {
 	return &control.Server{
-		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, LogLevel: a.cfg.LogLevel, Logger: a.log,
+		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
 	}
 }
 
@@ -456,7 +470,7 @@ func (a *Agent) control() *control.Server {
 func (a *Agent) Status(ctx context.Context) (*status.Status, error) { return a.gallery.Status(ctx) }
 
 // Recheck compares all objects of the agent in VPP with the desired state at once, and repairs differences. VPP does not
-// forward while it dumps; the periodic Config.Recheck compares in small parts instead. nil: no differences.
+// forward while it dumps; the periodic VPPAgent.Recheck compares in small parts instead. nil: no differences.
 func (a *Agent) Recheck(ctx context.Context) (*event.Committed, error) {
 	return a.vppagent.RecheckAll(ctx)
 }

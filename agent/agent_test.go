@@ -21,6 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -30,6 +31,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const objects = `
@@ -120,11 +122,10 @@ func (w *world) run(change func(*Config)) {
 	w.t.Helper()
 	src := manifest.New(manifest.Config{Paths: []string{w.dir}, Watch: true, Debounce: time.Millisecond})
 	cfg := Config{
-		NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(),
-		Sources:      map[string]Source{manifest.Name: plumbed{src, cni.New(w.vpp, "node-1")}},
-		Logger:       slog.New(slog.NewTextHandler(w.log, nil)),
-		StatusSocket: filepath.Join(w.t.TempDir(), "agent.sock"),
-		OnCommitted:  func(c *event.Committed) { w.committed <- c },
+		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(),
+		Sources: map[string]Source{manifest.Name: plumbed{src, cni.New(w.vpp, "node-1")}},
+		Process: config.Process{Logger: slog.New(slog.NewTextHandler(w.log, nil)), OnCommitted: func(c *event.Committed) { w.committed <- c }},
+		Listen:  config.Listeners{Status: filepath.Join(w.t.TempDir(), "agent.sock")},
 	}
 	if change != nil {
 		change(&cfg)
@@ -175,7 +176,7 @@ func firstSync(c *event.Committed) bool { return c.Resync == event.Full && c.Err
 
 func TestRunFollowsFiles(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	w := start(t, func(c *Config) { c.Registry = registry })
+	w := start(t, func(c *Config) { c.Process.Registry = registry })
 	w.wait("first sync", firstSync)
 
 	w.write("slice.yaml", endpoints)
@@ -183,7 +184,7 @@ func TestRunFollowsFiles(t *testing.T) {
 	if c.Writes != 1 {
 		t.Errorf("an endpoint appeared: %d writes, want 1", c.Writes)
 	}
-	st, err := control.FetchStatus(t.Context(), w.agent.cfg.StatusSocket, true)
+	st, err := control.FetchStatus(t.Context(), w.agent.cfg.Listen.Status, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,7 +352,7 @@ func (c *counting) UpdateService(_, _ *renderer.ContivService, _ []*renderer.Con
 func TestFurtherRenderersGetTheSameData(t *testing.T) {
 	more := &counting{}
 	w := start(t, func(c *Config) {
-		c.Renderers = []func(renderer.Sink) renderer.ServiceRendererAPI{func(renderer.Sink) renderer.ServiceRendererAPI { return more }}
+		c.Services.More = []func(renderer.Sink) renderer.ServiceRendererAPI{func(renderer.Sink) renderer.ServiceRendererAPI { return more }}
 	})
 	w.wait("first sync", firstSync)
 	w.write("second.yaml", strings.NewReplacer("name: web", "name: second", "10.96.0.10", "10.96.0.11").Replace(objects[strings.LastIndex(objects, "---"):]))
@@ -362,21 +363,10 @@ func TestFurtherRenderersGetTheSameData(t *testing.T) {
 	}
 }
 
-func TestConfigErrorsAreComplete(t *testing.T) {
-	cfg := Config{Recheck: -1, SessionsEvery: -1, PodSessionShare: 101}
-	cfg.NAT44.Sessions = 1
-	err := cfg.Validate()
-	for _, want := range []string{"node name", "vpp socket", "recheck", "count sessions", "sessions 1", "share of NAT sessions"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("no word about %s in: %v", want, err)
-		}
-	}
-}
-
 func TestStatusSocketIsOccupied(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
-	_, err := httpserver.Unix(t.Context(), w.agent.cfg.StatusSocket)
+	_, err := httpserver.Unix(t.Context(), w.agent.cfg.Listen.Status)
 	if err == nil || !strings.Contains(err.Error(), "another agent listens there") {
 		t.Errorf("second agent on one socket: %v", err)
 	}
@@ -395,7 +385,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	if err := cni.New(v, "node-1").Apply(changes); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}}
+	cfg := Config{NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}}
 	update := &event.Update{Source: manifest.Name, Changes: changes}
 	plan, err := PlanFor(t.Context(), cfg, update, false)
 	if err != nil || plan.Empty() || v.Writes() != 0 {

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent/cleanup"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // TestNoAgentStartsDuringACleanup: cleanup occupies the agent's socket, and answers with the reason.
@@ -24,7 +26,7 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	if _, err := control.FetchStatus(t.Context(), socket, false); err == nil || !strings.Contains(err.Error(), "a cleanup is running") {
 		t.Errorf("status: %v", err)
 	}
-	a, err := New(Config{NodeName: "node-1", Dial: v.Dial, StatusSocket: socket, Sources: map[string]Source{"fed": Fed{}}})
+	a, err := New(Config{NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Listen: config.Listeners{Status: socket}, Sources: map[string]Source{"fed": Fed{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

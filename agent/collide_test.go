@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // stepped is a Stepper with the guestbook of the examples, and its VPP.
@@ -44,7 +45,7 @@ func newStepped(t *rapid.T, changes []event.Change) *stepped {
 
 func (s *stepped) start(changes []event.Change) {
 	var err error
-	s.agent, err = NewStepper(s.t.Context(), Config{NodeName: "node-1", Dial: s.v.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
+	s.agent, err = NewStepper(s.t.Context(), Config{NodeName: "node-1", VPP: vpp.Config{Dial: s.v.Dial}, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ func startCounting(t *testing.T) (*world, *simCounters) {
 	_ = w.stop()
 	counters := &simCounters{vpp: w.vpp}
 	w.committed = make(chan *event.Committed, 100)
-	w.run(func(c *Config) { c.RuleCounters = counters }) // goes to the policies in one step
+	w.run(func(c *Config) { c.Policies.Counters = counters }) // goes to the policies in one step
 	w.wait("first sync", firstSync)
 	w.settled()
 	return w, counters
@@ -125,7 +125,7 @@ func TestRulesAreCounted(t *testing.T) {
 	w.knock("10.2.9.7", "10.1.1.2:80", 5) // excepted: the end of the tier
 	w.knock("10.1.1.2", "10.3.0.1:53", 4) // passed on to the second tier's rule
 	w.knock("10.1.1.2", "10.3.7.1:53", 6) // denied, each packet separately
-	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.Listen.Status, web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestUnreadableCountersAreNotShown(t *testing.T) {
 	w, stats := startCounting(t)
 	look := func() *policy.Description {
 		t.Helper()
-		d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+		d, err := control.FetchPolicy(t.Context(), w.agent.cfg.Listen.Status, web)
 		if err != nil || len(d.Ingress) == 0 {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -177,7 +177,7 @@ func TestUnreadableCountersAreNotShown(t *testing.T) {
 	}
 }
 
-// Without RuleCounters the agent does not switch counting on.
+// Without Policies.Counters the agent does not switch counting on.
 func TestCountingIsOffByDefault(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
@@ -192,7 +192,7 @@ func TestCountingIsOffByDefault(t *testing.T) {
 			}
 		}
 	}
-	if d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web); err != nil || len(hits(t, d)) > 0 || d.Uncounted != "" {
+	if d, err := control.FetchPolicy(t.Context(), w.agent.cfg.Listen.Status, web); err != nil || len(hits(t, d)) > 0 || d.Uncounted != "" {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

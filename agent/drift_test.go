@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // A running agent returns the differences between VPP and the desired state, and changes nothing.
@@ -16,12 +17,12 @@ func TestPlanOfARunningAgent(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
 	w.settled()
-	socket := w.agent.cfg.StatusSocket
+	socket := w.agent.cfg.Listen.Status
 	plan, err := control.FetchPlan(t.Context(), socket, false)
 	if err != nil || !plan.Empty() || plan.Sessions != nil {
 		t.Fatalf("VPP is as it is wanted: %v, %v", plan, err)
 	}
-	other, err := NewStepper(t.Context(), Config{NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
+	other, err := NewStepper(t.Context(), Config{NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // fixed is an external source with constant values: it prints their states, and ends.
@@ -34,12 +35,12 @@ func (f *fixed) Run(ctx context.Context, emit func(event.Event)) error {
 
 // An external source beside etcd and gRPC, added through the agent's configuration.
 func ExampleConfig_external() {
-	vpp := sim.New(sim.Config{})
-	defer vpp.Close()
+	v := sim.New(sim.Config{})
+	defer v.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	source := &fixed{values: kv.Values{}, done: cancel}
 	source.values.Put(&contivl3.RejectRoute{DstNetwork: "198.51.100.0/24"})
-	a, err := agent.New(agent.Config{NodeName: "node-1", Dial: vpp.Dial, External: []controller.ExternalConfigSource{source}})
+	a, err := agent.New(agent.Config{NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, External: []controller.ExternalConfigSource{source}})
 	if err != nil {
 		fmt.Println(err)
 		return

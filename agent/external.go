@@ -4,48 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 )
 
-// validateExternal returns errors for external sources with an empty or duplicate name.
-func (c *Config) validateExternal() error {
-	var errs []error
-	seen := map[string]bool{}
-	for _, src := range c.External {
-		name := src.String()
-		_, taken := c.Sources[name]
-		switch {
-		case name == "":
-			errs = append(errs, errors.New("external source: its name must not be empty"))
-		case taken || seen[name] || c.Felix != nil && name == felix.SourceName:
-			errs = append(errs, fmt.Errorf("external source %s: another source has this name", name))
-		}
-		seen[name] = true
-	}
-	return errors.Join(errs...)
-}
-
-// waitedFor returns the names of all sources that must be in sync before the agent programs VPP.
-func waitedFor(cfg Config) []string {
-	names := sourceNames(cfg.Sources)
-	for _, src := range cfg.External {
-		names = append(names, src.String())
-	}
-	slices.Sort(names)
-	return names
-}
-
 // registerExternal registers the metrics of external sources.
-func (c *Config) registerExternal(r prometheus.Registerer) error {
+func registerExternal(sources []controller.ExternalConfigSource, r prometheus.Registerer) error {
 	var errs []error
-	for _, src := range c.External {
+	for _, src := range sources {
 		if figures, ok := src.(prometheus.Collector); ok {
 			errs = append(errs, r.Register(figures))
 		}

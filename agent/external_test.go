@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // outside is an external source that emits the events of a channel.
@@ -38,7 +39,7 @@ func (o outside) Run(ctx context.Context, emit func(event.Event)) error {
 
 func TestExternalNamesDiffer(t *testing.T) {
 	cfg := Config{
-		NodeName: "node-1", Socket: "x", Sources: map[string]Source{"kube": Fed{}},
+		NodeName: "node-1", VPP: vpp.Config{Socket: "x"}, Sources: map[string]Source{"kube": Fed{}},
 		External: []controller.ExternalConfigSource{outside{name: "kube"}, outside{name: "a"}, outside{name: "a"}, outside{}},
 	}
 	err := cfg.Validate()
@@ -91,9 +92,9 @@ func TestExternalValuesWhileVPPIsAway(t *testing.T) {
 	var away atomic.Bool
 	src.events <- event.ExternalConfigResync(src.name, nil)
 	w := start(t, func(c *Config) {
-		dial := c.Dial
-		c.External, c.MaxPause = []controller.ExternalConfigSource{src}, 10*time.Millisecond
-		c.Dial = func(ctx context.Context) (net.Conn, error) {
+		dial := c.VPP.Dial
+		c.External, c.VPP.MaxBackoff = []controller.ExternalConfigSource{src}, 10*time.Millisecond
+		c.VPP.Dial = func(ctx context.Context) (net.Conn, error) {
 			if away.Load() {
 				return nil, errors.New("away")
 			}

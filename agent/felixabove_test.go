@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
@@ -25,6 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // parseMessages reads messages from text: one per paragraph.
@@ -103,10 +105,7 @@ func underDialled(t *testing.T, v *sim.VPP, dial func(context.Context) (net.Conn
 	}
 	log := slog.New(slog.NewTextHandler(f.log, nil))
 	a, err := New(Config{
-		NodeName: "node-1", Dial: dial, AllowUnknown: true, Override: cni.Located(), NoServices: true, PostDNAT: true, Logger: log, StatusSocket: f.socket, MaxPause: 10 * time.Millisecond,
-		Registry:    f.registry,
-		Felix:       &attachment.Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})},
-		OnCommitted: func(c *event.Committed) { f.committed <- c },
+		NodeName: "node-1", VPP: vpp.Config{Dial: dial, MaxBackoff: 10 * time.Millisecond}, Policies: config.Policies{AllowUnknown: true, PostDNAT: true, Felix: &attachment.Felix{Driver: felix.NewDriver(felix.Config{In: fromFelix, Out: toFelix, Logger: log})}}, Override: cni.Located(), Services: config.Services{Off: true}, Process: config.Process{Logger: log, Registry: f.registry, OnCommitted: func(c *event.Committed) { f.committed <- c }}, Listen: config.Listeners{Status: f.socket},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -9,10 +9,10 @@ import (
 
 // healthServer serves health checks of load balancers, if they are configured.
 func (p *parts) healthServer() *health.Server {
-	if p.cfg.HealthChecks == nil || p.cfg.NoServices {
+	if p.cfg.Services.Health == nil || p.cfg.Services.Off {
 		return nil
 	}
-	cfg := *p.cfg.HealthChecks
+	cfg := *p.cfg.Services.Health
 	cfg.Logger, cfg.Healthy = p.log.With("room", "health"), func(ctx context.Context) bool { return p.reader.Serves(ctx) }
 	return health.New(cfg)
 }

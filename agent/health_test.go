@@ -65,7 +65,7 @@ func TestHealthChecks(t *testing.T) {
 	address := taken.Addr().String()
 	port := netip.MustParseAddrPort(address).Port()
 	w := start(t, func(c *Config) {
-		c.HealthChecks = &health.Config{Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
+		c.Services.Health = &health.Config{Addresses: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}
 	}, fmt.Sprintf(balanced, port))
 	w.wait("first sync", firstSync)
 	go func() { // accepts and closes, like a server of another protocol

@@ -30,10 +30,10 @@ func TestHostChangesOnlyOnRequest(t *testing.T) {
 		want  bool
 		n     int
 	}{
-		{"nobody asks", Config{Socket: "s"}, nil, false, 0},
-		{"a simulation", Config{Dial: dial, External: asked}, nil, false, 0},
-		{"asked", Config{Socket: "s", External: asked}, nil, true, len(all.All()) + 3},
-		{"asked, beside another agent", Config{Socket: "s", External: asked}, few, true, 4},
+		{"nobody asks", Config{VPP: vpp.Config{Socket: "s"}}, nil, false, 0},
+		{"a simulation", Config{VPP: vpp.Config{Dial: dial}, External: asked}, nil, false, 0},
+		{"asked", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, nil, true, len(all.All()) + 3},
+		{"asked, beside another agent", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, few, true, 4},
 	} {
 		caller, kinds := withHost(c.cfg, silentVPP{}, c.kinds)
 		_, plain := caller.(silentVPP)

@@ -18,10 +18,10 @@ func TestLogLevel(t *testing.T) {
 	var level slog.LevelVar
 	log := &buffer{}
 	w := start(t, func(c *Config) {
-		c.LogLevel, c.Logger = &level, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: &level}))
+		c.Process.LogLevel, c.Process.Logger = &level, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: &level}))
 	})
 	w.wait("first sync", firstSync)
-	socket := w.agent.cfg.StatusSocket
+	socket := w.agent.cfg.Listen.Status
 	if got, err := control.FetchLogLevel(t.Context(), socket); got != "INFO" || err != nil {
 		t.Errorf("%q %v", got, err)
 	}
@@ -46,7 +46,7 @@ func TestLogLevel(t *testing.T) {
 	}
 	fixed := start(t, nil)
 	fixed.wait("first sync", firstSync)
-	if err := control.SetLogLevel(t.Context(), fixed.agent.cfg.StatusSocket, "warn"); err == nil || !strings.Contains(err.Error(), "cannot change its log level") {
+	if err := control.SetLogLevel(t.Context(), fixed.agent.cfg.Listen.Status, "warn"); err == nil || !strings.Contains(err.Error(), "cannot change its log level") {
 		t.Errorf("a logger of another owner: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -20,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const natObjects = `
@@ -97,7 +99,7 @@ func startNAT(t *testing.T, change func(*Config)) *natWorld {
 func (w *natWorld) begin(change func(*Config)) {
 	t := w.t
 	t.Helper()
-	cfg := Config{NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}, Now: w.vpp.Now}
+	cfg := Config{NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}, Process: config.Process{Now: w.vpp.Now}}
 	if change != nil {
 		change(&cfg)
 	}
@@ -114,8 +116,8 @@ func (w *natWorld) begin(change func(*Config)) {
 
 // asVPPHas is the configuration without flags: VPP's default size and timeouts.
 func asVPPHas(c *Config) {
-	c.NAT44.Sessions = 64512
-	c.NAT44.TimeoutUDP, c.NAT44.TimeoutTCPEstablished, c.NAT44.TimeoutTCPTransitory, c.NAT44.TimeoutICMP = 300, 7440, 240, 60
+	c.Services.Renderer.NAT44.Sessions = 64512
+	c.Services.Renderer.NAT44.TimeoutUDP, c.Services.Renderer.NAT44.TimeoutTCPEstablished, c.Services.Renderer.NAT44.TimeoutTCPTransitory, c.Services.Renderer.NAT44.TimeoutICMP = 300, 7440, 240, 60
 }
 
 // datagrams sends n datagrams from evil to the Service, each from another port, and returns how many arrived.
@@ -156,7 +158,7 @@ func (w *natWorld) look() *nattable.Status {
 // One pod fills the table. VPP then refuses new connections even after all sessions have expired. The agent frees expired
 // sessions, and only as many as needed.
 func TestExpiredSessionsAreFreedBeforeNewOnesFail(t *testing.T) {
-	w := startNAT(t, func(c *Config) { asVPPHas(c); c.PodSessionShare = 100 })
+	w := startNAT(t, func(c *Config) { asVPPHas(c); c.NATTable.PodShare = 100 })
 	if got := w.connect(); got != 20 {
 		t.Fatalf("before: %d of 20 connections", got)
 	}
@@ -255,7 +257,7 @@ func TestTenMinutesOfDNSQueries(t *testing.T) {
 // Below the thresholds the agent sends no request that stops VPP; holders are known from half of the table on.
 func TestNATTableBelowThresholds(t *testing.T) {
 	counter := &countingSessions{}
-	w := startNAT(t, func(c *Config) { asVPPHas(c); c.SessionCounter = counter })
+	w := startNAT(t, func(c *Config) { asVPPHas(c); c.NATTable.Counter = counter })
 	asked := func() (n int) {
 		for _, r := range w.vpp.Log() {
 			if r.Name == "nat44_user_dump" || r.Name == "nat44_user_session_v3_dump" {
@@ -290,7 +292,7 @@ func TestNATTableBelowThresholds(t *testing.T) {
 // TestMetricsNameNobody: metrics count sessions of the largest clients, and contain no name or address of the cluster, because their listener does
 // not authenticate.
 func TestMetricsNameNobody(t *testing.T) {
-	w := startNAT(t, func(c *Config) { asVPPHas(c); c.SessionCounter = &countingSessions{n: 33_000} })
+	w := startNAT(t, func(c *Config) { asVPPHas(c); c.NATTable.Counter = &countingSessions{n: 33_000} })
 	w.datagrams(33_000)
 	if st := w.look(); len(st.Holders) != 1 {
 		t.Fatalf("%+v", st)
@@ -338,7 +340,7 @@ func TestNATTableOfAnotherSize(t *testing.T) {
 		0: "", 64512: "",
 		200000: "--nat-sessions is 200000, but VPP's table has room for 64512 sessions per worker since NAT44 was enabled: restart VPP to change the size, or remove the flag",
 	} {
-		w.begin(func(c *Config) { c.NAT44.Sessions = sessions })
+		w.begin(func(c *Config) { c.Services.Renderer.NAT44.Sessions = sessions })
 		st := w.look()
 		if st == nil || st.Limit != 64512 || st.Remark != want || st.Problem != "" {
 			t.Errorf("%d: %+v", sessions, st)

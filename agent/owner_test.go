@@ -8,21 +8,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/cleanup"
-	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/agent/status"
-	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/poll"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // second starts another agent on the VPP of a world, with a separate folder of locks.
 func (w *world) second(lock string) *Agent {
 	w.t.Helper()
 	a, err := New(Config{
-		NodeName: "node-2", Dial: w.vpp.Dial, Override: cni.Located(), Lock: lock,
+		NodeName: "node-2", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(), Lock: lock,
 		Sources: map[string]Source{"none": inSync{}},
 	})
 	if err != nil {
@@ -94,23 +92,4 @@ func TestRivalIsSeen(t *testing.T) {
 		t.Errorf("%+v %v", st.Problems, err)
 	}
 	w.report(l, func(rep *event.Report) bool { return slices.Contains(short(rep), "Node node-1 VPPShared") })
-}
-
-// The parts that an agent owns follow from its configuration.
-func TestOwns(t *testing.T) {
-	driver := felix.NewSupervisor(felix.SupervisorConfig{})
-	for _, c := range []struct {
-		cfg  Config
-		want owner.Share
-	}{
-		{Config{}, owner.All},
-		{Config{NoPolicies: true}, owner.All},
-		{Config{Driver: driver}, owner.Services},
-		{Config{Felix: &attachment.Felix{}, NoServices: true}, owner.Policies},
-		{Config{Felix: &attachment.Felix{}}, owner.All},
-	} {
-		if got := c.cfg.share(); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.cfg, got, c.want)
-		}
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // large returns an agent with n Services of one port and two endpoints each.
@@ -17,7 +18,7 @@ func large(tb testing.TB, services int) *Stepper {
 	tb.Helper()
 	v := sim.New(sim.Config{PuntLocal: true})
 	tb.Cleanup(v.Close)
-	s, err := NewStepper(tb.Context(), Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
+	s, err := NewStepper(tb.Context(), Config{NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(), Sources: map[string]Source{manifest.Name: Fed{}}})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -13,15 +13,18 @@ import (
 // newPolicies wires policies: the processor drives the renderer of access lists, which writes values. For an input's access
 // lists: nat44 has not translated IPv4 yet; cnat has, and without a renderer for IPv6 nothing is translated.
 func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
-	c := policy.Config{NodeName: cfg.NodeName, View4: dataplane.PreDNAT, View6: dataplane.PostDNAT, TrustNodeAddresses: cfg.TrustNodeAddresses, Limits: cfg.Limits}
-	if cfg.postDNAT4() {
+	c := cfg.Policies.Config
+	c.NodeName, c.Limits, c.View4, c.View6 = cfg.NodeName, cfg.Limits, dataplane.PreDNAT, dataplane.PostDNAT
+	if cfg.PostDNAT4() {
 		c.View4 = dataplane.PostDNAT
 	}
-	if cfg.Driver != nil {
-		return policy.New(c, cfg.Driver)
+	if cfg.Policies.Driver != nil {
+		return policy.New(c, cfg.Policies.Driver)
 	}
-	driver := acl.New(acl.Config{SourceCheck: cfg.SourceCheck, Evaluated: cfg.deniesUnknown()}, values)
-	if cfg.Felix != nil {
+	lists := cfg.Policies.ACL
+	lists.Evaluated = cfg.DeniesUnknown()
+	driver := acl.New(lists, values)
+	if cfg.Policies.Felix != nil {
 		return policy.NewStream(c, cfg.Override, driver)
 	}
 	return policy.New(c, driver)

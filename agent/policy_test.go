@@ -38,7 +38,7 @@ var web = model.PodID{Namespace: "default", Name: "web"}
 
 func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	w := start(t, func(c *Config) { c.Registry = registry })
+	w := start(t, func(c *Config) { c.Process.Registry = registry })
 	w.wait("first sync", firstSync)
 	w.settled()
 	w.write("policies.yaml", policies)
@@ -47,7 +47,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	if dump := w.vpp.Dump(); !strings.Contains(dump, "acl") {
 		t.Errorf("no access list in VPP:\n%s", dump)
 	}
-	st, err := control.FetchStatus(t.Context(), w.agent.cfg.StatusSocket, false)
+	st, err := control.FetchStatus(t.Context(), w.agent.cfg.Listen.Status, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 func TestVPPThatDoesNotReclassify(t *testing.T) {
 	registry, forgetful := prometheus.NewRegistry(), sim.New(sim.Config{PuntLocal: true, NoReclassify: true})
 	t.Cleanup(forgetful.Close)
-	w := start(t, func(c *Config) { c.Registry, c.Dial = registry, forgetful.Dial })
+	w := start(t, func(c *Config) { c.Process.Registry, c.VPP.Dial = registry, forgetful.Dial })
 	w.wait("first sync", firstSync)
 	st, err := w.agent.Status(t.Context())
 	if err != nil {
@@ -114,7 +114,7 @@ func TestPolicyOfAPod(t *testing.T) {
 	w := start(t, nil, policies)
 	w.wait("first sync", firstSync)
 	w.settled()
-	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.Listen.Status, web)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestPolicyOfAPod(t *testing.T) {
 	if diff := cmp.Diff(want, d.Ingress); diff != "" || len(d.Egress) != 0 {
 		t.Errorf("egress %v, ingress (-want +got):\n%s", d.Egress, diff)
 	}
-	if _, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, model.PodID{Namespace: "default", Name: "x"}); err == nil ||
+	if _, err := control.FetchPolicy(t.Context(), w.agent.cfg.Listen.Status, model.PodID{Namespace: "default", Name: "x"}); err == nil ||
 		!strings.Contains(err.Error(), "pod default/x has no endpoint on this node") {
 		t.Errorf("a pod that is not there: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -16,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/poll"
 	"github.com/contiv-agent/contiv-agent/test/port"
 	"github.com/contiv-agent/contiv-agent/test/samples"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // healthz gets /healthz at an address; the code is 0 without an answer.
@@ -27,7 +29,7 @@ func healthz(at string) (code int, b kubeproxy.Answer) {
 // TestHealthzOfAnAgent: the answer follows the agent's Node.
 func TestHealthzOfAnAgent(t *testing.T) {
 	at := port.Address(t)
-	w := start(t, func(cfg *Config) { cfg.Healthz = at })
+	w := start(t, func(cfg *Config) { cfg.Listen.Healthz = at })
 	poll.Until(t, "an answer", func() bool {
 		code, b := healthz(at)
 		return code == http.StatusOK && b.NodeEligible != nil && *b.NodeEligible && len(b.Status) == 2
@@ -46,7 +48,7 @@ func TestHealthzAddressIsChecked(t *testing.T) {
 	v := sim.New(sim.Config{})
 	defer v.Close()
 	for _, bad := range []string{"10256", "0.0.0.0:", "a:b:c"} {
-		_, err := New(Config{NodeName: "node-1", Dial: v.Dial, Override: cni.Located(), Healthz: bad, Registry: prometheus.NewRegistry()})
+		_, err := New(Config{NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(), Listen: config.Listeners{Healthz: bad}, Process: config.Process{Registry: prometheus.NewRegistry()}})
 		if err == nil || !strings.Contains(err.Error(), "healthz bind address") {
 			t.Errorf("%s: %v", bad, err)
 		}
@@ -56,7 +58,7 @@ func TestHealthzAddressIsChecked(t *testing.T) {
 // TestEveryTriggerIsMeasured: two EndpointSlices that change in one transaction count as two changes, as in kube-proxy.
 func TestEveryTriggerIsMeasured(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	w := start(t, func(c *Config) { c.Registry, c.ServiceRenderer = registry, RendererNAT44 })
+	w := start(t, func(c *Config) { c.Process.Registry, c.Services.Renderer.Choice = registry, RendererNAT44 })
 	w.wait("first sync", firstSync)
 	w.settled()
 	slice := strings.Replace(endpoints, "metadata: {", "metadata: {annotations: {endpoints.kubernetes.io/last-change-trigger-time: \"2026-01-01T00:00:00Z\"}, ", 1)

@@ -113,8 +113,8 @@ func TestReport(t *testing.T) {
 	l := newListening()
 	var away atomic.Bool // VPP: it does not come back at once
 	w := start(t, func(c *Config) {
-		dial := c.Dial
-		c.Dial = func(ctx context.Context) (net.Conn, error) {
+		dial := c.VPP.Dial
+		c.VPP.Dial = func(ctx context.Context) (net.Conn, error) {
 			if away.Load() {
 				return nil, errors.New("away")
 			}
@@ -219,8 +219,8 @@ func TestReportOfOthers(t *testing.T) {
 		about  func(model.Kind) bool
 		want   int
 	}{
-		{func(c *Config) { c.NoServices = true }, policy.IsPolicy, 1},
-		{func(c *Config) { c.NoPolicies = true }, func(k model.Kind) bool { return k == model.KindService }, 2},
+		{func(c *Config) { c.Services.Off = true }, policy.IsPolicy, 1},
+		{func(c *Config) { c.Policies.Off = true }, func(k model.Kind) bool { return k == model.KindService }, 2},
 	} {
 		l := newListening()
 		w := start(t, func(cfg *Config) {

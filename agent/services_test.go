@@ -4,8 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/cnat"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
@@ -20,11 +22,11 @@ func TestServiceRenderers(t *testing.T) {
 		postDNAT bool
 	}{
 		{Config{}, []string{"nat44", "cnat"}, both, false},
-		{Config{ServiceRenderer: RendererAuto}, []string{"nat44", "cnat"}, both, false},
-		{Config{ServiceRenderer: RendererNAT44}, []string{"nat44"}, v4, false},
-		{Config{ServiceRenderer: RendererCNAT}, []string{"cnat"}, both, true},
-		{Config{ServiceRenderer: RendererCNAT, NoServices: true}, nil, none, false},
-		{Config{NoServices: true, PostDNAT: true}, nil, none, true},
+		{Config{Services: config.ServedBy(RendererAuto)}, []string{"nat44", "cnat"}, both, false},
+		{Config{Services: config.ServedBy(RendererNAT44)}, []string{"nat44"}, v4, false},
+		{Config{Services: config.ServedBy(RendererCNAT)}, []string{"cnat"}, both, true},
+		{Config{Services: config.Services{Renderer: builtin.Config{Choice: RendererCNAT}, Off: true}}, nil, none, false},
+		{Config{Services: config.Services{Off: true}, Policies: config.Policies{PostDNAT: true}}, nil, none, true},
 	} {
 		p := &parts{cfg: tc.cfg, values: controller.NewValues()}
 		var got []string
@@ -36,8 +38,8 @@ func TestServiceRenderers(t *testing.T) {
 				got = append(got, "cnat")
 			}
 		}
-		if !slices.Equal(got, tc.want) || tc.cfg.ServedFamilies() != tc.served || tc.cfg.postDNAT4() != tc.postDNAT {
-			t.Errorf("%q: %v, families %+v, post-DNAT %t", tc.cfg.ServiceRenderer, got, tc.cfg.ServedFamilies(), tc.cfg.postDNAT4())
+		if !slices.Equal(got, tc.want) || tc.cfg.ServedFamilies() != tc.served || tc.cfg.PostDNAT4() != tc.postDNAT {
+			t.Errorf("%q: %v, families %+v, post-DNAT %t", tc.cfg.Services.Renderer.Choice, got, tc.cfg.ServedFamilies(), tc.cfg.PostDNAT4())
 		}
 	}
 }

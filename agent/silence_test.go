@@ -49,7 +49,7 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	var s stopped
 	l := newListening()
 	registry := prometheus.NewRegistry()
-	w := start(t, func(c *Config) { c.Dial, c.Reporter, c.Registry = s.dial(c.Dial), l, registry })
+	w := start(t, func(c *Config) { c.VPP.Dial, c.Reporter, c.Process.Registry = s.dial(c.VPP.Dial), l, registry })
 	w.wait("first sync", firstSync)
 	w.settled()
 	handler := httpserver.Mux(prometheus.NewRegistry(), w.agent.gallery.Ready, false)

@@ -24,7 +24,7 @@ func TestSourceDropsAreCounted(t *testing.T) {
 	for range 3 { // from outside, as a pod of the node
 		w.vpp.Send("uplink", packet.NewTCP(netip.MustParseAddrPort("10.1.1.2:1"), netip.MustParseAddrPort("10.1.1.2:53")))
 	}
-	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.StatusSocket, web)
+	d, err := control.FetchPolicy(t.Context(), w.agent.cfg.Listen.Status, web)
 	if err != nil || d.Spoofed == nil || d.Spoofed.Packets != 7 {
 		t.Fatalf("policy shows %+v, %v", d, err)
 	}

@@ -20,7 +20,7 @@ type Stepper struct {
 func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
 	cfg.Lock = ""
 	var pause func(context.Context, time.Duration)
-	if cfg.Stall > 0 {
+	if cfg.VPPAgent.Stall > 0 {
 		pause = func(context.Context, time.Duration) {}
 	}
 	p, err := assemble(cfg, pause)

@@ -115,7 +115,7 @@ func TestStatusOfTrouble(t *testing.T) {
 
 // A running agent finds another program's change, reports it in the status and on the object, and is healthy again.
 func TestDriftIsReported(t *testing.T) {
-	w := start(t, func(c *Config) { c.Recheck = 20 * time.Millisecond })
+	w := start(t, func(c *Config) { c.VPPAgent.Recheck = 20 * time.Millisecond })
 	w.wait("first sync", firstSync)
 	w.write("slice.yaml", endpoints)
 	w.wait("change", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice/default/web-1") })

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
 // nodesAllowed lets the addresses of nodes, and everybody at one port, reach the server of node-2; nobody else comes in.
@@ -32,8 +34,8 @@ func TestNodeAddressesOfOtherNodes(t *testing.T) {
 		bypass, node Verdict
 	}{
 		{"nat44", agent.Config{}, Dropped, Dropped},
-		{"nat44, nodes trusted", agent.Config{TrustNodeAddresses: true}, Delivered, Delivered},
-		{"cnat", agent.Config{ServiceRenderer: agent.RendererCNAT}, Dropped, Delivered},
+		{"nat44, nodes trusted", agent.Config{Policies: config.Policies{Config: policy.Config{TrustNodeAddresses: true}}}, Delivered, Delivered},
+		{"cnat", agent.Config{Services: config.ServedBy(agent.RendererCNAT)}, Dropped, Delivered},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := NewCluster(Config{Agent: tc.cfg})

@@ -121,8 +121,8 @@ func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
 // start starts the agent of a node.
 func (c *Cluster) start(ctx context.Context, name string, v *sim.VPP) (*agent.Stepper, error) {
 	cfg := c.cfg.Agent
-	cfg.NodeName, cfg.Dial, cfg.Sources = name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
-	cfg.Override, cfg.Now, cfg.MaxPause, cfg.Journal = cni.Located(), v.Now, maxPause, c.journal(name)
+	cfg.NodeName, cfg.VPP.Dial, cfg.Sources = name, v.Dial, map[string]agent.Source{sourceName: agent.Fed{}}
+	cfg.Override, cfg.Process.Now, cfg.VPP.MaxBackoff, cfg.VPPAgent.Journal = cni.Located(), v.Now, maxPause, c.journal(name)
 	ctx, stop := v.Living(ctx)
 	defer stop()
 	a, err := agent.NewStepper(ctx, cfg)
@@ -133,10 +133,10 @@ func (c *Cluster) start(ctx context.Context, name string, v *sim.VPP) (*agent.St
 }
 
 func (c *Cluster) journal(name string) string {
-	if c.cfg.Agent.Journal == "" {
+	if c.cfg.Agent.VPPAgent.Journal == "" {
 		return ""
 	}
-	return filepath.Join(c.cfg.Agent.Journal, name)
+	return filepath.Join(c.cfg.Agent.VPPAgent.Journal, name)
 }
 
 func (c *Cluster) leave(n *node) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 )
 
 // aged is a pod, and a Service with session affinity that has an external address.
@@ -35,7 +36,7 @@ spec: {cidrs: [10.96.0.0/16]}
 // session had expired. It returns what becomes of a packet from another port.
 func grownOld(t *testing.T, addr, more string) (*Cluster, Arrival) {
 	t.Helper()
-	c := cluster(t, Config{Agent: agent.Config{ServiceRenderer: agent.RendererNAT44}}, talkers(t))
+	c := cluster(t, Config{Agent: agent.Config{Services: config.ServedBy(agent.RendererNAT44)}}, talkers(t))
 	step := Step{Question: Question{From: "pod:prod/client", To: addr + ":80", Protocol: "TCP"}, SourcePort: 40000, OneWay: true}
 	if a, err := c.Inject(t.Context(), step); err != nil || a.At != addr {
 		t.Fatalf("%v %v", a, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 )
 
 // TestFragments: a datagram in fragments is delivered when all have arrived. Later fragments alone deliver nothing, and policies
@@ -40,7 +41,7 @@ func TestFragments(t *testing.T) {
 		{"denied", []want{{denied + `,"fragments":2}`, "guestbook/redis", Dropped, ""}, {denied + `,"fragments":2,"only":"later"}`, "", Dropped, ""}}},
 	} {
 		for _, r := range []agent.ServiceRenderer{agent.RendererAuto, agent.RendererCNAT} {
-			cluster := guestbook(t, Config{Agent: agent.Config{ServiceRenderer: r}})
+			cluster := guestbook(t, Config{Agent: agent.Config{Services: config.ServedBy(r)}})
 			for _, w := range c.steps {
 				a := cluster.Send(context.Background(), steps(t, w.line)[0])
 				verdict := w.verdict

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 )
 
 // elsewhere is a Service whose endpoint is outside the cluster.
@@ -35,7 +36,7 @@ func TestServicesDoNotInvite(t *testing.T) {
 				port, target int
 			}{{"TCP", "S", 80, 8080}, {"TCP", "PA", 80, 8080}, {"UDP", "", 53, 5353}} {
 				t.Run(fmt.Sprintf("%s/%s/%s%s", renderer, k.sender, p.proto, p.flags), func(t *testing.T) {
-					c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: renderer}})
+					c := NewCluster(Config{Agent: agent.Config{Services: config.ServedBy(renderer)}})
 					t.Cleanup(c.Close)
 					change(t, c, objects(t, talkers(t)+elsewhere+rulesOf("no-out", "client", "Egress", "", "")+rulesOf("no-in", "client", "Ingress", "", ""))...)
 					send := func(from, to, flags string, port int) Answer {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
@@ -83,7 +84,7 @@ func dual(t *testing.T, r agent.ServiceRenderer) *Cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: r}})
+	c := NewCluster(Config{Agent: agent.Config{Services: config.ServedBy(r)}})
 	t.Cleanup(c.Close)
 	if err := c.Apply(context.Background(), changes); err != nil {
 		t.Fatal(err)

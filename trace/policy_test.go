@@ -218,7 +218,7 @@ func TestPolicyIsAddedAndDeleted(t *testing.T) {
 
 func TestNoPolicies(t *testing.T) {
 	var cfg Config
-	cfg.Agent.NoPolicies = true
+	cfg.Agent.Policies.Off = true
 	c := cluster(t, cfg, guarded)
 	if a := c.Answer(Question{"pod:prod/other", "pod:prod/web-1:80", "TCP"}); a.Verdict != Delivered {
 		t.Errorf("switched off: %s %s", a.Verdict, a.Reason)

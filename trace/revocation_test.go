@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -150,7 +151,7 @@ func (k *talk) round(what string) {
 
 func talking(t *testing.T, renderer agent.ServiceRenderer, closed bool) *Cluster {
 	t.Helper()
-	c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: renderer}})
+	c := NewCluster(Config{Agent: agent.Config{Services: config.ServedBy(renderer)}})
 	t.Cleanup(c.Close)
 	change(t, c, objects(t, talkers(t)+allowing(closed))...)
 	return c

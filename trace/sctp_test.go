@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -37,7 +38,7 @@ spec:
 func TestSCTPAnswers(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		t.Run(string(renderer), func(t *testing.T) {
-			c := cluster(t, Config{Agent: agent.Config{ServiceRenderer: renderer}}, guarded+signalling)
+			c := cluster(t, Config{Agent: agent.Config{Services: config.ServedBy(renderer)}}, guarded+signalling)
 			const (
 				first    = "allowed by NetworkPolicy prod/signalling ingress rule 1"
 				second   = "allowed by NetworkPolicy prod/signalling ingress rule 2"
@@ -83,7 +84,7 @@ func TestSCTPAnswers(t *testing.T) {
 
 // An open association continues, and does not permit another one on another port of the same pods.
 func TestSCTPConnection(t *testing.T) {
-	c := cluster(t, Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, guarded+signalling)
+	c := cluster(t, Config{Agent: agent.Config{Services: config.ServedBy(agent.RendererCNAT)}}, guarded+signalling)
 	k, _, err := c.Connect(Question{"pod:prod/client", "pod:prod/web-2:9000", "SCTP"}, 5000, "")
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +124,7 @@ func TestRevokedAssociationsEnd(t *testing.T) {
 			for _, serverFirst := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/closed=%v/server-first=%v", revoked, closed, serverFirst), func(t *testing.T) {
 					for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
-						c := NewCluster(Config{Agent: agent.Config{ServiceRenderer: renderer}})
+						c := NewCluster(Config{Agent: agent.Config{Services: config.ServedBy(renderer)}})
 						t.Cleanup(c.Close)
 						change(t, c, objects(t, talkers(t)+gates(closed, "", ""))...)
 						var talks []*talk

@@ -6,6 +6,7 @@ package counters
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -22,6 +23,18 @@ import (
 // ACL that is not counted is missing. vpp.Stats implements it.
 type RuleCounters interface {
 	ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error)
+}
+
+// IfThere reads the counters of a VPP whose stats socket may not exist; without it no ACL is counted.
+type IfThere struct{ vpp.Stats }
+
+// ACLMatches implements RuleCounters.
+func (s IfThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error) {
+	counters, err := s.Stats.ACLMatches(ctx, acls)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return counters, err
 }
 
 // countPatience bounds how long reading counters may take: descriptions are also returned without them.

@@ -20,11 +20,11 @@ import (
 // VPP, the known interfaces, and that it does not serve status and metrics. Variables that are already set stay.
 func newDriver(path, socket string, cfg *agent.Config) (*felix.Supervisor, error) {
 	env := map[string]string{
-		"NODE_NAME": cfg.NodeName, envSocket: socket, envStatus: none, envListen: none, envJournal: driverJournal(cfg.Journal),
+		"NODE_NAME": cfg.NodeName, envSocket: socket, envStatus: none, envListen: none, envJournal: driverJournal(cfg.VPPAgent.Journal),
 		envView:   "pre-dnat", // nat44 translates
 		envUplink: cfg.Override.Uplink, envOverlay: cfg.Override.Overlay, envHost: cfg.Override.Host,
 	}
-	return supervise(felix.SupervisorConfig{Path: path, Logger: cfg.Logger.With("room", "driver")}, cfg.NodeName, env)
+	return supervise(felix.SupervisorConfig{Path: path, Logger: cfg.Process.Logger.With("room", "driver")}, cfg.NodeName, env)
 }
 
 // supervise completes the configuration of a supervisor: it finds the program, and adds the variables of env that are not

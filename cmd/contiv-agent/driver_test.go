@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/model"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
@@ -27,6 +28,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // morePolicies are in addition to those of examples/guestbook: egress by pods and ports, a deny of Calico's, isolation in
@@ -66,7 +68,7 @@ type node struct {
 func startNode(t *testing.T, driven bool, manifests ...string) *node {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	n := &node{vpp: sim.New(sim.Config{Seed: 1, PuntLocal: true}), cfg: agent.Config{NodeName: "node-1", Socket: "unused", Logger: log}}
+	n := &node{vpp: sim.New(sim.Config{Seed: 1, PuntLocal: true}), cfg: agent.Config{NodeName: "node-1", VPP: vpp.Config{Socket: "unused"}, Process: config.Process{Logger: log}}}
 	n.cfg.Sources = map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: manifests, Logger: log})}
 	plumb(&n.cfg, n.vpp)
 	stop := func() {}
@@ -83,7 +85,7 @@ func startNode(t *testing.T, driven bool, manifests ...string) *node {
 		if socket, stop, err = serveSim(t.Context(), n.vpp); err != nil {
 			t.Fatal(err)
 		}
-		if n.cfg.Driver, err = newDriver(program, socket, &n.cfg); err != nil {
+		if n.cfg.Policies.Driver, err = newDriver(program, socket, &n.cfg); err != nil {
 			t.Fatal(err)
 		}
 	}

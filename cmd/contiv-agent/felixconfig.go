@@ -15,7 +15,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/budget"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // The paths and environment variables of felix-driver's configuration.
@@ -166,41 +169,41 @@ func loadDriver(path string, env func(string) string) (*driverFile, error) {
 // agent returns the configuration of an agent, without its Felix and without the embedded VPP.
 func (f *driverFile) agent(log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
-		NodeName: nodeName(f.Node), Socket: f.VPP.Socket, Alone: true, Logger: log, Listen: f.Listen, Profiling: f.Profiling,
-		StatusSocket: statusSocket(f.Status), Journal: journalPath(f.Journal, f.VPP.Sim), LogLevel: f.level,
-		Limits: budget.Defaults(),
+		NodeName: nodeName(f.Node), VPP: vpp.Config{Socket: f.VPP.Socket}, Process: config.Process{Alone: true, Logger: log, LogLevel: f.level}, Listen: config.Listeners{Metrics: f.Listen, Profiling: f.Profiling, Status: statusSocket(f.Status)},
+		VPPAgent: vppagent.Config{Journal: journalPath(f.Journal, f.VPP.Sim)},
+		Limits:   budget.Defaults(),
 	}
 	if !f.VPP.Sim {
 		cfg.Lock = lockPath(auto, f.VPP.Socket)
 	}
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.Interfaces.Uplink, f.Interfaces.Overlay, f.Interfaces.Host
-	cfg.Override.HostIPs, cfg.TrustNodeAddresses = f.Interfaces.HostAddresses, f.Interfaces.TrustNode
+	cfg.Override.HostIPs, cfg.Policies.TrustNodeAddresses = f.Interfaces.HostAddresses, f.Interfaces.TrustNode
 	if f.MaxFrame < 0 {
 		return cfg, fmt.Errorf("maxFrame %d: must not be negative", f.MaxFrame)
 	}
-	cfg.Recheck = agent.DefaultRecheck
+	cfg.VPPAgent.Recheck = config.DefaultRecheck
 	if f.Recheck != "" {
 		every, err := time.ParseDuration(f.Recheck)
 		if err != nil {
 			return cfg, fmt.Errorf("recheck: %w", err)
 		}
-		cfg.Recheck = every
+		cfg.VPPAgent.Recheck = every
 	}
 	s := f.Services
-	cfg.NoServices = len(s.Manifests) == 0 && s.Kubeconfig == "" && !s.InCluster
-	if !cfg.NoServices {
+	cfg.Services.Off = len(s.Manifests) == 0 && s.Kubeconfig == "" && !s.InCluster
+	if !cfg.Services.Off {
 		from := runFlags{manifests: s.Manifests, kubeconfig: s.Kubeconfig, inCluster: s.InCluster, apiServer: s.APIServer}
 		sources, err := from.sources(log)
 		if err != nil {
 			return cfg, err
 		}
-		cfg.Sources, cfg.SessionsEvery = sources, time.Second
+		cfg.Sources, cfg.NATTable.Every = sources, time.Second
 	}
 	switch f.View {
 	case "":
-		cfg.PostDNAT = cfg.NoServices
+		cfg.Policies.PostDNAT = cfg.Services.Off
 	case "post-dnat":
-		cfg.PostDNAT = true
+		cfg.Policies.PostDNAT = true
 	case "pre-dnat":
 	default:
 		return cfg, fmt.Errorf("view %q: must be post-dnat or pre-dnat", f.View)

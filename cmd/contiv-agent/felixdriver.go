@@ -122,12 +122,12 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 	}
 	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(log, os.DirFS("/")), log)
 	driver := felix.NewDriver(felix.Config{In: in, Out: out, Limit: file.MaxFrame, Logger: log})
-	cfg.Felix = &attachment.Felix{Driver: driver}
+	cfg.Policies.Felix = &attachment.Felix{Driver: driver}
 	if file.VPP.Sim {
 		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
 		defer v.Close()
-		if c := plumb(&cfg, v); cfg.NoServices { // else the CNI follows the sources' pods
-			cfg.Felix.Before = plumbMessages(c, cfg.NodeName, log)
+		if c := plumb(&cfg, v); cfg.Services.Off { // else the CNI follows the sources' pods
+			cfg.Policies.Felix.Before = plumbMessages(c, cfg.NodeName, log)
 		}
 	}
 	for began := time.Now(); ; {

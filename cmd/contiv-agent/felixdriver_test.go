@@ -287,21 +287,21 @@ func TestDriverConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown.NodeName != "worker-7" || shown.Socket != defaults.Socket || shown.Listen != defaults.Listen || shown.PostDNAT != defaults.PostDNAT || !defaults.PostDNAT || !defaults.NoServices {
+	if shown.NodeName != "worker-7" || shown.VPP.Socket != defaults.VPP.Socket || shown.Listen.Metrics != defaults.Listen.Metrics || shown.Policies.PostDNAT != defaults.Policies.PostDNAT || !defaults.Policies.PostDNAT || !defaults.Services.Off {
 		t.Errorf("shown %+v, defaults %+v", shown, defaults)
 	}
 	for _, c := range []struct {
 		text, err string
 		ok        func(agent.Config) bool
 	}{
-		{"view: pre-dnat", "", func(c agent.Config) bool { return !c.PostDNAT && c.NoServices }},
-		{"services: {manifests: [.]}", "", func(c agent.Config) bool { return !c.PostDNAT && !c.NoServices && len(c.Sources) == 1 }},
-		{"services: {manifests: [.]}\nview: post-dnat", "", func(c agent.Config) bool { return c.PostDNAT && !c.NoServices }},
+		{"view: pre-dnat", "", func(c agent.Config) bool { return !c.Policies.PostDNAT && c.Services.Off }},
+		{"services: {manifests: [.]}", "", func(c agent.Config) bool { return !c.Policies.PostDNAT && !c.Services.Off && len(c.Sources) == 1 }},
+		{"services: {manifests: [.]}\nview: post-dnat", "", func(c agent.Config) bool { return c.Policies.PostDNAT && !c.Services.Off }},
 		{"interfaces: {uplink: a, overlay: b, host: c}", "", func(c agent.Config) bool {
 			return c.Override.Uplink == "a" && c.Override.Overlay == "b" && c.Override.Host == "c"
 		}},
 		{"listen: none\nstatusSocket: none\njournal: none\nrecheck: 1m", "", func(c agent.Config) bool {
-			return c.Listen == "" && c.StatusSocket == "" && c.Journal == "" && c.Recheck == time.Minute
+			return c.Listen.Metrics == "" && c.Listen.Status == "" && c.VPPAgent.Journal == "" && c.VPPAgent.Recheck == time.Minute
 		}},
 		{"view: sideways", "view \"sideways\": must be post-dnat or pre-dnat", nil},
 		{"recheck: often", "recheck: ", nil},

@@ -148,19 +148,19 @@ func (f *agentFlags) apply(settings map[string]string) error {
 // config turns the flags into an agent's configuration. The error names all wrong flags.
 func (f *agentFlags) config() (agent.Config, error) {
 	var cfg agent.Config
-	cfg.ProxyName, cfg.NoExternalIPs, cfg.NoPolicies = f.proxyName, f.noExternal, f.noPolicies
+	cfg.Services.ProxyName, cfg.Services.NoExternalIPs, cfg.Policies.Off = f.proxyName, f.noExternal, f.noPolicies
 	cfg.Override.Uplink, cfg.Override.Overlay, cfg.Override.Host = f.uplink, f.overlay, f.host
-	cfg.NAT44.LocalEndpointWeight, cfg.NAT44.DisableSNAT = f.weight, f.noSNAT
-	cfg.CNAT.LocalEndpointWeight, cfg.CNAT.DisableSNAT, cfg.CNAT.Maglev = f.weight, f.noSNAT, f.maglev
+	cfg.Services.Renderer.NAT44.LocalEndpointWeight, cfg.Services.Renderer.NAT44.DisableSNAT = f.weight, f.noSNAT
+	cfg.Services.Renderer.CNAT.LocalEndpointWeight, cfg.Services.Renderer.CNAT.DisableSNAT, cfg.Services.Renderer.CNAT.Maglev = f.weight, f.noSNAT, f.maglev
 	var errs []error
-	switch cfg.ServiceRenderer = agent.ServiceRenderer(f.renderer); cfg.ServiceRenderer {
+	switch cfg.Services.Renderer.Choice = agent.ServiceRenderer(f.renderer); cfg.Services.Renderer.Choice {
 	case agent.RendererAuto, agent.RendererNAT44, agent.RendererCNAT:
 	default:
 		errs = append(errs, fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", f.renderer))
 	}
 	switch f.terminating {
 	case keepTerminating:
-		cfg.KeepTerminating = true
+		cfg.Services.KeepTerminating = true
 	case removeTerminating:
 	default:
 		errs = append(errs, fmt.Errorf("--terminating-endpoints %s: must be keep or remove", f.terminating))
@@ -168,20 +168,20 @@ func (f *agentFlags) config() (agent.Config, error) {
 	switch f.sourceCheck {
 	case sourceStrict:
 	case sourceAnnotations:
-		cfg.SourceCheck = acl.SourceAllowed
+		cfg.Policies.ACL.SourceCheck = acl.SourceAllowed
 	case sourceOff:
-		cfg.SourceCheck = acl.SourceOff
+		cfg.Policies.ACL.SourceCheck = acl.SourceOff
 	default:
 		errs = append(errs, fmt.Errorf("--source-check %s: must be strict, annotations or off", f.sourceCheck))
 	}
 	switch f.unknown {
 	case denyUnknown:
 	case allowUnknown:
-		cfg.AllowUnknown = true
+		cfg.Policies.AllowUnknown = true
 	default:
 		errs = append(errs, fmt.Errorf("--unknown-interfaces %s: must be deny or allow", f.unknown))
 	}
-	cfg.TrustNodeAddresses = f.trustNode
+	cfg.Policies.TrustNodeAddresses = f.trustNode
 	var err error
 	for _, s := range f.hostAddrs {
 		a, err := netip.ParseAddr(s)
@@ -193,19 +193,19 @@ func (f *agentFlags) config() (agent.Config, error) {
 	}
 	slices.SortFunc(cfg.Override.HostIPs, netip.Addr.Compare)
 	cfg.Override.HostIPs = slices.Compact(cfg.Override.HostIPs)
-	if cfg.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {
+	if cfg.Services.NodePorts, err = service.ParseNodePortAddresses(f.nodePorts); err != nil {
 		errs = append(errs, fmt.Errorf("--node-port-addresses: %w", err))
 	}
-	cfg.NAT44.VXLANPort = f.vxlanPort
+	cfg.Services.Renderer.NAT44.VXLANPort = f.vxlanPort
 	errs = append(errs, f.nat.apply(&cfg), f.limits.apply(&cfg))
 	if f.loopback != "" {
-		if cfg.Loopback, err = netip.ParseAddr(f.loopback); err != nil {
+		if cfg.Services.Loopback, err = netip.ParseAddr(f.loopback); err != nil {
 			errs = append(errs, fmt.Errorf("--nat-loopback: %w", err))
 		}
 	}
-	cfg.ServiceCIDRs, err = prefixes("--service-cidr", f.serviceCIDRs)
+	cfg.Services.ServiceCIDRs, err = prefixes("--service-cidr", f.serviceCIDRs)
 	errs = append(errs, err)
-	cfg.ExternalIPCIDRs, err = prefixes("--external-ip-cidrs", f.external)
+	cfg.Services.ExternalIPCIDRs, err = prefixes("--external-ip-cidrs", f.external)
 	errs = append(errs, err)
 	if f.noExternal && len(f.external) > 0 {
 		errs = append(errs, errors.New("--external-ip-cidrs: has no effect with --no-external-ips; give one of them"))

@@ -46,8 +46,8 @@ func (f *natFlags) timeouts() []timeout {
 
 // apply writes the flags into the configuration. The error names all wrong flags.
 func (f *natFlags) apply(all *agent.Config) error {
-	cfg := &all.NAT44
-	cfg.Sessions, all.PodSessionShare = f.sessions, f.share
+	cfg := &all.Services.Renderer.NAT44
+	cfg.Sessions, all.NATTable.PodShare = f.sessions, f.share
 	var errs []error
 	if f.share < 1 || f.share > 100 {
 		errs = append(errs, fmt.Errorf("--nat-pod-share %d: must be 1 to 100", f.share))

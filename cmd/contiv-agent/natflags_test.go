@@ -30,10 +30,10 @@ func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) 
 		t.Fatal(err)
 	}
 	cfg, err := f.config()
-	if want := uint8(25); f.nat.share == want && cfg.PodSessionShare != want {
-		t.Errorf("share of a pod: %d", cfg.PodSessionShare)
+	if want := uint8(25); f.nat.share == want && cfg.NATTable.PodShare != want {
+		t.Errorf("share of a pod: %d", cfg.NATTable.PodShare)
 	}
-	return cfg.NAT44, err
+	return cfg.Services.Renderer.NAT44, err
 }
 
 // TestNATTableFlags: the defaults are the renderer's; a file and the command line set the same values.

@@ -90,7 +90,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 	if err != nil {
 		return nil, err
 	}
-	cfg.NodeName, cfg.Socket = nodeName(f.node), f.vppSocket
+	cfg.NodeName, cfg.VPP.Socket = nodeName(f.node), f.vppSocket
 	cfg.Sources = map[string]agent.Source{manifest.Name: agent.Fed{}}
 	if f.vppSocket == "" {
 		v := sim.New(sim.Config{PuntLocal: true})

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/kube/report"
@@ -80,7 +81,7 @@ func (f *reportFlags) config(node string, log *slog.Logger) report.Config {
 }
 
 // reporter returns the reporter; nil: it would report nothing, or has no API server and no flag requires one.
-func (f *reportFlags) reporter(fs *pflag.FlagSet, node string, once bool, log *slog.Logger) (agent.Reporter, error) {
+func (f *reportFlags) reporter(fs *pflag.FlagSet, node string, once bool, log *slog.Logger) (config.Reporter, error) {
 	if err := f.needless(fs); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
@@ -137,7 +137,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy serves them, for load balancers; while another process (kube-proxy) has it, the agent retries; empty: none; auto: :10256, or with --sim none")
 	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
 	fs.StringVar(&f.journal, "journal", auto, "file that records the agent's objects in VPP that VPP keeps no tag for; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
-	fs.DurationVar(&f.recheck, "recheck", agent.DefaultRecheck, "period in which the agent compares all its objects in VPP once, part by part, with the desired state, and repairs them; 0: only after a reconnect")
+	fs.DurationVar(&f.recheck, "recheck", config.DefaultRecheck, "period in which the agent compares all its objects in VPP once, part by part, with the desired state, and repairs them; 0: only after a reconnect")
 	fs.DurationVar(&f.sessions, "count-sessions", time.Second, "count NAT sessions this often, and free some when 80 % of the table is in use; less often without --stats-socket, because VPP then stops forwarding while it counts; 0: never")
 	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts the packets that each rule of a policy matches, and the policy command shows them; empty: VPP does not count; auto: stats.sock beside --vpp-socket")
 	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "addresses of the node's own network stack that answer health checks of load balancers (spec.healthCheckNodePort); none: no address (default: all, or with --node-port-addresses the node's addresses in these ranges)")
@@ -148,21 +148,21 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 // config returns the agent's configuration without its sources and its VPP. The error names all wrong flags.
 func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 	cfg, err := f.agentFlags.config()
-	cfg.NodeName, cfg.Socket, cfg.Logger, cfg.Alone = nodeName(f.node), f.vppSocket, log, true
-	cfg.LogLevel = &f.current
+	cfg.NodeName, cfg.VPP.Socket, cfg.Process.Logger, cfg.Process.Alone = nodeName(f.node), f.vppSocket, log, true
+	cfg.Process.LogLevel = &f.current
 	if !f.sim {
 		cfg.Lock = lockPath(f.vppLock, f.vppSocket)
 	}
-	cfg.Listen, cfg.Profiling, cfg.StatusSocket, cfg.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
-	cfg.Journal, cfg.Recheck, cfg.SessionsEvery = journalPath(f.journal, f.sim), f.recheck, f.sessions
-	cfg.RuleCounters = f.ruleCounters()
-	if c, ok := cfg.RuleCounters.(nattable.SessionCounter); ok {
-		cfg.SessionCounter = c
+	cfg.Listen.Metrics, cfg.Listen.Profiling, cfg.Listen.Status, cfg.Listen.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
+	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck, cfg.NATTable.Every = journalPath(f.journal, f.sim), f.recheck, f.sessions
+	cfg.Policies.Counters = f.ruleCounters()
+	if c, ok := cfg.Policies.Counters.(nattable.SessionCounter); ok {
+		cfg.NATTable.Counter = c
 	}
 	var errHealth error
-	cfg.HealthChecks, errHealth = healthChecks(f.health)
+	cfg.Services.Health, errHealth = healthChecks(f.health)
 	if f.once {
-		cfg.Listen, cfg.StatusSocket, cfg.Healthz, cfg.HealthChecks = "", "", "", nil // the agent ends before a client could ask
+		cfg.Listen.Metrics, cfg.Listen.Status, cfg.Listen.Healthz, cfg.Services.Health = "", "", "", nil // the agent ends before a client could ask
 	}
 	return cfg, usage(errors.Join(err, errHealth))
 }
@@ -173,21 +173,9 @@ func (f *runFlags) ruleCounters() counters.RuleCounters {
 	case f.stats == "" || f.sim:
 		return nil
 	case f.stats == auto: // startup.conf may name another path
-		return ifThere{vpp.Stats{Socket: filepath.Join(filepath.Dir(f.vppSocket), "stats.sock")}}
+		return counters.IfThere{Stats: vpp.Stats{Socket: filepath.Join(filepath.Dir(f.vppSocket), "stats.sock")}}
 	}
 	return vpp.Stats{Socket: f.stats}
-}
-
-// ifThere reads the counters of a VPP whose stats socket may not exist.
-type ifThere struct{ vpp.Stats }
-
-// ACLMatches implements counters.RuleCounters.
-func (s ifThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error) {
-	counters, err := s.Stats.ACLMatches(ctx, acls)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return counters, err
 }
 
 // sources returns the sources of objects. The error names all wrong flags.
@@ -234,12 +222,12 @@ func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
 func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	log, errLog := f.logger(cmd.ErrOrStderr())
 	cfg, errFlags := f.config(log)
-	cfg.Settings = settings(cmd.Flags())
+	cfg.Process.Flags = settings(cmd.Flags())
 	var errSources, errGRPC, errReport error
 	cfg.Sources, errSources = f.sources(log)
 	if f.kubeconfig != "" || f.inCluster {
 		if a := (&kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer}).Addr(); a.IsValid() {
-			cfg.APIServers = []netip.Addr{a}
+			cfg.Services.APIServers = []netip.Addr{a}
 		}
 	}
 	cfg.Reporter, errReport = f.report.reporter(cmd.Flags(), cfg.NodeName, f.once, log)
@@ -271,7 +259,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(cfg.Logger, os.DirFS("/")), cfg.Logger)
+	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(cfg.Process.Logger, os.DirFS("/")), cfg.Process.Logger)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	socket := f.vppSocket
@@ -288,12 +276,12 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 		}
 	}
 	if f.driver != "" {
-		if cfg.Driver, err = newDriver(f.driver, socket, &cfg); err != nil {
+		if cfg.Policies.Driver, err = newDriver(f.driver, socket, &cfg); err != nil {
 			return err
 		}
 	}
 	synced := make(chan *event.Committed, 1)
-	cfg.OnCommitted = firstSync(synced)
+	cfg.Process.OnCommitted = firstSync(synced)
 	a, err := agent.New(cfg)
 	if err != nil {
 		return usage(err)
@@ -325,7 +313,7 @@ func stopped(ctx context.Context, err error) error {
 
 // plumb connects the agent to the embedded VPP and its CNI.
 func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
-	cfg.Dial = v.Dial
+	cfg.VPP.Dial = v.Dial
 	located := cni.Located()
 	for _, o := range []struct{ flag, found *string }{
 		{&cfg.Override.Uplink, &located.Uplink}, {&cfg.Override.Overlay, &located.Overlay}, {&cfg.Override.Host, &located.Host},
@@ -339,7 +327,7 @@ func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
 	}
 	c := cni.New(v, cfg.NodeName)
 	for name, src := range cfg.Sources {
-		cfg.Sources[name] = plumbed{src, c, cfg.Logger}
+		cfg.Sources[name] = plumbed{src, c, cfg.Process.Logger}
 	}
 	return c
 }

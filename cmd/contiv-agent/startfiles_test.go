@@ -31,7 +31,7 @@ func FuzzDriverConfig(f *testing.F) {
 		}
 		file.Services = driverServices{} // they name other files
 		cfg, err := file.agent(log)
-		if err == nil && (file.MaxFrame < 0 || file.View != "" && !strings.HasSuffix(file.View, "-dnat") || cfg.PostDNAT != (file.View != "pre-dnat")) {
+		if err == nil && (file.MaxFrame < 0 || file.View != "" && !strings.HasSuffix(file.View, "-dnat") || cfg.Policies.PostDNAT != (file.View != "pre-dnat")) {
 			t.Errorf("%q is taken as %+v", text, file)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
@@ -14,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // world is an agent of node-1 on a simulated VPP, with viproute as its only service renderer.
@@ -30,9 +32,8 @@ func start(t *testing.T) *world {
 	t.Cleanup(w.vpp.Close)
 	w.cni = cni.New(w.vpp, "node-1")
 	a, err := agent.NewStepper(t.Context(), agent.Config{
-		NodeName: "node-1", Dial: w.vpp.Dial, Override: cni.Located(), NoServices: true, NoPolicies: true,
-		Sources:   map[string]agent.Source{manifest.Name: nil},
-		Renderers: []func(renderer.Sink) renderer.ServiceRendererAPI{New},
+		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(), Services: config.Services{Off: true, More: []func(renderer.Sink) renderer.ServiceRendererAPI{New}}, Policies: config.Policies{Off: true},
+		Sources: map[string]agent.Source{manifest.Name: nil},
 	})
 	if err != nil {
 		t.Fatal(err)

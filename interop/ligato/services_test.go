@@ -23,9 +23,11 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 	"github.com/contiv-agent/contiv-agent/sim"
+	vppconn "github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // renamed calls a service by the name it has since v3.
@@ -43,7 +45,7 @@ func serve(t *testing.T) *grpc.ClientConn {
 	}
 	v := sim.New(sim.Config{Seed: 1})
 	a, err := agent.New(agent.Config{
-		NodeName: "node-1", Dial: v.Dial, External: []controller.ExternalConfigSource{server}, NoServices: true, NoPolicies: true,
+		NodeName: "node-1", VPP: vppconn.Config{Dial: v.Dial}, External: []controller.ExternalConfigSource{server}, Services: config.Services{Off: true}, Policies: config.Policies{Off: true},
 	})
 	if err != nil {
 		t.Fatal(err)

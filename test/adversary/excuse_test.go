@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
@@ -82,7 +83,7 @@ func TestExcusesEnd(t *testing.T) {
 func lay(t *testing.T, r agent.ServiceRenderer, objects []policy.Object) (*table, func(Event) trace.Arrival) {
 	t.Helper()
 	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: r}}, objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{Services: config.ServedBy(r)}}, objects)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,7 +306,7 @@ func translated(t *testing.T, proto corev1.Protocol) (tb *table, web *kube.Servi
 	server := smallPod("server", "fd00:10:1:1::3")
 	objects := append([]policy.Object{near, far, server, deny("server", networkingv1.PolicyTypeEgress)}, web.Objects([]*corev1.Pod{server})...)
 	policy.Sort(objects)
-	tb, err := newTable(trace.Config{Agent: agent.Config{ServiceRenderer: agent.RendererCNAT}}, objects)
+	tb, err := newTable(trace.Config{Agent: agent.Config{Services: config.ServedBy(agent.RendererCNAT)}}, objects)
 	if err != nil {
 		t.Fatal(err)
 	}

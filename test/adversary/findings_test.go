@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -96,21 +98,21 @@ func TestPoliciesThatLetNodesIn(t *testing.T) {
 		trusted bool
 		want    trace.Verdict
 	}{{agent.RendererAuto, false, trace.Dropped}, {agent.RendererAuto, true, trace.Delivered}, {agent.RendererCNAT, false, trace.Dropped}} {
-		last := ask(t, agent.Config{ServiceRenderer: c.r, TrustNodeAddresses: c.trusted}, farSteps("TCP", 6379, "testdata/far.yaml", "testdata/far-nodes.yaml"))
+		last := ask(t, agent.Config{Services: config.ServedBy(c.r), Policies: config.Policies{Config: policy.Config{TrustNodeAddresses: c.trusted}}}, farSteps("TCP", 6379, "testdata/far.yaml", "testdata/far-nodes.yaml"))
 		if last.Verdict != c.want {
 			t.Errorf("%s, trusted %v: %s (%s), want %s", c.r, c.trusted, last.Verdict, last.Reason, c.want)
 		}
 	}
 }
 
-func sourceOff(c *agent.Config) { c.SourceCheck = acl.SourceOff }
+func sourceOff(c *agent.Config) { c.Policies.ACL.SourceCheck = acl.SourceOff }
 
 // TestFindings plays each finding with every renderer.
 func TestFindings(t *testing.T) {
 	for _, f := range findings {
 		for _, r := range []agent.ServiceRenderer{agent.RendererAuto, agent.RendererCNAT} {
 			t.Run(strings.ReplaceAll(f.name, " ", "-")+"/"+string(r), func(t *testing.T) {
-				cfg := agent.Config{ServiceRenderer: r}
+				cfg := agent.Config{Services: config.ServedBy(r)}
 				last := ask(t, cfg, f.steps)
 				if last.Verdict == trace.Delivered {
 					t.Errorf("the last packet arrived: %s\n%s", last.Reason, strings.Join(last.Outcomes[0].Hops, "\n"))

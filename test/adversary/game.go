@@ -42,7 +42,7 @@ type Finding struct {
 
 // String is the finding with the way to see it.
 func (f *Finding) String() string {
-	return fmt.Sprintf("%s: %s\n(agents: %s)\n%s", f.Class, f.Text, f.Config.Agent.ServiceRenderer, Story(f.Objects, f.Events))
+	return fmt.Sprintf("%s: %s\n(agents: %s)\n%s", f.Class, f.Text, f.Config.Agent.Services.Renderer.Choice, Story(f.Objects, f.Events))
 }
 
 // table is a cluster that is played on.
@@ -358,7 +358,7 @@ func (t *table) sequence(k *Attacker, known map[Class]bool) (Breach, error) {
 		return breach, err
 	}
 	for range checks {
-		e, ok := k.Check(t.objects, t.config.Agent.ServiceRenderer)
+		e, ok := k.Check(t.objects, t.config.Agent.Services.Renderer.Choice)
 		if !ok {
 			continue
 		}
@@ -388,9 +388,9 @@ func (t *table) exchange(k *Attacker, e Event, known map[Class]bool) (trace.Arri
 }
 
 // ConfigOf is how the agents of a world are set up: by every renderer in turn.
-func ConfigOf(seed uint64) trace.Config {
-	r := []agent.ServiceRenderer{agent.RendererAuto, agent.RendererCNAT, agent.RendererNAT44}[seed%3]
-	return trace.Config{Seed: seed, Agent: agent.Config{ServiceRenderer: r}}
+func ConfigOf(seed uint64) (c trace.Config) {
+	c.Seed, c.Agent.Services.Renderer.Choice = seed, []agent.ServiceRenderer{agent.RendererAuto, agent.RendererCNAT, agent.RendererNAT44}[seed%3]
+	return c
 }
 
 // NewAttacker makes a world of two nodes with Services.

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // patience is how long anything may take before it counts as never.
@@ -54,9 +56,8 @@ func run(tb testing.TB, dial dialer, change func(*agent.Config)) *running {
 	tb.Helper()
 	r := &running{tb: tb, source: make(source), committed: make(chan *event.Committed, 1024)}
 	cfg := agent.Config{
-		NodeName: nodeName, Alone: true, Journal: filepath.Join(tb.TempDir(), "journal"), Dial: dial, MaxPause: 10 * time.Millisecond, Override: cni.Located(),
-		Sources:     map[string]agent.Source{sourceName: r.source},
-		OnCommitted: func(c *event.Committed) { r.committed <- c },
+		NodeName: nodeName, Process: config.Process{Alone: true, OnCommitted: func(c *event.Committed) { r.committed <- c }}, VPPAgent: vppagent.Config{Journal: filepath.Join(tb.TempDir(), "journal")}, VPP: vpp.Config{Dial: dial, MaxBackoff: 10 * time.Millisecond}, Override: cni.Located(),
+		Sources: map[string]agent.Source{sourceName: r.source},
 	}
 	if change != nil {
 		change(&cfg)

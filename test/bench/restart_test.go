@@ -25,12 +25,14 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // These variables make this test program an agent: see TestMain.
@@ -53,13 +55,13 @@ func TestMain(m *testing.M) {
 func agentProcess(path, journal string) error {
 	src := make(source)
 	a, err := agent.New(agent.Config{
-		NodeName: nodeName, Socket: path, Journal: journal, MaxPause: 10 * time.Millisecond, Override: cni.Located(),
+		NodeName: nodeName, VPP: vpp.Config{Socket: path, MaxBackoff: 10 * time.Millisecond}, VPPAgent: vppagent.Config{Journal: journal}, Override: cni.Located(),
 		Sources: map[string]agent.Source{sourceName: src},
-		OnCommitted: func(c *event.Committed) {
+		Process: config.Process{OnCommitted: func(c *event.Committed) {
 			if c.Resync == event.Full && c.Err == nil {
 				fmt.Println(inSync)
 			}
-		},
+		}},
 	})
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
 	"github.com/contiv-agent/contiv-agent/calico/feed"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
@@ -29,6 +30,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/test/port"
 	"github.com/contiv-agent/contiv-agent/trace"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 var nodes = flag.Int("nodes", 4, "nodes behind the fan-out server")
@@ -201,7 +203,7 @@ func newFleet(t *testing.T, n int, addr string) *fleet {
 		f.sims[name], f.names = v, append(f.names, name)
 		src := typha.New(typha.Config{Addrs: []string{addr}, Hostname: name, PauseFrom: 20 * time.Millisecond, PauseTo: 300 * time.Millisecond})
 		a, err := agent.New(agent.Config{
-			NodeName: name, Dial: v.Dial, Override: cni.Located(), Logger: slog.New(slog.DiscardHandler),
+			NodeName: name, VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(), Process: config.Process{Logger: slog.New(slog.DiscardHandler)},
 			Sources: map[string]agent.Source{typha.Name: plumbed{src, cni.New(v, name)}},
 		})
 		if err != nil {

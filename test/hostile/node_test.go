@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const source = "test"
@@ -39,9 +40,9 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func config(vpp func(context.Context) (net.Conn, error), limits budget.Limits) agent.Config {
+func config(dial func(context.Context) (net.Conn, error), limits budget.Limits) agent.Config {
 	return agent.Config{
-		NodeName: "node-1", Dial: vpp, Sources: map[string]agent.Source{source: agent.Fed{}}, Override: cni.Located(), Limits: limits,
+		NodeName: "node-1", VPP: vpp.Config{Dial: dial}, Sources: map[string]agent.Source{source: agent.Fed{}}, Override: cni.Located(), Limits: limits,
 	}
 }
 

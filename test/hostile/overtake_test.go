@@ -64,7 +64,7 @@ func overtake(t *testing.T, egress bool) {
 		t.Fatal(err)
 	}
 	cfg := config(v.Dial, budget.Defaults().Within(memory))
-	cfg.Stall = time.Nanosecond
+	cfg.VPPAgent.Stall = time.Nanosecond
 	a, err := agent.NewStepper(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

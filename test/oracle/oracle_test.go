@@ -10,8 +10,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -34,9 +37,9 @@ func (a arrangement) String() string {
 }
 
 func (a arrangement) config(seed uint64, extras Extras) trace.Config {
-	cfg := trace.Config{Seed: seed, Agent: agent.Config{ServiceRenderer: a.renderer, KeepTerminating: extras.KeepTerminating}}
+	cfg := trace.Config{Seed: seed, Agent: agent.Config{Services: config.Services{Renderer: builtin.Config{Choice: a.renderer}, Config: service.Config{KeepTerminating: extras.KeepTerminating}}}}
 	for _, ip := range extras.NodePortsAt {
-		cfg.Agent.NodePorts.CIDRs = append(cfg.Agent.NodePorts.CIDRs, netip.PrefixFrom(ip, ip.BitLen()))
+		cfg.Agent.Services.NodePorts.CIDRs = append(cfg.Agent.Services.NodePorts.CIDRs, netip.PrefixFrom(ip, ip.BitLen()))
 	}
 	return cfg
 }

@@ -97,7 +97,7 @@ type adversaryGame struct {
 func newAdversaryGame(path string, seed uint64) *adversaryGame {
 	cfg := adversary.ConfigOf(seed)
 	if isNewerVPP(path) {
-		cfg.Agent.ServiceRenderer = agent.RendererNAT44
+		cfg.Agent.Services.Renderer.Choice = agent.RendererNAT44
 	}
 	g := &adversaryGame{
 		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{NoBetween: true}), law: adversary.NewLaw(), cfg: cfg,
@@ -129,7 +129,7 @@ func (g *adversaryGame) play(sequences int) error {
 			return err
 		}
 		for range 2 {
-			e, ok := g.attacker.Check(g.current, g.cfg.Agent.ServiceRenderer)
+			e, ok := g.attacker.Check(g.current, g.cfg.Agent.Services.Renderer.Choice)
 			if !ok {
 				continue
 			}

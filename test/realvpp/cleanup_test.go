@@ -27,6 +27,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/cleanup"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -142,7 +143,7 @@ func (g *ground) somebody(t *testing.T) {
 func (g *ground) live(t *testing.T, dir string, serves agent.ServiceRenderer, during func()) {
 	t.Helper()
 	cfg := agent.Config{
-		NodeName: "node-1", Override: cni.Located(), ServiceRenderer: serves, Journal: g.clean.Journal, StatusSocket: g.clean.StatusSocket,
+		NodeName: "node-1", Override: cni.Located(), Services: config.ServedBy(serves), VPPAgent: vppagent.Config{Journal: g.clean.Journal}, Listen: config.Listeners{Status: g.clean.StatusSocket},
 		Sources: map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
 	}
 	g.reach(&cfg)
@@ -266,7 +267,7 @@ func TestCleanup(t *testing.T) {
 			defer other.close()
 			<-other.up
 			g := &ground{
-				VPP: v, reach: func(c *agent.Config) { c.Dial = v.Dial }, shown: func(*testing.T) string { return v.Dump() },
+				VPP: v, reach: func(c *agent.Config) { c.VPP.Dial = v.Dial }, shown: func(*testing.T) string { return v.Dump() },
 				clean: cleanup.Config{Dial: v.Dial, Journal: filepath.Join(t.TempDir(), "journal"), StatusSocket: filepath.Join(t.TempDir(), "a.sock")},
 				do: func(msgs ...api.Message) ([]vpp.Reply, error) {
 					l := &lab{plain: other}
@@ -289,7 +290,7 @@ func TestVPPCleanup(t *testing.T) {
 			}
 			l.hollow = true
 			g := &ground{
-				VPP: l, reach: func(c *agent.Config) { c.Socket = l.socket() }, shown: l.shown, do: l.do, numbers: true,
+				VPP: l, reach: func(c *agent.Config) { c.VPP.Socket = l.socket() }, shown: l.shown, do: l.do, numbers: true,
 				clean: cleanup.Config{Socket: l.socket(), Journal: filepath.Join(t.TempDir(), "journal"), StatusSocket: filepath.Join(t.TempDir(), "a.sock")},
 			}
 			g.tidied(t, serves)

@@ -11,10 +11,13 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 const closedObjects = `
@@ -182,7 +185,7 @@ func TestVPPStreamsAcrossRestarts(t *testing.T) {
 		s.doors[pair], s.pairs[name] = name, pair
 	}
 	a, err := agent.New(agent.Config{
-		NodeName: "node-1", Socket: l.socket(), Override: cni.Located(), Recheck: time.Second, ServiceRenderer: agent.RendererNAT44,
+		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket()}, Override: cni.Located(), VPPAgent: vppagent.Config{Recheck: time.Second}, Services: config.ServedBy(agent.RendererNAT44),
 		Sources: map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
 	})
 	if err != nil {

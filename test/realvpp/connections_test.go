@@ -18,8 +18,11 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/service"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/cnat"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -55,7 +58,7 @@ func TestVPPConnections(t *testing.T) {
 		{"terminating endpoints kept", agent.RendererAuto, true},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			c := openCrowd(t, path, seed, agent.Config{ServiceRenderer: k.renderer, KeepTerminating: k.keep}, 0)
+			c := openCrowd(t, path, seed, agent.Config{Services: config.Services{Renderer: builtin.Config{Choice: k.renderer}, Config: service.Config{KeepTerminating: k.keep}}}, 0)
 			c.run()
 		})
 	}
@@ -92,7 +95,7 @@ func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config, more in
 		t.Fatal(err)
 	}
 	c := &crowd{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 7)), lab: l, cni: cni.New(l, "node-1"), config: cfg}
-	c.config.NodeName, c.config.Socket, c.config.Journal = "node-1", l.socket(), filepath.Join(l.dir, "journal")
+	c.config.NodeName, c.config.VPP.Socket, c.config.VPPAgent.Journal = "node-1", l.socket(), filepath.Join(l.dir, "journal")
 	c.config.Sources, c.config.Override = map[string]agent.Source{source: agent.Fed{}}, cni.Located()
 	objects := dualStack()
 	client := objects[2].(*model.Pod)
@@ -122,7 +125,7 @@ func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config, more in
 	c.objects = objects
 	c.emit(append(slices.Clone(objects), c.slices()...), true)
 	for _, f := range c.families {
-		f.past = history{{usable: usable(c.is, cfg.KeepTerminating)}}
+		f.past = history{{usable: usable(c.is, cfg.Services.KeepTerminating)}}
 	}
 	return c
 }
@@ -136,7 +139,7 @@ func (c *crowd) populate(client *model.Pod) {
 	}
 	for i, vip := range []string{"10.96.0.10:80", "[fd00:96::10]:80"} {
 		f := &family{six: i == 1, vip: netip.MustParseAddrPort(vip), home: home, own: client.IPs[i], port: 10000, taken: map[uint16]int{}, flying: map[uint16]*flying{}}
-		f.ends = !f.six && c.config.ServiceRenderer != agent.RendererCNAT
+		f.ends = !f.six && c.config.Services.Renderer.Choice != agent.RendererCNAT
 		c.families = append(c.families, f)
 	}
 	var far []netip.Addr
@@ -313,7 +316,7 @@ func (c *crowd) few() bool {
 // step is one change: of some endpoints, or the agent starts again, or it weighs local endpoints otherwise.
 func (c *crowd) step(n int) {
 	c.t.Helper()
-	before := usable(c.is, c.config.KeepTerminating)
+	before := usable(c.is, c.config.Services.KeepTerminating)
 	what, weighed := "", set(0)
 	said := time.Now()
 	switch n % 6 {
@@ -323,8 +326,8 @@ func (c *crowd) step(n int) {
 	case 5:
 		w := uint8(1 + c.rng.IntN(3))
 		what = fmt.Sprintf("local endpoints weigh %d", w)
-		was := max(c.config.NAT44.LocalEndpointWeight, 1)
-		c.config.NAT44, c.config.CNAT = nat44.Config{LocalEndpointWeight: w}, cnat.Config{LocalEndpointWeight: w}
+		was := max(c.config.Services.Renderer.NAT44.LocalEndpointWeight, 1)
+		c.config.Services.Renderer.NAT44, c.config.Services.Renderer.CNAT = nat44.Config{LocalEndpointWeight: w}, cnat.Config{LocalEndpointWeight: w}
 		for i, e := range c.endpoints {
 			if e.local && w != was {
 				weighed = weighed.with(i) // a mapping's endpoint gets another weight by going and coming
@@ -347,7 +350,7 @@ func (c *crowd) step(n int) {
 		what = fmt.Sprint("endpoints are ", c.is)
 		c.emit(c.slices(), false)
 	}
-	done, after := time.Now(), usable(c.is, c.config.KeepTerminating)
+	done, after := time.Now(), usable(c.is, c.config.Services.KeepTerminating)
 	for _, f := range c.families {
 		e := era{said: said, done: done, usable: after}
 		if f.ends {
@@ -372,7 +375,7 @@ func (c *crowd) restart() {
 func (c *crowd) hold() {
 	c.t.Helper()
 	for _, f := range c.families {
-		want := usable(c.is, c.config.KeepTerminating)
+		want := usable(c.is, c.config.Services.KeepTerminating)
 		for try := 0; ; try++ {
 			var have set
 			for _, s := range f.held {
@@ -401,7 +404,7 @@ func (c *crowd) hold() {
 func (c *crowd) reach() {
 	c.t.Helper()
 	for _, f := range c.families {
-		want := usable(c.is, c.config.KeepTerminating)
+		want := usable(c.is, c.config.Services.KeepTerminating)
 		if want == 0 {
 			c.refused(f)
 			continue

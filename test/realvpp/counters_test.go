@@ -11,12 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 const countedObjects = `
@@ -71,10 +73,10 @@ func TestVPPCounters(t *testing.T) {
 		t.Fatal(err, l.err)
 	}
 	a, err := agent.New(agent.Config{
-		NodeName: "node-1", Socket: l.socket(), MaxPause: 100 * time.Millisecond, Override: cni.Located(),
-		Sources:      map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
-		Recheck:      time.Second, // VPP sends no event when an interface gets a name
-		RuleCounters: vpp.Stats{Socket: filepath.Join(l.dir, "stats.sock")},
+		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
+		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
+		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
+		Policies: config.Policies{Counters: vpp.Stats{Socket: filepath.Join(l.dir, "stats.sock")}},
 	})
 	if err != nil {
 		t.Fatal(err)

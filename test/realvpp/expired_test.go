@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -50,7 +52,7 @@ endpoints: [{addresses: [10.1.1.2], conditions: {ready: true}, nodeName: node-1,
 // expired, an answer dials that node port. VPP reads the client's address for the mapping's affinity then, by a path that has none: with
 // session affinity on such a mapping that packet kills VPP.
 func TestVPPOutlivesExpiredSessions(t *testing.T) {
-	w := startTwin(t, theVPP(t), "node-1", agent.Config{NAT44: nat44.Config{TimeoutUDP: 1}})
+	w := startTwin(t, theVPP(t), "node-1", agent.Config{Services: config.Services{Renderer: builtin.Config{NAT44: nat44.Config{TimeoutUDP: 1}}}})
 	file := filepath.Join(t.TempDir(), "world.yaml")
 	if err := os.WriteFile(file, []byte(expiredWorld), 0o600); err != nil {
 		t.Fatal(err)

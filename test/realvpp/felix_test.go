@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
@@ -46,7 +47,7 @@ in_sync { }
 func TestVPPUnderFelix(t *testing.T) {
 	var reports felix.Report
 	w := startTwin(t, theVPP(t), "node-1", agent.Config{
-		NoServices: true, PostDNAT: true, Felix: &attachment.Felix{OnReport: func(r felix.Report) { reports = r }},
+		Services: config.Services{Off: true}, Policies: config.Policies{PostDNAT: true, Felix: &attachment.Felix{OnReport: func(r felix.Report) { reports = r }}},
 	})
 	f := &foreignCase{aclCase: newACLCase(w, 1), t: t}
 	say := func(text string) {

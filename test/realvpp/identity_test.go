@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -256,7 +258,7 @@ func identityManifest(t *testing.T, world string) []event.Change {
 // identities are the settings in which nobody gets another's identity.
 var identities = map[string]agent.Config{
 	"nat44": {},
-	"cnat":  {ServiceRenderer: agent.RendererCNAT},
+	"cnat":  {Services: config.ServedBy(agent.RendererCNAT)},
 }
 
 // liar is a node that packets can be sent to: a simulated VPP, or a twin.
@@ -271,7 +273,7 @@ func simulated(t *testing.T, cfg agent.Config, world string) liar {
 	if err := cni.New(v, "node-1").Apply(changes); err != nil {
 		t.Fatal(err)
 	}
-	cfg.NodeName, cfg.Dial, cfg.Override = "node-1", v.Dial, cni.Located()
+	cfg.NodeName, cfg.VPP.Dial, cfg.Override = "node-1", v.Dial, cni.Located()
 	cfg.Sources = map[string]agent.Source{source: agent.Fed{}}
 	a, err := agent.NewStepper(t.Context(), cfg)
 	if err != nil {
@@ -380,7 +382,7 @@ func TestServicesInvite(t *testing.T) {
 func TestVPPServicesInvite(t *testing.T) {
 	path := theVPP(t)
 	for name, cfg := range identities {
-		if cfg.ServiceRenderer == agent.RendererCNAT && isNewerVPP(path) {
+		if cfg.Services.Renderer.Choice == agent.RendererCNAT && isNewerVPP(path) {
 			continue // its cnat is another one than the simulated one
 		}
 		t.Run(name, func(t *testing.T) { doubled(t, cfg, invitingWorld).check(t, invitations) })
@@ -396,8 +398,8 @@ func TestNodeAddressesAreNobodys(t *testing.T) {
 	node.want = victimDoor
 	trusting := slices.Clone(bypasses)
 	trusting[1].want, trusting[2].want, trusting[4].want = victimDoor, victimDoor, victimDoor
-	simulated(t, agent.Config{TrustNodeAddresses: true}, identityWorld).check(t, append(trusting, node, open))
-	simulated(t, agent.Config{ServiceRenderer: agent.RendererCNAT}, identityWorld).check(t, []lie{node, open})
+	simulated(t, agent.Config{Policies: config.Policies{Config: policy.Config{TrustNodeAddresses: true}}}, identityWorld).check(t, append(trusting, node, open))
+	simulated(t, agent.Config{Services: config.ServedBy(agent.RendererCNAT)}, identityWorld).check(t, []lie{node, open})
 }
 
 // TestSCTPFailsClosed: a denied attempt of SCTP opens no way back, in the sim.

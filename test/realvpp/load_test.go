@@ -13,12 +13,15 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
+	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/hostile"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // loaded is a real VPP with an agent that runs, a victim's flow that never stops, and a tenant with many pods.
@@ -163,12 +166,12 @@ func (w *loaded) check(err error) {
 
 func (w *loaded) start() {
 	cfg := agent.Config{
-		NodeName: "node-1", Journal: filepath.Join(w.l.dir, "journal"), Sources: map[string]agent.Source{source: w.events}, Override: cni.Located(),
-		Dial: func(ctx context.Context) (net.Conn, error) {
+		NodeName: "node-1", VPPAgent: vppagent.Config{Journal: filepath.Join(w.l.dir, "journal")}, Sources: map[string]agent.Source{source: w.events}, Override: cni.Located(),
+		VPP: vpp.Config{Dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", w.l.socket())
-		},
-		SessionsEvery: time.Second, SessionCounter: vpp.Stats{Socket: filepath.Join(w.l.dir, "stats.sock")},
-		Limits: budget.Defaults().Within(1 << 30), OnCommitted: func(c *event.Committed) { w.committed <- c }, Lock: w.l.dir,
+		}},
+		NATTable: nattable.Config{Every: time.Second, Counter: vpp.Stats{Socket: filepath.Join(w.l.dir, "stats.sock")}},
+		Limits:   budget.Defaults().Within(1 << 30), Process: config.Process{OnCommitted: func(c *event.Committed) { w.committed <- c }}, Lock: w.l.dir,
 	}
 	a, err := agent.New(cfg)
 	w.check(err)

@@ -65,7 +65,7 @@ func openNATTwin(t *testing.T, cfg agent.Config) *natTwin {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.NAT44.Sessions, cfg.NAT44.TimeoutUDP, cfg.NAT44.TimeoutTCPTransitory = natTable, uint32(natLives/time.Second), uint32(natLives/time.Second)
+	cfg.Services.Renderer.NAT44.Sessions, cfg.Services.Renderer.NAT44.TimeoutUDP, cfg.Services.Renderer.NAT44.TimeoutTCPTransitory = natTable, uint32(natLives/time.Second), uint32(natLives/time.Second)
 	w, err := openTwin(l, "node-1", cfg)
 	if w != nil {
 		t.Cleanup(w.close)
@@ -164,7 +164,7 @@ func (w *natTwin) want(when string, through [2]int, want int) {
 // then although all have expired; the simulated VPP and its agent do the same.
 func TestVPPNATTable(t *testing.T) {
 	t.Run("expired", func(t *testing.T) {
-		w := openNATTwin(t, agent.Config{PodSessionShare: 100})
+		w := openNATTwin(t, agent.Config{NATTable: nattable.Config{PodShare: 100}})
 		w.want("before", w.connect(), natVictims)
 		w.attack()
 		w.want("full of sessions that live", w.connect(), 0)
@@ -202,7 +202,7 @@ func TestVPPNATTable(t *testing.T) {
 
 // TestVPPNATTableGap: what a connection that is established sees while 60,000 sessions are freed.
 func TestVPPNATTableGap(t *testing.T) {
-	w := openNATTwin(t, agent.Config{PodSessionShare: 100})
+	w := openNATTwin(t, agent.Config{NATTable: nattable.Config{PodShare: 100}})
 	flow := w.talk()
 	flow.settle()
 	idle := flow.window()

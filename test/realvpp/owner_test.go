@@ -22,7 +22,7 @@ func TestVPPHasOneOwner(t *testing.T) {
 	}
 	l.hollow = true
 	dir := plumbTidy(t, l)
-	g := &ground{VPP: l, reach: func(c *agent.Config) { c.Socket, c.Lock = l.socket(), l.socket()+".owner" }}
+	g := &ground{VPP: l, reach: func(c *agent.Config) { c.VPP.Socket, c.Lock = l.socket(), l.socket()+".owner" }}
 	cfg := agent.Config{
 		NodeName: "node-1", Override: cni.Located(), Sources: map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
 	}

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -48,7 +50,7 @@ func runRandom(t *testing.T, families oracle.Families) {
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
 	// A case alone has the configuration it has in the long run: it changes after the last case of renewEvery.
-	w := startTwin(t, path, "node-1", agent.Config{NAT44: configs[(first+renewEvery-1)/renewEvery%uint64(len(configs))]})
+	w := startTwin(t, path, "node-1", agent.Config{Services: config.Services{Renderer: builtin.Config{NAT44: configs[(first+renewEvery-1)/renewEvery%uint64(len(configs))]}}})
 	start, sent, differences := time.Now(), 0, 0
 	for seed := first; seed < first+cases; seed++ {
 		c := newCase(w, seed, families)
@@ -61,7 +63,7 @@ func runRandom(t *testing.T, families oracle.Families) {
 			err = w.restartVPPs()
 		}
 		if err == nil && seed%renewEvery == 0 {
-			w.config.NAT44 = configs[(seed/renewEvery+1)%uint64(len(configs))]
+			w.config.Services.Renderer.NAT44 = configs[(seed/renewEvery+1)%uint64(len(configs))]
 			err = w.restartAgents()
 		}
 		for _, e := range append(c.differences, err) {

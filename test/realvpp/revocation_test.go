@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -21,7 +22,7 @@ import (
 func TestVPPRevocation(t *testing.T) {
 	path := theVPP(t)
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
-		r := &revocation{t: t, renderer: renderer, cluster: newCluster(path, agent.Config{ServiceRenderer: renderer})}
+		r := &revocation{t: t, renderer: renderer, cluster: newCluster(path, agent.Config{Services: config.ServedBy(renderer)})}
 		t.Cleanup(r.close)
 		r.change(r.file("../../trace/testdata/talkers.yaml")...)
 		for _, closed := range []bool{false, true} {
@@ -53,7 +54,7 @@ func sctpPolicy(name, app, direction, denied string) string {
 func TestVPPRevokedAssociations(t *testing.T) {
 	path := theVPP(t)
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
-		r := &revocation{t: t, renderer: renderer, cluster: newCluster(path, agent.Config{ServiceRenderer: renderer})}
+		r := &revocation{t: t, renderer: renderer, cluster: newCluster(path, agent.Config{Services: config.ServedBy(renderer)})}
 		t.Cleanup(r.close)
 		r.change(r.file("../../trace/testdata/talkers.yaml")...)
 		closed := sctpPolicy("no-out", "server", "Egress", "client") + sctpPolicy("no-in", "client", "Ingress", "server")

@@ -222,39 +222,39 @@ func (s *script) settings(args []string) error {
 			if err != nil {
 				return err
 			}
-			s.config.NAT44.LocalEndpointWeight, s.config.CNAT.LocalEndpointWeight = uint8(n), uint8(n)
+			s.config.Services.Renderer.NAT44.LocalEndpointWeight, s.config.Services.Renderer.CNAT.LocalEndpointWeight = uint8(n), uint8(n)
 		case "proxy-name":
-			s.config.ProxyName = value
+			s.config.Services.ProxyName = value
 		case "snat":
-			s.config.NAT44.DisableSNAT, s.config.CNAT.DisableSNAT = value == "off", value == "off"
+			s.config.Services.Renderer.NAT44.DisableSNAT, s.config.Services.Renderer.CNAT.DisableSNAT = value == "off", value == "off"
 		case "renderer":
-			s.config.ServiceRenderer = agent.ServiceRenderer(value)
+			s.config.Services.Renderer.Choice = agent.ServiceRenderer(value)
 			for _, w := range s.nodes {
-				w.config.ServiceRenderer = s.config.ServiceRenderer
+				w.config.Services.Renderer.Choice = s.config.Services.Renderer.Choice
 			}
 		case "policies":
-			s.config.NoPolicies = value == "off"
+			s.config.Policies.Off = value == "off"
 			for _, w := range s.nodes {
-				w.config.NoPolicies = s.config.NoPolicies
+				w.config.Policies.Off = s.config.Policies.Off
 			}
 		case "terminating":
-			s.config.KeepTerminating = value == "keep"
+			s.config.Services.KeepTerminating = value == "keep"
 		case "node-ports":
 			var err error
-			if s.config.NodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
+			if s.config.Services.NodePorts, err = service.ParseNodePortAddresses(strings.Split(value, ",")); err != nil {
 				return err
 			}
 		case "external-ip-cidrs":
-			s.config.ExternalIPCIDRs = nil
+			s.config.Services.ExternalIPCIDRs = nil
 			for _, text := range strings.Split(value, ",") {
 				cidr, err := netip.ParsePrefix(text)
 				if err != nil {
 					return err
 				}
-				s.config.ExternalIPCIDRs = append(s.config.ExternalIPCIDRs, cidr)
+				s.config.Services.ExternalIPCIDRs = append(s.config.Services.ExternalIPCIDRs, cidr)
 			}
 		case "maglev":
-			s.config.CNAT.Maglev = value == "on"
+			s.config.Services.Renderer.CNAT.Maglev = value == "on"
 		default:
 			return fmt.Errorf("unknown setting %q", key)
 		}
@@ -439,7 +439,7 @@ func (s *script) pkt(args []string) error {
 	if p.Dst.Is6() && s.serves(p.Dst) {
 		return nil // services are not translated for IPv6
 	}
-	if pair := [2]netip.Addr{p.Src, p.Dst}; p.Proto == model.SCTP && p.Src.Is4() && s.config.ServiceRenderer != agent.RendererCNAT {
+	if pair := [2]netip.Addr{p.Src, p.Dst}; p.Proto == model.SCTP && p.Src.Is4() && s.config.Services.Renderer.Choice != agent.RendererCNAT {
 		if s.streams[pair] {
 			return nil
 		}

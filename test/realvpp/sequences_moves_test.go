@@ -203,7 +203,7 @@ func (c *sequenceCase) complains(in string, p *packet.Packet) bool {
 
 // translatedByCNAT reports whether packets of that family pass cnat.
 func (c *sequenceCase) translatedByCNAT(p *packet.Packet) bool {
-	return c.config.ServiceRenderer == agent.RendererCNAT || p.Dst.Is6() && c.config.ServiceRenderer != agent.RendererNAT44
+	return c.config.Services.Renderer.Choice == agent.RendererCNAT || p.Dst.Is6() && c.config.Services.Renderer.Choice != agent.RendererNAT44
 }
 
 func some[T any](c *sequenceCase, list []T) (T, bool) {

@@ -21,9 +21,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
@@ -252,7 +254,7 @@ func openSequences(t *testing.T, path string, r agent.ServiceRenderer) *twin {
 		}
 		t.Fatal(err)
 	}
-	w, err := openTwin(l, "node-1", agent.Config{ServiceRenderer: r, NAT44: nat44.Config{Sessions: sequenceSessions}, Limits: budget.Defaults()})
+	w, err := openTwin(l, "node-1", agent.Config{Services: config.Services{Renderer: builtin.Config{Choice: r, NAT44: nat44.Config{Sessions: sequenceSessions}}}, Limits: budget.Defaults()})
 	if err == nil {
 		w.exact = true
 		w.sides[1].now = w.sim.Now // its retries go by the same clock, which pauses

@@ -48,7 +48,7 @@ func TestVPPStopped(t *testing.T) {
 			}
 		}
 	}
-	g := &ground{VPP: l, reach: func(c *agent.Config) { c.Socket, c.Listen = l.socket(), address }}
+	g := &ground{VPP: l, reach: func(c *agent.Config) { c.VPP.Socket, c.Listen.Metrics = l.socket(), address }}
 	g.live(t, dir, agent.RendererAuto, func() {
 		until(http.StatusOK, "")
 		transactions := func() (lines []string) {

@@ -105,8 +105,8 @@ func (w *twin) close() {
 
 func (w *twin) startAgent(s *side) error {
 	cfg := w.config
-	cfg.NodeName, cfg.Dial, cfg.Now = w.node, s.tap.Dial, s.now
-	cfg.Journal = filepath.Join(w.lab.dir, "journal-"+s.name)
+	cfg.NodeName, cfg.VPP.Dial, cfg.Process.Now = w.node, s.tap.Dial, s.now
+	cfg.VPPAgent.Journal = filepath.Join(w.lab.dir, "journal-"+s.name)
 	cfg.Sources, cfg.Override = map[string]agent.Source{source: agent.Fed{}}, cni.Located()
 	ctx, stop := context.WithTimeout(context.Background(), patience)
 	defer stop()

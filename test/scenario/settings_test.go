@@ -28,14 +28,14 @@ type settings struct {
 
 func (o settings) config(journals string) trace.Config {
 	cfg := trace.Config{Seed: 1}
-	cfg.Agent.Journal = journals
-	cfg.Agent.NAT44.LocalEndpointWeight = o.weight
-	cfg.Agent.NAT44.DisableSNAT = o.noSNAT
-	cfg.Agent.ServiceRenderer = o.renderer
-	cfg.Agent.CNAT.LocalEndpointWeight, cfg.Agent.CNAT.DisableSNAT, cfg.Agent.CNAT.Maglev = o.weight, o.noSNAT, o.maglev
-	cfg.Agent.ProxyName, cfg.Agent.NoPolicies = o.proxyName, o.noPolicies
-	cfg.Agent.KeepTerminating, cfg.Agent.NodePorts = o.keep, o.nodePorts
-	cfg.Agent.ExternalIPCIDRs = o.external
+	cfg.Agent.VPPAgent.Journal = journals
+	cfg.Agent.Services.Renderer.NAT44.LocalEndpointWeight = o.weight
+	cfg.Agent.Services.Renderer.NAT44.DisableSNAT = o.noSNAT
+	cfg.Agent.Services.Renderer.Choice = o.renderer
+	cfg.Agent.Services.Renderer.CNAT.LocalEndpointWeight, cfg.Agent.Services.Renderer.CNAT.DisableSNAT, cfg.Agent.Services.Renderer.CNAT.Maglev = o.weight, o.noSNAT, o.maglev
+	cfg.Agent.Services.ProxyName, cfg.Agent.Policies.Off = o.proxyName, o.noPolicies
+	cfg.Agent.Services.KeepTerminating, cfg.Agent.Services.NodePorts = o.keep, o.nodePorts
+	cfg.Agent.Services.ExternalIPCIDRs = o.external
 	return cfg
 }
 
@@ -45,7 +45,7 @@ func (s *story) cmdAgent(_ *testscript.TestScript, args []string) error {
 	}
 	if s.cluster != nil && len(s.cluster.Nodes()) > 0 {
 		s.cluster.Reconfigure(func(cfg *agent.Config) {
-			journal := cfg.Journal
+			journal := cfg.VPPAgent.Journal
 			*cfg = s.settings.config(journal).Agent
 		})
 		return nil

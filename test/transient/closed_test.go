@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
@@ -18,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const closedNode = `
@@ -95,7 +97,7 @@ func newClosing(t *testing.T, renderer agent.ServiceRenderer) *closing {
 	t.Cleanup(v.Close)
 	c := &closing{t: t, vpp: v, cni: cni.New(v, "node-1"), pods: map[string]string{}, shut: map[string]bool{}}
 	c.cfg = agent.Config{
-		NodeName: "node-1", Dial: v.Dial, Sources: map[string]agent.Source{source: agent.Fed{}}, Override: cni.Located(), Now: v.Now, ServiceRenderer: renderer,
+		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Sources: map[string]agent.Source{source: agent.Fed{}}, Override: cni.Located(), Process: config.Process{Now: v.Now}, Services: config.ServedBy(renderer),
 	}
 	at := netip.MustParseAddrPort
 	c.streams = []*stream{
@@ -286,7 +288,7 @@ func TestNewPodIsClosed(t *testing.T) {
 
 func newPodIsClosed(t *testing.T, check acl.SourceCheck) {
 	c := newClosing(t, agent.RendererNAT44)
-	c.cfg.SourceCheck = check
+	c.cfg.Policies.ACL.SourceCheck = check
 	objects := c.load(closedNode + closedPod("client", 3) + closedPod("evil", 4) + closedPod("web", 5))
 	c.plumb(objects)
 	c.start()

@@ -8,12 +8,15 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // node is one node: its VPP, its CNI, and its agent.
@@ -62,8 +65,8 @@ func newClusterWith(objects []policy.Object, seed uint64, stall time.Duration) (
 		v := sim.New(sim.Config{Seed: seed, PuntLocal: true, LogLimit: 1})
 		n := &node{name: obj.Name, object: obj, vpp: v, cni: cni.New(v, obj.Name)}
 		n.agent, err = agent.NewStepper(context.Background(), agent.Config{
-			NodeName: obj.Name, Dial: v.Dial, Sources: map[string]agent.Source{source: agent.Fed{}},
-			Override: cni.Located(), Now: v.Now, PostDNAT: postDNAT(seed), OnCommitted: n.onCommitted, Stall: stall,
+			NodeName: obj.Name, VPP: vpp.Config{Dial: v.Dial}, Sources: map[string]agent.Source{source: agent.Fed{}},
+			Override: cni.Located(), Process: config.Process{Now: v.Now, OnCommitted: n.onCommitted}, Policies: config.Policies{PostDNAT: postDNAT(seed)}, VPPAgent: vppagent.Config{Stall: stall},
 		})
 		if err != nil {
 			c.close()

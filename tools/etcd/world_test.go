@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
@@ -31,6 +32,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/test/port"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // patience is how long anything may take that is expected to happen.
@@ -212,15 +214,15 @@ func (w *world) run() {
 		w.t.Fatal(err)
 	}
 	w.agent, err = agent.New(agent.Config{
-		NodeName: "node-1", Dial: w.vpp.Dial, Logger: slog.New(slog.NewTextHandler(w.log, nil)), NoServices: true,
-		MaxPause: 50 * time.Millisecond, External: []controller.ExternalConfigSource{src},
-		OnCommitted: func(ev *event.Committed) {
+		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial, MaxBackoff: 50 * time.Millisecond}, Services: config.Services{Off: true},
+		External: []controller.ExternalConfigSource{src},
+		Process: config.Process{Logger: slog.New(slog.NewTextHandler(w.log, nil)), OnCommitted: func(ev *event.Committed) {
 			if ev.Seq != 0 {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.adds = append(w.adds, ev.Add)
 			}
-		},
+		}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -365,17 +367,17 @@ func (w *world) fresh() string {
 		}
 		values[key] = msg
 	}
-	vpp := sim.New(sim.Config{PuntLocal: true})
-	defer vpp.Close()
+	v := sim.New(sim.Config{PuntLocal: true})
+	defer v.Close()
 	synced := make(chan struct{})
 	done := sync.OnceFunc(func() { close(synced) })
 	a, err := agent.New(agent.Config{
-		NodeName: "node-1", Dial: vpp.Dial, NoServices: true, External: []controller.ExternalConfigSource{fixed{values}},
-		OnCommitted: func(ev *event.Committed) {
+		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Services: config.Services{Off: true}, External: []controller.ExternalConfigSource{fixed{values}},
+		Process: config.Process{OnCommitted: func(ev *event.Committed) {
 			if ev.Resync == event.Full && ev.Err == nil {
 				done()
 			}
-		},
+		}},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -390,7 +392,7 @@ func (w *world) fresh() string {
 	}
 	cancel()
 	<-ended
-	return dump(vpp)
+	return dump(v)
 }
 
 // dump is what VPP has, with interfaces in the order of the agent's tags: VPP numbers loopbacks as they come.

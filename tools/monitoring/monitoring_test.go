@@ -19,11 +19,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 const folder = "../../deploy/monitoring"
@@ -49,7 +51,7 @@ func exported(t *testing.T) metrics {
 		t.Fatal(err)
 	}
 	_, err = agent.New(agent.Config{
-		NodeName: "node-1", Dial: v.Dial, Registry: registry, Sources: map[string]agent.Source{"fed": agent.Fed{}},
+		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Process: config.Process{Registry: registry}, Sources: map[string]agent.Source{"fed": agent.Fed{}},
 		External: []controller.ExternalConfigSource{stored},
 	})
 	if err != nil {

@@ -13,6 +13,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
+	policyplugin "github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
@@ -32,7 +34,7 @@ func TestAgents(t *testing.T) { grow(t, agentWorlds, growAgents) }
 
 func growAgents(t *testing.T, seed uint64) (flows int) {
 	w := policy.NewWorld(seed, policy.AllKinds())
-	cfg := trace.Config{Seed: seed, Agent: agent.Config{PostDNAT: seed%3 == 0, TrustNodeAddresses: seed%3 == 1}}
+	cfg := trace.Config{Seed: seed, Agent: agent.Config{Policies: config.Policies{PostDNAT: seed%3 == 0, Config: policyplugin.Config{TrustNodeAddresses: seed%3 == 1}}}}
 	cluster := trace.NewCluster(cfg)
 	defer cluster.Close()
 	changes := allOf(w.Objects())
@@ -85,7 +87,7 @@ func askAgents(cluster *trace.Cluster, w *policy.World, cfg agent.Config) (asked
 		if d.question, err = f.question(flow); err != nil {
 			continue
 		}
-		if !cfg.PostDNAT && !cfg.TrustNodeAddresses && f.namesPeer(flow) {
+		if !cfg.Policies.PostDNAT && !cfg.Policies.TrustNodeAddresses && f.namesPeer(flow) {
 			continue // only a rule without sources lets it in: TestRulesAboutPeers of renderer/acl
 		}
 		asked++
@@ -93,11 +95,11 @@ func askAgents(cluster *trace.Cluster, w *policy.World, cfg agent.Config) (asked
 			return asked, &d
 		}
 	}
-	if cfg.PostDNAT {
+	if cfg.Policies.PostDNAT {
 		return asked, nil // nobody translates yet
 	}
 	for _, d := range f.serviceQuestions(w.Objects()) {
-		if strings.HasPrefix(d.question.From, "node:") && !cfg.TrustNodeAddresses {
+		if strings.HasPrefix(d.question.From, "node:") && !cfg.Policies.TrustNodeAddresses {
 			continue // its endpoint may be another node's
 		}
 		asked++
