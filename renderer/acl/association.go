@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -23,14 +24,14 @@ import (
 type association struct {
 	permit       bool
 	src, dst     netip.Prefix
-	sport, dport span
+	sport, dport match.Span
 	cause        *dataplane.Cause
 	asks         bool // its rule names ports
 }
 
 // everything reports whether every association of the family matches.
 func (a *association) everything() bool {
-	return a.src.Bits() == 0 && a.dst.Bits() == 0 && a.sport == allPorts && a.dport == allPorts
+	return a.src.Bits() == 0 && a.dst.Bits() == 0 && a.sport == match.AllPorts && a.dport == match.AllPorts
 }
 
 // same reports whether two rules are equal apart from their causes.
@@ -74,30 +75,18 @@ func asksPorts(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool { return u.seg != nil && u.seg.asks })
 }
 
-// asksPorts reports whether the clause matches SCTP by its ports.
-func (c *clause) asksPorts() bool {
-	asks := false
-	for _, m := range c.matches {
-		if m.proto >= 0 && m.proto != protoSCTP || m.notProto == protoSCTP || m.icmp != nil {
-			return false
-		}
-		asks = asks || !m.src.anyPort() || !m.dst.anyPort()
-	}
-	return asks
-}
-
 // associations returns the segment's rules about SCTP.
-func (s *segment) associations(sets map[string]*ipset) []association {
+func (s *segment) associations(sets match.Sets) []association {
 	if s.sctpDone {
 		return s.sctp
 	}
 	s.sctp, s.sctpDone = nil, true
-	x := &expander{sets: sets, sctp: true, note: func(*clause, string, ...any) {}}
+	x := &match.Expander{Sets: sets, SCTP: true, Note: func(*match.Clause, string, ...any) {}}
 	for i := range s.clauses {
 		c := &s.clauses[i]
-		for _, f := range families {
-			for _, a := range x.expand(nil, c, f, s.from(f), []netip.Prefix{f.all()}) {
-				s.sctp = append(s.sctp, association{c.verb != deny, a.src, a.dst, a.sport, a.dport, c.cause, c.asksPorts()})
+		for _, f := range match.Families {
+			for _, a := range x.Expand(nil, c, f, s.from(f), []netip.Prefix{f.All()}) {
+				s.sctp = append(s.sctp, association{c.Verb != match.Deny, a.Src, a.Dst, a.SrcPorts, a.DstPorts, c.Cause, c.AsksPorts()})
 			}
 		}
 	}
@@ -114,15 +103,15 @@ func (r *Renderer) associations(o *origin) []association {
 			return nil
 		}
 		for i := range t.rules {
-			if a := &t.rules[i]; a.proto == 0 || a.proto == protoSCTP {
-				out = append(out, association{a.verb != deny, a.src, a.dst, allPorts, allPorts, t.causes[i], false})
+			if a := &t.rules[i]; a.Proto == 0 || a.Proto == match.SCTP {
+				out = append(out, association{a.Verb != match.Deny, a.Src, a.Dst, match.AllPorts, match.AllPorts, t.causes[i], false})
 			}
 		}
 	case o.seg != nil:
 		return o.seg.associations(r.sets)
 	default:
-		for _, f := range families {
-			out = append(out, association{o.verb != deny, f.all(), f.all(), allPorts, allPorts, o.cause, false})
+		for _, f := range match.Families {
+			out = append(out, association{o.verb != match.Deny, f.All(), f.All(), match.AllPorts, match.AllPorts, o.cause, false})
 		}
 	}
 	return out
@@ -133,16 +122,16 @@ func (r *Renderer) associations(o *origin) []association {
 func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 	var done [2]bool
 	for i := range list {
-		if seg := list[i].seg; seg != nil && seg.asks && list[i].verb == deny {
+		if seg := list[i].seg; seg != nil && seg.asks && list[i].verb == match.Deny {
 			differs = true
 		}
 		for _, a := range r.associations(&list[i]) {
-			if f := familyOf(a.src.Addr()); !done[f] {
+			if f := match.FamilyOf(a.src.Addr()); !done[f] {
 				out, differs = append(out, a), differs || a.asks
 				done[f] = a.everything()
 			}
 		}
-		if done[v4] && done[v6] {
+		if done[match.V4] && done[match.V6] {
 			break
 		}
 	}
@@ -151,47 +140,47 @@ func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 
 // pairs returns access-list rules for the SCTP packets that begin nothing: in order, the addresses that rules permit at some port, and
 // the addresses that they deny at all ports if a permission of the family follows.
-func pairs(rules []association) []atom {
+func pairs(rules []association) []match.Atom {
 	var last [2]int // permission of each family
 	for i := range rules {
 		if a := &rules[i]; a.permit {
-			last[familyOf(a.src.Addr())] = i
+			last[match.FamilyOf(a.src.Addr())] = i
 		}
 	}
-	var out []atom
+	var out []match.Atom
 	run, seen := 0, map[[2]netip.Prefix]bool{} // run is the start of the last run of rules of one verb
 	for i := range rules {
 		a := &rules[i]
-		all := a.sport == allPorts && a.dport == allPorts
+		all := a.sport == match.AllPorts && a.dport == match.AllPorts
 		ends := [2]netip.Prefix{a.src, a.dst}
-		if seen[ends] || !a.permit && (!all || i > last[familyOf(a.src.Addr())]) {
+		if seen[ends] || !a.permit && (!all || i > last[match.FamilyOf(a.src.Addr())]) {
 			continue // an earlier rule decides, or none needs to
 		}
 		seen[ends] = true
-		v := deny
+		v := match.Deny
 		if a.permit {
-			v = allow
+			v = match.Allow
 		}
-		if len(out) > 0 && out[len(out)-1].verb != v {
+		if len(out) > 0 && out[len(out)-1].Verb != v {
 			sortPairs(out[run:])
 			run = len(out)
 		}
-		out = append(out, atom{verb: v, src: a.src, dst: a.dst, proto: protoSCTP, sport: allPorts, dport: allPorts})
+		out = append(out, match.Atom{Verb: v, Src: a.src, Dst: a.dst, Proto: match.SCTP, SrcPorts: match.AllPorts, DstPorts: match.AllPorts})
 	}
 	sortPairs(out[run:])
 	return out
 }
 
 // sortPairs sorts adjacent pairs with one verb: their order has no effect.
-func sortPairs(list []atom) {
-	slices.SortFunc(list, func(a, b atom) int { return cmp.Or(netset.Compare(a.src, b.src), netset.Compare(a.dst, b.dst)) })
+func sortPairs(list []match.Atom) {
+	slices.SortFunc(list, func(a, b match.Atom) int { return cmp.Or(netset.Compare(a.Src, b.Src), netset.Compare(a.Dst, b.Dst)) })
 }
 
 // closed is a filter that lets nothing begin.
 func closed() (out []association) {
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
-	for _, f := range families {
-		out = append(out, association{src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts, cause: cause})
+	for _, f := range match.Families {
+		out = append(out, association{src: f.All(), dst: f.All(), sport: match.AllPorts, dport: match.AllPorts, cause: cause})
 	}
 	return out
 }
@@ -206,8 +195,8 @@ func meet(a, b []association) (out []association) {
 			m := a[i]
 			src, ok := netset.Overlap(m.src, b[k].src)
 			dst, also := netset.Overlap(m.dst, b[k].dst)
-			s, same := m.sport.and(b[k].sport)
-			d, too := m.dport.and(b[k].dport)
+			s, same := m.sport.And(b[k].sport)
+			d, too := m.dport.And(b[k].dport)
 			if !ok || !also || !same || !too {
 				continue
 			}

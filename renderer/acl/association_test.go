@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -119,10 +120,10 @@ func (s *scene) checkPairs(t *rapid.T) (denied int) {
 			if len(rules) == 0 {
 				continue
 			}
-			for _, f := range families {
+			for _, f := range match.Families {
 				list, _ := ends(f)
 				for range 10 {
-					p := packet{pick(t, "src", list), pick(t, "dst", list), protoSCTP, 7, 80}
+					p := packet{pick(t, "src", list), pick(t, "dst", list), match.SCTP, 7, 80}
 					want, before := pairPermitted(rules, p)
 					if before {
 						denied++
@@ -155,7 +156,7 @@ func pairPermitted(rules []*contivacl.SCTPPorts_Rule, p packet) (permitted, befo
 // literally returns the verdict of rules for one association.
 func literally(rules []association, p packet) bool {
 	for _, a := range rules {
-		if a.src.Contains(p.src) && a.dst.Contains(p.dst) && a.sport.lo <= p.sport && p.sport <= a.sport.hi && a.dport.lo <= p.dport && p.dport <= a.dport.hi {
+		if a.src.Contains(p.src) && a.dst.Contains(p.dst) && a.sport.Lo <= p.sport && p.sport <= a.sport.Hi && a.dport.Lo <= p.dport && p.dport <= a.dport.Hi {
 			return a.permit
 		}
 	}
@@ -167,18 +168,18 @@ func TestMeet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func(label string) []association {
 			one := rapid.Custom(func(t *rapid.T) association {
-				f := pick(t, "family", families[:])
+				f := pick(t, "family", match.Families[:])
 				network := func() netip.Prefix {
 					if rapid.Bool().Draw(t, "all") {
-						return f.all()
+						return f.All()
 					}
-					return prefix(pick(t, "net", slices.DeleteFunc(slices.Clone(nets), func(n string) bool { return familyOf(prefix(n).Addr()) != f })))
+					return prefix(pick(t, "net", slices.DeleteFunc(slices.Clone(nets), func(n string) bool { return match.FamilyOf(prefix(n).Addr()) != f })))
 				}
-				ports := func() span {
+				ports := func() match.Span {
 					lo := rapid.Uint16().Draw(t, "lo")
-					return span{lo, rapid.Uint16Range(lo, 65535).Draw(t, "hi")}
+					return match.Span{Lo: lo, Hi: rapid.Uint16Range(lo, 65535).Draw(t, "hi")}
 				}
-				a := association{permit: rapid.Bool().Draw(t, "permit"), src: network(), dst: network(), sport: allPorts, dport: allPorts}
+				a := association{permit: rapid.Bool().Draw(t, "permit"), src: network(), dst: network(), sport: match.AllPorts, dport: match.AllPorts}
 				if rapid.Bool().Draw(t, "ports") {
 					a.sport, a.dport = ports(), ports()
 				}
@@ -188,10 +189,10 @@ func TestMeet(t *testing.T) {
 		}
 		a, b := draw("a"), draw("b")
 		both := meet(a, b)
-		for _, f := range families {
+		for _, f := range match.Families {
 			list, _ := ends(f)
 			for range 50 {
-				p := packet{pick(t, "src", list), pick(t, "dst", list), protoSCTP, rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")}
+				p := packet{pick(t, "src", list), pick(t, "dst", list), match.SCTP, rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")}
 				if want := literally(a, p) && literally(b, p); literally(both, p) != want {
 					t.Fatalf("%s: want %v\n%v\n%v\n%v", p, want, a, b, both)
 				}
@@ -244,7 +245,7 @@ func (b *book) rulesOf(iface string, output bool) (out []string) {
 		if p := r.GetDestination(); p != nil {
 			text += fmt.Sprintf(" to %d-%d", p.GetLower(), p.GetUpper())
 		}
-		if strings.HasPrefix(r.GetSourceNetwork(), "fd00:f::1/") || strings.Contains(text, "-> "+podIPs[0][v6].String()) || strings.HasPrefix(r.GetSourceNetwork(), "::") {
+		if strings.HasPrefix(r.GetSourceNetwork(), "fd00:f::1/") || strings.Contains(text, "-> "+podIPs[0][match.V6].String()) || strings.HasPrefix(r.GetSourceNetwork(), "::") {
 			continue // IPv6 looks the same
 		}
 		out = append(out, text)
@@ -310,7 +311,7 @@ func TestFilterFollowsSets(t *testing.T) {
 	rule := sctpRule("allow", 80, 80)
 	rule.SrcIpSetIds = []string{"s1"}
 	s := withSCTP(t, true, false, &felix.Policy{InboundRules: []*felix.Rule{rule}})
-	p := packet{remotes[0], podIPs[0][v4], protoSCTP, 7, 80}
+	p := packet{remotes[0], podIPs[0][match.V4], match.SCTP, 7, 80}
 	if s.b.on("if-p1", true, p) {
 		t.Fatal("nobody is allowed yet")
 	}
@@ -347,7 +348,7 @@ func TestNegationsOfPorts(t *testing.T) {
 		{"10.9.8.7", 7, 443, false},
 		{"11.1.2.4", 7, 81, false},
 	} {
-		p := packet{netip.MustParseAddr(c.src), podIPs[0][v4], protoSCTP, c.sport, c.dport}
+		p := packet{netip.MustParseAddr(c.src), podIPs[0][match.V4], match.SCTP, c.sport, c.dport}
 		if s.b.on("if-p1", true, p) != c.want {
 			t.Errorf("%s: want %v\n%s", p, c.want, s.b.show("if-p1"))
 		}
@@ -368,7 +369,7 @@ func TestTooManyPorts(t *testing.T) {
 	if len(s.b.ports) > 0 || len(s.reasons()) != 1 || !strings.Contains(s.reasons()[0], "too many rules for SCTP") {
 		t.Errorf("filters %v, notes %v", s.b.ports, s.b.notes)
 	}
-	if s.b.on("if-p1", true, packet{netip.MustParseAddr("10.0.0.1"), podIPs[0][v4], protoSCTP, 7, 80}) {
+	if s.b.on("if-p1", true, packet{netip.MustParseAddr("10.0.0.1"), podIPs[0][match.V4], match.SCTP, 7, 80}) {
 		t.Error("it is allowed")
 	}
 	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: many[:1]}))
@@ -388,7 +389,7 @@ func TestCauseOfAssociations(t *testing.T) {
 		{80, dataplane.Cause{Kind: dataplane.CauseRule, Endpoint: "p1", Tier: "a", Policy: "a1", Rule: 1}},
 		{81, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Endpoint: "p1", Tier: "a", Denied: true}},
 	} {
-		_, rule := s.b.begins("if-p1", true, packet{remotes[0], podIPs[0][v4], protoSCTP, 7, c.port})
+		_, rule := s.b.begins("if-p1", true, packet{remotes[0], podIPs[0][match.V4], match.SCTP, 7, c.port})
 		if got, ok := s.r.Cause("if-p1", true, dataplane.PortsPlace, rule); !ok || got != c.want {
 			t.Errorf("port %d: %+v, %v", c.port, got, ok)
 		}
@@ -435,7 +436,7 @@ func TestStepsOfFilters(t *testing.T) {
 			if len(states)-1 != c.steps {
 				t.Errorf("%d steps, want %d", len(states)-1, c.steps)
 			}
-			p := packet{podIPs[0][v4], podIPs[1][v4], protoSCTP, 7, 0}
+			p := packet{podIPs[0][match.V4], podIPs[1][match.V4], match.SCTP, 7, 0}
 			for i := range states[1:] {
 				for _, p.dport = range c.never {
 					if onTheWay(states[i], states[i+1], p, p, pods[0], pods[1]) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -173,8 +174,8 @@ func (g *refuser) locate() (gone []*closedPods) {
 // ignoresDestinations reports whether a program evaluates all destinations' addresses alike.
 func (p *program) ignoresDestinations() bool {
 	for c := range p.each {
-		for _, m := range c.matches {
-			if s := &m.dst; !s.anyAddr() || s.named != nil || s.notNamed != nil || s.ipPorts != nil {
+		for _, m := range c.Matches {
+			if s := &m.Dst; !s.AnyAddr() || s.Named != nil || s.NotNamed != nil || s.IPPorts != nil {
 				return false
 			}
 		}
@@ -208,7 +209,7 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 	res := &refusal{}
 	for _, from := range froms {
 		for _, to := range tos {
-			if familyOf(from) != familyOf(to) {
+			if match.FamilyOf(from) != match.FamilyOf(to) {
 				continue
 			}
 			line := refusalLine{from: from, to: to}
@@ -242,8 +243,8 @@ func (g *refuser) sendsOwn(i *iface) bool {
 func uninvited(denied, back []rect) (out []rect) {
 	for _, d := range denied {
 		for _, b := range back {
-			s, ok := d.sport.and(b.dport)
-			t, also := d.dport.and(b.sport)
+			s, ok := d.sport.And(b.dport)
+			t, also := d.dport.And(b.sport)
 			if ok && also && d.proto == b.proto {
 				out = append(out, rect{d.proto, s, t, d.cause})
 			}
@@ -257,7 +258,7 @@ func uninvited(denied, back []rect) (out []rect) {
 }
 
 // size is the number of pairs of ports.
-func (c rect) size() int { return (int(c.sport.hi-c.sport.lo) + 1) * (int(c.dport.hi-c.dport.lo) + 1) }
+func (c rect) size() int { return (int(c.sport.Hi-c.sport.Lo) + 1) * (int(c.dport.Hi-c.dport.Lo) + 1) }
 
 // sign makes a refusal's signature.
 func (res *refusal) sign() {
@@ -269,7 +270,7 @@ func (res *refusal) sign() {
 		b = append(strconv.AppendInt(b, int64(len(l.rects)), 10), ' ')
 		for _, c := range l.rects {
 			b = append(b, c.proto)
-			for _, v := range [...]uint16{c.sport.lo, c.sport.hi, c.dport.lo, c.dport.hi} {
+			for _, v := range [...]uint16{c.sport.Lo, c.sport.Hi, c.dport.Lo, c.dport.Hi} {
 				b = binary.BigEndian.AppendUint16(b, v)
 			}
 		}
@@ -342,12 +343,12 @@ func (q *refusalGroup) table() *table {
 	for _, m := range q.members {
 		for _, l := range m.res.lines {
 			for _, to := range l.targets(m.pods) {
-				src := familyOf(to).all()
+				src := match.FamilyOf(to).All()
 				if l.from.IsValid() {
 					src = netip.PrefixFrom(l.from, l.from.BitLen())
 				}
 				for _, c := range l.rects {
-					t.add(atom{verb: deny, src: src, dst: netip.PrefixFrom(to, to.BitLen()), proto: c.proto, sport: c.sport, dport: c.dport}, c.cause)
+					t.add(match.Atom{Verb: match.Deny, Src: src, Dst: netip.PrefixFrom(to, to.BitLen()), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
 				}
 			}
 		}

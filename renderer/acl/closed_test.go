@@ -10,7 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
-
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -22,7 +22,7 @@ func (w *world) invites(to string, p packet) bool {
 
 // refuses reports whether a pod restricts both directions, and invites no such packet, where NAT may replace the sender's address.
 func (s *scene) refuses(to string, p packet) bool {
-	if s.r.view(familyOf(p.src)) != dataplane.PreDNAT || !p.translated() || s.w.eps[to].GetState() != "active" {
+	if s.r.view(match.FamilyOf(p.src)) != dataplane.PreDNAT || !p.translated() || s.w.eps[to].GetState() != "active" {
 		return false
 	}
 	return !s.w.invites(to, p)
@@ -134,7 +134,7 @@ func (s *scene) checkClosed(t *rapid.T, refused map[bool]int) {
 func (s *scene) checkNear(t *rapid.T, p packet, from, to string, invited bool) {
 	for _, forger := range pods {
 		e := s.w.eps[forger]
-		if p.proto == protoSCTP || e == nil || forger == to || forger != from && (s.r.cfg.SourceCheck == SourceStrict || !s.b.on("if-"+forger, false, packet{p.src, hairpin[0], 47, 0, 0})) {
+		if p.proto == match.SCTP || e == nil || forger == to || forger != from && (s.r.cfg.SourceCheck == SourceStrict || !s.b.on("if-"+forger, false, packet{p.src, hairpin[0], 47, 0, 0})) {
 			continue
 		}
 		want, got := s.w.sends(e, p) && invited, s.b.on("if-"+forger, false, p)
@@ -179,9 +179,9 @@ func TestRefusalsNameTheirCause(t *testing.T) {
 		passes bool
 		want   dataplane.Cause
 	}{
-		{"if-p2", packet{podIPs[1][v4], podIPs[0][v4], protoTCP, 40000, 81}, false, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: "a", Denied: true, Endpoint: "p1"}},
-		{"uplink", packet{remotes[0], podIPs[0][v4], protoTCP, 40000, 81}, false, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: "a", Denied: true, Endpoint: "p1"}},
-		{"overlay", packet{remotes[1], podIPs[0][v4], protoTCP, 443, 40000}, true, dataplane.Cause{Kind: dataplane.CauseRule, Tier: "a", Policy: "a1", Egress: true}},
+		{"if-p2", packet{podIPs[1][match.V4], podIPs[0][match.V4], match.TCP, 40000, 81}, false, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: "a", Denied: true, Endpoint: "p1"}},
+		{"uplink", packet{remotes[0], podIPs[0][match.V4], match.TCP, 40000, 81}, false, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: "a", Denied: true, Endpoint: "p1"}},
+		{"overlay", packet{remotes[1], podIPs[0][match.V4], match.TCP, 443, 40000}, true, dataplane.Cause{Kind: dataplane.CauseRule, Tier: "a", Policy: "a1", Egress: true}},
 	} {
 		ok, place, rule := s.b.passes(c.iface, false, c.p)
 		got, known := s.r.Cause(c.iface, false, place, rule)
@@ -197,7 +197,7 @@ func TestNodesAnswerClosedPods(t *testing.T) {
 	n.Peers = addrs("192.168.0.7")
 	s := closedWorld(n)
 	s.settle(t)
-	answer, request := packet{n.Peers[0], podIPs[0][v4], protoTCP, 443, 40000}, packet{n.Peers[0], podIPs[0][v4], protoTCP, 40000, 80}
+	answer, request := packet{n.Peers[0], podIPs[0][match.V4], match.TCP, 443, 40000}, packet{n.Peers[0], podIPs[0][match.V4], match.TCP, 40000, 80}
 	if !s.b.on("overlay", false, answer) || s.b.on("overlay", false, request) {
 		t.Errorf("the answer passes: %v, the request: %v", s.b.on("overlay", false, answer), s.b.on("overlay", false, request))
 	}
@@ -207,13 +207,13 @@ func TestNodesAnswerClosedPods(t *testing.T) {
 // and is dropped if not.
 func TestServedPortsOfClosedPods(t *testing.T) {
 	n := testNode(dataplane.PreDNAT)
-	n.Served = []dataplane.Served{{Addr: podIPs[0][v4], Proto: protoUDP, First: 40000, Last: 40000}}
+	n.Served = []dataplane.Served{{Addr: podIPs[0][match.V4], Proto: match.UDP, First: 40000, Last: 40000}}
 	s := closedWorld(n)
 	port := &felix.Rule{Action: "allow", Protocol: named("udp"), SrcIpSetIds: []string{"in"}, DstPorts: []*felix.PortRange{{First: 33000, Last: 50000}}}
 	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{port}}))
 	s.settle(t)
 	for dport, want := range map[uint16]vppacl.ACL_Rule_Action{40000: vppacl.ACL_Rule_REFLECT, 40001: vppacl.ACL_Rule_PERMIT} {
-		p := packet{remotes[0], podIPs[0][v4], protoUDP, 40000, dport}
+		p := packet{remotes[0], podIPs[0][match.V4], match.UDP, 40000, dport}
 		ok, place, rule := s.b.passes("overlay", false, p)
 		if list := s.b.lists["overlay"].GetInput(); !ok || s.b.acls[list[place]].GetRules()[rule].GetAction() != want {
 			t.Errorf("to port %d: passes %v, by %s rule %d", dport, ok, list[place], rule)
@@ -240,7 +240,7 @@ func TestInvitationsThatAreTooBig(t *testing.T) {
 	s.send(setMessage("many", felix.IPSetUpdate_NET, nil), policyMessage(policyIDs[1], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"many"}}}}))
 	s.send(podMessage(1, &felix.WorkloadEndpoint{State: "active", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a2"}, EgressPolicies: []string{"a2"}}}}))
 	refused := func(pod int) bool {
-		return !s.b.on("overlay", false, packet{remotes[2], podIPs[pod][v4], protoTCP, 40000, 81})
+		return !s.b.on("overlay", false, packet{remotes[2], podIPs[pod][match.V4], match.TCP, 40000, 81})
 	}
 	for _, n := range []int{10, 3000, 10} {
 		s.r.most = maxRules
@@ -266,7 +266,7 @@ func TestStepsOfClosedPods(t *testing.T) {
 	if s.r.Apply() {
 		t.Error("an interim state")
 	}
-	if s.b.on("if-p2", false, packet{podIPs[1][v4], podIPs[0][v4], protoTCP, 40000, 80}) || !s.b.on("if-p4", false, packet{podIPs[3][v4], podIPs[0][v4], protoTCP, 40000, 80}) {
+	if s.b.on("if-p2", false, packet{podIPs[1][match.V4], podIPs[0][match.V4], match.TCP, 40000, 80}) || !s.b.on("if-p4", false, packet{podIPs[3][match.V4], podIPs[0][match.V4], match.TCP, 40000, 80}) {
 		t.Error("other senders are not evaluated by the new rules")
 	}
 }

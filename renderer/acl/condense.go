@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -13,13 +14,13 @@ const condenseFrom = 64
 
 // joint is one rule in VPP for several rules of a table.
 type joint struct {
-	atom
+	match.Atom
 	from int32 // the first of those rules
 }
 
 // likeness is a rule without its peer's prefix.
 type likeness struct {
-	atom
+	match.Atom
 	cause *dataplane.Cause
 }
 
@@ -28,8 +29,8 @@ type likeness struct {
 // tomorrow. from has the index of the first table rule of each; nil: nothing was joined.
 //
 // The table itself does not change: interim.go compares openings and closings member by member.
-func (t *table) condensed() (rules []atom, from []int32) {
-	if len(t.rules) < condenseFrom || slices.ContainsFunc(t.rules, func(a atom) bool { return a.verb != t.rules[0].verb }) {
+func (t *table) condensed() (rules []match.Atom, from []int32) {
+	if len(t.rules) < condenseFrom || slices.ContainsFunc(t.rules, func(a match.Atom) bool { return a.Verb != t.rules[0].Verb }) {
 		return t.rules, nil
 	}
 	groups := map[likeness][]joint{}
@@ -47,9 +48,9 @@ func (t *table) condensed() (rules []atom, from []int32) {
 		return t.rules, nil
 	}
 	slices.SortFunc(all, func(a, b joint) int { return cmp.Compare(a.from, b.from) })
-	rules, from = make([]atom, len(all)), make([]int32, len(all))
+	rules, from = make([]match.Atom, len(all)), make([]int32, len(all))
 	for i, j := range all {
-		rules[i], from[i] = j.atom, j.from
+		rules[i], from[i] = j.Atom, j.from
 	}
 	return rules, from
 }
@@ -58,12 +59,12 @@ func (t *table) condensed() (rules []atom, from []int32) {
 // prefix.
 func (t *table) join(list []joint, j joint) []joint {
 	for n := len(list); n > 0; n = len(list) {
-		whole, halves := t.whole(*t.peer(&list[n-1].atom), *t.peer(&j.atom))
+		whole, halves := t.whole(*t.peer(&list[n-1].Atom), *t.peer(&j.Atom))
 		if !halves {
 			break
 		}
 		j.from = list[n-1].from
-		*t.peer(&j.atom) = whole
+		*t.peer(&j.Atom) = whole
 		list = list[:n-1]
 	}
 	return append(list, j)
@@ -79,9 +80,9 @@ func (t *table) whole(a, b netip.Prefix) (p netip.Prefix, ok bool) {
 }
 
 // peer returns the prefix of the rule's peer, which is not the pod's.
-func (t *table) peer(a *atom) *netip.Prefix {
+func (t *table) peer(a *match.Atom) *netip.Prefix {
 	if t.egress {
-		return &a.dst
+		return &a.Dst
 	}
-	return &a.src
+	return &a.Src
 }

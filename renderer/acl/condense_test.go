@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -19,15 +20,15 @@ func TestCondensedIsExact(t *testing.T) {
 		tab := &table{egress: rapid.Bool().Draw(r, "egress"), join6: rapid.Bool().Draw(r, "join6")}
 		base := [2]netip.Addr{netip.MustParseAddr("10.0.0.0"), netip.MustParseAddr("fd00::")}[rapid.IntRange(0, 1).Draw(r, "family")]
 		causes := []*dataplane.Cause{{Rule: 1}, {Rule: 2}}
-		verbs := []verb{allow}
+		verbs := []match.Verb{match.Allow}
 		if rapid.IntRange(0, 9).Draw(r, "mixed") == 0 {
-			verbs = append(verbs, deny)
+			verbs = append(verbs, match.Deny)
 		}
 		for range condenseFrom + 20 {
 			bits := rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(r, "bits")
 			p, _ := neighbour(base, rapid.IntRange(0, 63).Draw(r, "host")).Prefix(base.BitLen() - bits)
 			port := uint16(rapid.SampledFrom([]int{80, 81}).Draw(r, "port"))
-			a := atom{verb: rapid.SampledFrom(verbs).Draw(r, "verb"), proto: protoTCP, sport: allPorts, dport: span{port, port}, src: familyOf(base).all(), dst: familyOf(base).all()}
+			a := match.Atom{Verb: rapid.SampledFrom(verbs).Draw(r, "verb"), Proto: match.TCP, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: port, Hi: port}, Src: match.FamilyOf(base).All(), Dst: match.FamilyOf(base).All()}
 			*tab.peer(&a) = p
 			tab.add(a, rapid.SampledFrom(causes).Draw(r, "cause"))
 		}
@@ -40,7 +41,7 @@ func TestCondensedIsExact(t *testing.T) {
 		}
 		joinedSome = true
 		for i, a := range rules {
-			if of := tab.rules[from[i]]; !tab.peer(&a).Contains(tab.peer(&of).Addr()) || of.dport != a.dport || of.verb != a.verb {
+			if of := tab.rules[from[i]]; !tab.peer(&a).Contains(tab.peer(&of).Addr()) || of.DstPorts != a.DstPorts || of.Verb != a.Verb {
 				r.Fatalf("%v leads back to %v", a, of)
 			}
 			if !tab.join6 && tab.peer(&a).Bits() < base.BitLen()-2 && base.Is6() {
@@ -67,10 +68,10 @@ func neighbour(base netip.Addr, n int) netip.Addr {
 	return a
 }
 
-func matchOf(t *table, rules []atom, peer netip.Addr, port uint16) string {
+func matchOf(t *table, rules []match.Atom, peer netip.Addr, port uint16) string {
 	for _, a := range rules {
-		if t.peer(&a).Contains(peer) && a.dport.lo <= port && port <= a.dport.hi {
-			return fmt.Sprint(a.verb)
+		if t.peer(&a).Contains(peer) && a.DstPorts.Lo <= port && port <= a.DstPorts.Hi {
+			return fmt.Sprint(a.Verb)
 		}
 	}
 	return "none"
@@ -80,7 +81,7 @@ func matchOf(t *table, rules []atom, peer netip.Addr, port uint16) string {
 func TestDenseSetIsShort(t *testing.T) {
 	dense := &table{}
 	for i := range 110 {
-		a := atom{verb: allow, src: netip.PrefixFrom(neighbour(netip.MustParseAddr("10.0.0.2"), i), 32), dst: v4.all(), sport: allPorts, dport: allPorts}
+		a := match.Atom{Verb: match.Allow, Src: netip.PrefixFrom(neighbour(netip.MustParseAddr("10.0.0.2"), i), 32), Dst: match.V4.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}
 		dense.add(a, nil)
 	}
 	if rules, _ := dense.condensed(); len(rules) != 7 { // 2/31 4/30 8/29 16/28 32/27 64/27 96/28

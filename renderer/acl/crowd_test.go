@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -39,10 +40,10 @@ func TestTooManyTogether(t *testing.T) {
 				t.Errorf("%s: %s has %d rules", when, name, len(a.GetRules()))
 			}
 		}
-		if got := s.b.on("if-p1", true, packet{netip.MustParseAddr("10.7.0.1"), podIPs[0][0], protoTCP, 40000, 80}); got != allowed {
+		if got := s.b.on("if-p1", true, packet{netip.MustParseAddr("10.7.0.1"), podIPs[0][0], match.TCP, 40000, 80}); got != allowed {
 			t.Errorf("%s: passes %v", when, got)
 		}
-		if probe := (packet{nodeIPs[0], podIPs[0][0], protoTCP, 40000, 80}); !s.b.on("if-p1", true, probe) {
+		if probe := (packet{nodeIPs[0], podIPs[0][0], match.TCP, 40000, 80}); !s.b.on("if-p1", true, probe) {
 			t.Errorf("%s: the node does not reach its pod", when)
 		}
 		said := slices.ContainsFunc(s.b.notes["acl/note/interface|if-p1"], func(n model.Note) bool { return strings.Contains(n.Reason, "too many rules") })

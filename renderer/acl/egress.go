@@ -9,7 +9,7 @@ import (
 	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -30,7 +30,7 @@ const residueParts = 16
 // rect is a set of denied ports of TCP or UDP.
 type rect struct {
 	proto        uint8
-	sport, dport span
+	sport, dport match.Span
 	cause        *dataplane.Cause
 }
 
@@ -140,7 +140,7 @@ func (r *Renderer) evaluateProgram(p *program) {
 // early appends the addresses of a pod in the families whose Services the input hook sees.
 func (r *Renderer) early(out []netip.Addr, i *iface) []netip.Addr {
 	for _, a := range i.addrs {
-		if r.view(familyOf(a)) == dataplane.PreDNAT {
+		if r.view(match.FamilyOf(a)) == dataplane.PreDNAT {
 			out = append(out, a)
 		}
 	}
@@ -177,8 +177,8 @@ func (p *program) asks(id string) bool {
 	found := false
 	for i := range p.steps {
 		for _, c := range p.steps[i].clauses {
-			for _, m := range c.matches {
-				m.eachSet(func(s string) { found = found || s == id })
+			for _, m := range c.Matches {
+				m.EachSet(func(s string) { found = found || s == id })
 			}
 		}
 	}
@@ -190,9 +190,7 @@ func (r *Renderer) membersChanged(m *felix.IPSetDeltaUpdate) {
 	list := r.dirty.members[m.GetId()]
 	for _, texts := range [][]string{m.GetAddedMembers(), m.GetRemovedMembers()} {
 		for _, text := range texts {
-			if e, err := parseEndpoint(text); err == nil {
-				list = append(list, netip.PrefixFrom(e.addr, e.addr.BitLen()))
-			} else if p, err := netset.Parse(text); err == nil {
+			if p, ok := match.MemberPrefix(text); ok {
 				list = append(list, p)
 			}
 		}
@@ -225,24 +223,24 @@ func (r *Renderer) residueAt(i *iface, p *program) {
 
 // denies returns the TCP and UDP ports from src (invalid: any source) to dst that a program's clauses deny, or those of them that
 // may match packets to dst.
-func (r *Renderer) denies(clauses iter.Seq[*clause], src, dst netip.Addr) []rect {
-	f := familyOf(dst)
-	from, to := []netip.Prefix{f.all()}, []netip.Prefix{netip.PrefixFrom(dst, dst.BitLen())}
+func (r *Renderer) denies(clauses iter.Seq[*match.Clause], src, dst netip.Addr) []rect {
+	f := match.FamilyOf(dst)
+	from, to := []netip.Prefix{f.All()}, []netip.Prefix{netip.PrefixFrom(dst, dst.BitLen())}
 	if src.IsValid() {
 		from[0] = netip.PrefixFrom(src, src.BitLen())
 	}
-	x := &expander{sets: r.sets, note: func(*clause, string, ...any) {}}
-	left := []rect{{proto: protoTCP, sport: allPorts, dport: allPorts}, {proto: protoUDP, sport: allPorts, dport: allPorts}}
+	x := &match.Expander{Sets: r.sets, Note: func(*match.Clause, string, ...any) {}}
+	left := []rect{{proto: match.TCP, sport: match.AllPorts, dport: match.AllPorts}, {proto: match.UDP, sport: match.AllPorts, dport: match.AllPorts}}
 	var denied []rect
-	var atoms []atom
+	var atoms []match.Atom
 	for c := range clauses {
-		if c.misses(r.sets, to[0]) {
+		if c.Misses(r.sets, to[0]) {
 			continue
 		}
-		atoms = x.expand(atoms[:0], c, f, from, to)
+		atoms = x.Expand(atoms[:0], c, f, from, to)
 		for _, a := range atoms {
 			left = cut(left, a, func(hit rect) {
-				if hit.cause = c.cause; c.verb == deny {
+				if hit.cause = c.Cause; c.Verb == match.Deny {
 					denied = append(denied, hit)
 				}
 			})
@@ -254,36 +252,21 @@ func (r *Renderer) denies(clauses iter.Seq[*clause], src, dst netip.Addr) []rect
 	return denied
 }
 
-// misses is a quick check: true: no packet to that address matches. False: unknown.
-func (c *clause) misses(sets map[string]*ipset, to netip.Prefix) bool {
-	for _, m := range c.matches {
-		if m.dst.nets != nil && !few(m.dst.nets).covers(to) {
-			return true
-		}
-		for _, id := range m.dst.sets {
-			if s := sets[id]; known(s) && !s.nets[familyOf(to.Addr())].covers(to) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // cut removes the packets that an atom matches from the rects, and calls hit with each piece.
-func cut(left []rect, a atom, hit func(rect)) []rect {
+func cut(left []rect, a match.Atom, hit func(rect)) []rect {
 	var out []rect
 	for n, l := range left {
-		s, ok := l.sport.and(a.sport)
-		d, also := l.dport.and(a.dport)
-		if !ok || !also || a.proto != 0 && a.proto != l.proto {
+		s, ok := l.sport.And(a.SrcPorts)
+		d, also := l.dport.And(a.DstPorts)
+		if !ok || !also || a.Proto != 0 && a.Proto != l.proto {
 			out = append(out, l)
 			continue
 		}
 		hit(rect{proto: l.proto, sport: s, dport: d})
-		for _, rest := range l.sport.minus(a.sport) {
+		for _, rest := range l.sport.Minus(a.SrcPorts) {
 			out = append(out, rect{proto: l.proto, sport: rest, dport: left[n].dport})
 		}
-		for _, rest := range l.dport.minus(a.dport) {
+		for _, rest := range l.dport.Minus(a.DstPorts) {
 			out = append(out, rect{proto: l.proto, sport: s, dport: rest})
 		}
 	}
@@ -298,7 +281,7 @@ func (res *residue) sign() {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(l.rects)))
 		for _, c := range l.rects {
 			b = append(b, c.proto)
-			for _, v := range [...]uint16{c.sport.lo, c.sport.hi, c.dport.lo, c.dport.hi} {
+			for _, v := range [...]uint16{c.sport.Lo, c.sport.Hi, c.dport.Lo, c.dport.Hi} {
 				b = binary.BigEndian.AppendUint16(b, v)
 			}
 		}
@@ -343,7 +326,7 @@ func (r *Renderer) group(part int, members []groupMember) *residueGroup {
 		g = &residueGroup{name: name, members: members}
 		r.groups[name] = g
 		for _, m := range members {
-			add(r.ofGroup, m.p, g)
+			r.ofGroup.Add(m.p, g)
 		}
 		r.fixTable(r.residueTable(g))
 	}
@@ -355,7 +338,7 @@ func (r *Renderer) ungroup(g *residueGroup) {
 		return
 	}
 	for _, m := range g.members {
-		remove(r.ofGroup, m.p, g)
+		r.ofGroup.Remove(m.p, g)
 	}
 	delete(r.groups, g.name)
 	delete(r.fixed, g.name)
@@ -367,7 +350,7 @@ func (r *Renderer) residueTable(g *residueGroup) *table {
 	t := &table{name: g.name}
 	g.each(r, func(src netip.Addr, c rect, _ *program, _, _ int) {
 		host := netip.PrefixFrom(src, src.BitLen())
-		t.add(atom{verb: deny, src: host, dst: familyOf(src).all(), proto: c.proto, sport: c.sport, dport: c.dport}, c.cause)
+		t.add(match.Atom{Verb: match.Deny, Src: host, Dst: match.FamilyOf(src).All(), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
 	})
 	return t
 }

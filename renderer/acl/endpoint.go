@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
@@ -205,7 +206,7 @@ func (r *Renderer) program(key string, s *spec) *program {
 	if p == nil {
 		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}, part: partOf(key)}
 		r.programs[key] = p
-		s.each(func(id policyID) { add(r.ofPolicy, id, p) }, func(name string) { add(r.ofProfile, name, p) })
+		s.each(func(id policyID) { r.ofPolicy.Add(id, p) }, func(name string) { r.ofProfile.Add(name, p) })
 		r.dirty.programs[p] = struct{}{}
 	}
 	return p
@@ -233,7 +234,7 @@ func (r *Renderer) forget() {
 		}
 		delete(r.programs, p.key)
 		delete(r.dirty.programs, p)
-		p.spec.each(func(id policyID) { remove(r.ofPolicy, id, p) }, func(name string) { remove(r.ofProfile, name, p) })
+		p.spec.each(func(id policyID) { r.ofPolicy.Remove(id, p) }, func(name string) { r.ofProfile.Remove(name, p) })
 		uses := p.uses
 		p.uses = nil
 		for _, u := range uses {
@@ -250,3 +251,5 @@ func sortedIfaces(m map[*iface]struct{}) []*iface {
 func sortedSegments(m map[*segment]uint64) []*segment {
 	return slices.SortedFunc(maps.Keys(m), func(a, b *segment) int { return cmp.Compare(a.name, b.name) })
 }
+
+func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -80,11 +81,11 @@ func (r *Renderer) findExits() {
 func signed(steps []step, endpoint string) []step {
 	out := make([]step, len(steps))
 	for i, s := range steps {
-		out[i] = step{role: "exit\x00" + endpoint + "\x00" + s.role, clauses: make([]clause, len(s.clauses))}
+		out[i] = step{role: "exit\x00" + endpoint + "\x00" + s.role, clauses: make([]match.Clause, len(s.clauses))}
 		for k, c := range s.clauses {
-			cause := *c.cause
+			cause := *c.Cause
 			cause.Endpoint, cause.Host, cause.Egress = endpoint, true, true
-			out[i].clauses[k] = clause{c.verb, c.matches, &cause}
+			out[i].clauses[k] = match.Clause{Verb: c.Verb, Matches: c.Matches, Cause: &cause}
 		}
 	}
 	return out
@@ -105,13 +106,13 @@ func (r *Renderer) exitUses(e *exit) {
 		s := &e.steps[i]
 		c := &s.clauses[len(s.clauses)-1]
 		if s.lone() {
-			e.uses = append(e.uses, use{nil, c.verb, c.cause})
+			e.uses = append(e.uses, use{nil, c.Verb, c.Cause})
 			continue
 		}
 		seg := r.segment(s.role, scope{egress: true}, s.clauses)
 		seg.users++
 		seg.host = true
-		e.uses = append(e.uses, use{seg, c.verb, nil})
+		e.uses = append(e.uses, use{seg, c.Verb, nil})
 	}
 }
 
@@ -155,7 +156,7 @@ func (r *Renderer) findNear() {
 	}
 	for name, nets := range map[string][]netip.Prefix{near: here, far: there} {
 		slices.SortFunc(nets, netset.Compare)
-		r.hostMatch(name, match{proto: -1, dst: side{nets: slices.Compact(append([]netip.Prefix{}, nets...))}})
+		r.hostMatch(name, match.Match{Proto: -1, Dst: match.Side{Nets: slices.Compact(append([]netip.Prefix{}, nets...))}})
 	}
 }
 
@@ -191,7 +192,7 @@ func (r *Renderer) inFront(own []step) []step {
 	for i := range uplink.steps {
 		s := &uplink.steps[i]
 		switch {
-		case s.lone() && s.clauses[0].verb == allow:
+		case s.lone() && s.clauses[0].Verb == match.Allow:
 			return append(out, own...)
 		default:
 			out = append(out, s.before(own)...)
@@ -202,7 +203,7 @@ func (r *Renderer) inFront(own []step) []step {
 
 // before returns the step if it denies; if it allows, the following steps decide about its packets.
 func (s step) before(own []step) []step {
-	if s.clauses[0].verb == deny {
+	if s.clauses[0].Verb == match.Deny {
 		return []step{s}
 	}
 	out := make([]step, len(own))
@@ -210,7 +211,7 @@ func (s step) before(own []step) []step {
 		out[i].role = s.role + "\x00" + o.role
 		for _, c := range o.clauses {
 			for _, d := range s.clauses {
-				out[i].clauses = append(out[i].clauses, clause{c.verb, slices.Concat(c.matches, d.matches), c.cause})
+				out[i].clauses = append(out[i].clauses, match.Clause{Verb: c.Verb, Matches: slices.Concat(c.Matches, d.Matches), Cause: c.Cause})
 			}
 		}
 	}
@@ -233,9 +234,9 @@ func (r *Renderer) outgoingTable() *table {
 	t := &table{name: outgoing, egress: true}
 	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself, or masqueraded: evaluated where it entered"}
 	for _, a := range r.node.Addrs {
-		t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, own)
+		t.add(match.Atom{Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, own)
 	}
-	t.add(atom{src: netip.MustParsePrefix("fe80::/64"), dst: v6.all(), sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "of the link"})
+	t.add(match.Atom{Src: netip.MustParsePrefix("fe80::/64"), Dst: match.V6.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "of the link"})
 	return t
 }
 
@@ -251,16 +252,16 @@ func (r *Renderer) leadingTable() *table {
 	known := map[netip.Addr][]rect{}
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
-		if r.view(familyOf(o.Addr)) != dataplane.PreDNAT {
+		if r.view(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
 			continue
 		}
 		for _, b := range o.Backends {
 			to := netip.PrefixFrom(b.Addr(), b.Addr().BitLen())
-			if few(r.hostMatches[near].dst.nets).covers(to) || few(r.hostMatches[far].dst.nets).covers(to) {
+			if match.Prefixes(r.hostMatches[near].Dst.Nets).Covers(to) || match.Prefixes(r.hostMatches[far].Dst.Nets).Covers(to) {
 				continue
 			}
 			if c := r.bars(p, netip.Addr{}, b, o.Proto, known, false); c != nil {
-				t.add(outerAtom(o, deny, familyOf(o.Addr).all()), c)
+				t.add(outerAtom(o, match.Deny, match.FamilyOf(o.Addr).All()), c)
 				break
 			}
 		}

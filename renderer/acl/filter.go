@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -26,7 +27,7 @@ func (r *Renderer) filterOf(in, out []origin) (f *filter, fits bool) {
 		if !differs[d] && !slices.ContainsFunc(list, func(a association) bool { return !a.permit }) {
 			now[d] = nil
 		}
-		if widened(pairs(now[d])) > maxAtoms {
+		if match.Widened(pairs(now[d])) > match.MaxAtoms {
 			return nil, false
 		}
 	}
@@ -51,7 +52,7 @@ func (r *Renderer) remoteFilter(name string) (f *filter, notes []model.Note) {
 		for _, j := range r.sortedOutbound() {
 			for _, seg := range j.remote {
 				if j.last == last {
-					egress = append(egress, use{seg: seg, verb: seg.clauses[0].verb})
+					egress = append(egress, use{seg: seg, verb: seg.clauses[0].Verb})
 					asking[j.p] = asking[j.p] || seg.asks
 				}
 			}
@@ -144,7 +145,7 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 		if f != nil {
 			r.addPairs(t, f[d])
 		}
-		if !slices.ContainsFunc(t.rules, func(a atom) bool { return a.verb != deny }) {
+		if !slices.ContainsFunc(t.rules, func(a match.Atom) bool { return a.Verb != match.Deny }) {
 			r.unfix(t.name)
 			continue
 		}
@@ -158,10 +159,10 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 func (r *Renderer) addPairs(t *table, rules []association) {
 	passes := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "SCTP, of which only ports are left to be asked for"}
 	denied := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "SCTP, denied at all ports"} // the filter has the cause
-	x := expander{bytes: r.node.ByteMatch6}
-	for _, a := range x.widen(pairs(rules), 0) {
+	x := match.Expander{WholeBytes: r.node.ByteMatch6}
+	for _, a := range x.Widen(pairs(rules), 0) {
 		cause := passes
-		if a.verb == deny {
+		if a.Verb == match.Deny {
 			cause = denied
 		}
 		t.add(a, cause)
@@ -169,10 +170,10 @@ func (r *Renderer) addPairs(t *table, rules []association) {
 }
 
 // deniesPair returns the cause of the first rule of a direction that denies an atom's addresses at all ports; nil: none does.
-func (f *filter) deniesPair(d int, a *atom) *dataplane.Cause {
+func (f *filter) deniesPair(d int, a *match.Atom) *dataplane.Cause {
 	for _, rule := range f.direction(d) {
 		within := func(in, p netip.Prefix) bool { return in.Bits() <= p.Bits() && in.Contains(p.Addr()) }
-		if !rule.permit && rule.sport == allPorts && rule.dport == allPorts && within(rule.src, a.src) && within(rule.dst, a.dst) {
+		if !rule.permit && rule.sport == match.AllPorts && rule.dport == match.AllPorts && within(rule.src, a.Src) && within(rule.dst, a.Dst) {
 			return rule.cause
 		}
 	}
@@ -186,18 +187,18 @@ func (f *filter) value(iface string) *contivacl.SCTPPorts {
 		for i := range f[d] {
 			a := &f[d][i]
 			*list = append(*list, &contivacl.SCTPPorts_Rule{
-				Permit: a.permit, SourceNetwork: a.src.String(), DestinationNetwork: a.dst.String(), Source: a.sport.value(), Destination: a.dport.value(),
+				Permit: a.permit, SourceNetwork: a.src.String(), DestinationNetwork: a.dst.String(), Source: portsValue(a.sport), Destination: portsValue(a.dport),
 			})
 		}
 	}
 	return v
 }
 
-func (s span) value() *contivacl.SCTPPorts_Ports {
-	if s == allPorts {
+func portsValue(s match.Span) *contivacl.SCTPPorts_Ports {
+	if s == match.AllPorts {
 		return nil
 	}
-	return &contivacl.SCTPPorts_Ports{Lower: uint32(s.lo), Upper: uint32(s.hi)}
+	return &contivacl.SCTPPorts_Ports{Lower: uint32(s.Lo), Upper: uint32(s.Hi)}
 }
 
 // filterEffect returns the effect of a change of the filter in a direction: the lists before and after permit the packets that it permits.

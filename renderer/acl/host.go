@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -125,7 +126,7 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 // forwards reports whether a program allows by its last step alone, and everything there.
 func forwards(steps []step) bool {
 	last := len(steps) - 1
-	return steps[last].lone() && !slices.ContainsFunc(steps, func(s step) bool { return (s.clauses[0].verb == allow) != s.same(steps[last]) })
+	return steps[last].lone() && !slices.ContainsFunc(steps, func(s step) bool { return (s.clauses[0].Verb == match.Allow) != s.same(steps[last]) })
 }
 
 // hostEgress returns the hook for packets that the node itself sends.
@@ -144,21 +145,21 @@ func (r *Renderer) hostUses(h *hostHook, name, kind string, steps []step) {
 		if kind != "" {
 			s = s.and(r.hostMatches[kind], kind)
 		} else if s.lone() {
-			h.uses = append(h.uses, use{nil, c.verb, c.cause})
+			h.uses = append(h.uses, use{nil, c.Verb, c.Cause})
 			continue
 		}
 		seg := r.segment("h\x00"+name+"\x00"+kind+"\x00"+s.role, scope{egress: h.egress}, s.clauses)
 		seg.users++
 		seg.host = true
 		r.hostSegs = append(r.hostSegs, seg)
-		h.uses = append(h.uses, use{seg, c.verb, nil})
+		h.uses = append(h.uses, use{seg, c.Verb, nil})
 	}
 }
 
 // hostMatch keeps a match under a name: the same pointer while the match is equal.
-func (r *Renderer) hostMatch(kind string, m match) string {
-	m.notProto = -1
-	if old := r.hostMatches[kind]; old == nil || !old.same(&m) {
+func (r *Renderer) hostMatch(kind string, m match.Match) string {
+	m.NotProto = -1
+	if old := r.hostMatches[kind]; old == nil || !old.Same(&m) {
 		r.hostMatches[kind] = &m
 	}
 	return kind
@@ -171,30 +172,30 @@ func (r *Renderer) ownAddresses() string {
 		nets = append(nets, netip.PrefixFrom(a, a.BitLen()))
 	}
 	slices.SortFunc(nets, netset.Compare)
-	return r.hostMatch("own", match{proto: -1, dst: side{nets: nets}})
+	return r.hostMatch("own", match.Match{Proto: -1, Dst: match.Side{Nets: nets}})
 }
 
 // translated names the matches of packets to addresses of the node that Services translate: the node forwards those, as dialled.
 // A Service that leads to the node itself does not count.
 func (r *Renderer) translated() []string {
-	ports := map[string]*match{}
+	ports := map[string]*match.Match{}
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
 		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.node.Addrs, b.Addr()) })
-		if home || r.view(familyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
+		if home || r.view(match.FamilyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
 			continue
 		}
 		kind := "services " + strconv.Itoa(int(o.Proto)) + " " + o.Addr.String()
 		if ports[kind] == nil {
-			ports[kind] = &match{proto: int(o.Proto), dst: side{nets: []netip.Prefix{netip.PrefixFrom(o.Addr, o.Addr.BitLen())}}}
+			ports[kind] = &match.Match{Proto: int(o.Proto), Dst: match.Side{Nets: []netip.Prefix{netip.PrefixFrom(o.Addr, o.Addr.BitLen())}}}
 		}
-		ports[kind].dst.ports = append(ports[kind].dst.ports, span{o.Port, o.Port})
+		ports[kind].Dst.Ports = append(ports[kind].Dst.Ports, match.Span{Lo: o.Port, Hi: o.Port})
 	}
 	kinds := slices.Sorted(maps.Keys(ports))
 	for _, kind := range kinds {
 		m := ports[kind]
-		slices.SortFunc(m.dst.ports, func(a, b span) int { return int(a.lo) - int(b.lo) })
-		m.dst.ports = joined(m.dst.ports)
+		slices.SortFunc(m.Dst.Ports, func(a, b match.Span) int { return int(a.Lo) - int(b.Lo) })
+		m.Dst.Ports = match.JoinSpans(m.Dst.Ports)
 		r.hostMatch(kind, *m)
 	}
 	return kinds
@@ -206,12 +207,12 @@ func (r *Renderer) fixHosts(at map[string]string) {
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
 		for _, a := range r.node.Addrs {
-			r.addWide(in, atom{src: p.Net, dst: netip.PrefixFrom(a, a.BitLen()), proto: p.Proto, sport: allPorts, dport: span{p.Port, p.Port}}, cause)
+			r.addWide(in, match.Atom{Src: p.Net, Dst: netip.PrefixFrom(a, a.BitLen()), Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause)
 		}
 	}
 	for _, p := range r.failsafe[1] {
-		for _, f := range families {
-			r.addWide(out, atom{src: f.all(), dst: p.Net, proto: p.Proto, sport: allPorts, dport: span{p.Port, p.Port}}, cause)
+		for _, f := range match.Families {
+			r.addWide(out, match.Atom{Src: f.All(), Dst: p.Net, Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause)
 		}
 	}
 	r.fixTable(in)
@@ -223,21 +224,21 @@ func (r *Renderer) fixHosts(at map[string]string) {
 }
 
 // addWide adds a rule if its ends are of one family (invalid means any), with whole bytes if VPP needs that.
-func (r *Renderer) addWide(t *table, a atom, c *dataplane.Cause) {
-	f := familyOf(a.dst.Addr())
-	if !a.dst.IsValid() {
-		f = familyOf(a.src.Addr())
+func (r *Renderer) addWide(t *table, a match.Atom, c *dataplane.Cause) {
+	f := match.FamilyOf(a.Dst.Addr())
+	if !a.Dst.IsValid() {
+		f = match.FamilyOf(a.Src.Addr())
 	}
-	for _, p := range []*netip.Prefix{&a.src, &a.dst} {
+	for _, p := range []*netip.Prefix{&a.Src, &a.Dst} {
 		if !p.IsValid() {
-			*p = f.all()
+			*p = f.All()
 		}
 	}
-	if familyOf(a.src.Addr()) != familyOf(a.dst.Addr()) {
+	if match.FamilyOf(a.Src.Addr()) != match.FamilyOf(a.Dst.Addr()) {
 		return
 	}
-	x := expander{bytes: r.node.ByteMatch6}
-	for _, a := range x.widen([]atom{a}, 0) {
+	x := match.Expander{WholeBytes: r.node.ByteMatch6}
+	for _, a := range x.Widen([]match.Atom{a}, 0) {
 		t.add(a, c)
 	}
 }
@@ -251,7 +252,7 @@ func (r *Renderer) tunnelTable() *table {
 	const portVXLAN = 4789
 	for _, a := range r.node.Addrs {
 		dst := netip.PrefixFrom(a, a.BitLen())
-		t.add(atom{src: familyOf(a).all(), dst: dst, proto: protoUDP, sport: allPorts, dport: span{portVXLAN, portVXLAN}}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the overlay"})
+		t.add(match.Atom{Src: match.FamilyOf(a).All(), Dst: dst, Proto: match.UDP, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: portVXLAN, Hi: portVXLAN}}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the overlay"})
 	}
 	return t
 }
@@ -265,24 +266,24 @@ func (r *Renderer) inwardTable(at map[string]string) *table {
 	addrs := slices.Concat(slices.Collect(maps.Keys(r.node.Interfaces)), r.node.Addrs)
 	slices.SortFunc(addrs, netip.Addr.Compare)
 	for _, a := range slices.Compact(addrs) {
-		t.add(atom{src: familyOf(a).all(), dst: netip.PrefixFrom(a, a.BitLen()), sport: allPorts, dport: allPorts}, pod)
+		t.add(match.Atom{Src: match.FamilyOf(a).All(), Dst: netip.PrefixFrom(a, a.BitLen()), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, pod)
 	}
 	if r.node.Overlay != "" && r.node.Overlay != r.node.Uplink && at[r.node.Overlay] == "" {
 		for _, dst := range r.node.Far {
-			f := familyOf(dst.Addr())
-			r.addWide(t, atom{src: f.all(), dst: dst.Masked(), sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself by the overlay"})
+			f := match.FamilyOf(dst.Addr())
+			r.addWide(t, match.Atom{Src: f.All(), Dst: dst.Masked(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself by the overlay"})
 		}
 	}
 	for _, dst := range r.node.Frontends {
-		for _, proto := range []uint8{protoTCP, protoUDP} {
-			if f := familyOf(dst.Addr()); r.view(f) == dataplane.PreDNAT {
-				r.addWide(t, atom{src: f.all(), dst: dst.Masked(), proto: proto, sport: allPorts, dport: allPorts}, service)
+		for _, proto := range []uint8{match.TCP, match.UDP} {
+			if f := match.FamilyOf(dst.Addr()); r.view(f) == dataplane.PreDNAT {
+				r.addWide(t, match.Atom{Src: f.All(), Dst: dst.Masked(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, service)
 			}
 		}
 	}
 	for k := range r.node.Outer {
-		if f := familyOf(r.node.Outer[k].Addr); r.view(f) == dataplane.PreDNAT {
-			t.add(outerAtom(&r.node.Outer[k], allow, f.all()), service)
+		if f := match.FamilyOf(r.node.Outer[k].Addr); r.view(f) == dataplane.PreDNAT {
+			t.add(outerAtom(&r.node.Outer[k], match.Allow, f.All()), service)
 		}
 	}
 	return t

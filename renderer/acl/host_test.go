@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -115,21 +116,21 @@ func (s *scene) checkHosts(t *rapid.T) {
 	verdict := func(iface string, p packet, want bool) { at(iface, false, p, want) }
 	for _, src := range append(slices.Clone(remotes), hairpin...) {
 		for _, dst := range remotes {
-			if familyOf(src) != familyOf(dst) || src == dst {
+			if match.FamilyOf(src) != match.FamilyOf(dst) || src == dst {
 				continue
 			}
 			out := leavesBy(dst)
 			for _, p := range hostFlows(src, dst) {
 				at(out, true, p, s.w.hostAllows(s.w.hostAt(out), true, false, p))
-				p.src = nodeIPs[familyOf(src)]
+				p.src = nodeIPs[match.FamilyOf(src)]
 				at(out, true, p, true)
 			}
 		}
 	}
-	for _, f := range families {
+	for _, f := range match.Families {
 		list, pod := ends(f)
 		for _, far := range remotes {
-			if familyOf(far) != f {
+			if match.FamilyOf(far) != f {
 				continue
 			}
 			for _, near := range list {
@@ -138,7 +139,7 @@ func (s *scene) checkHosts(t *rapid.T) {
 				}
 				home := slices.Contains(nodeIPs, near)
 				for _, p := range hostFlows(far, near) {
-					own := home && (p.proto != 6 || p.dport != 443 || s.r.view(f) == dataplane.PostDNAT || f == v6)
+					own := home && (p.proto != 6 || p.dport != 443 || s.r.view(f) == dataplane.PostDNAT || f == match.V6)
 					for _, iface := range []string{"uplink", "overlay"} {
 						host := s.w.hostAllows(s.w.hostAt(iface), false, own, p)
 						if host && s.refuses(pod[near], p) {
@@ -253,7 +254,7 @@ func TestFailsafes(t *testing.T) {
 		s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{failsafe.ConfigOut: c.value}}}})
 		s.settle(t)
 		for port, want := range c.want {
-			if got := s.b.on("host", false, packet{nodeIPs[0], remotes[2], protoTCP, 40000, port}); got != want {
+			if got := s.b.on("host", false, packet{nodeIPs[0], remotes[2], match.TCP, 40000, port}); got != want {
 				t.Errorf("%q: the node to port %d: %v, want %v", c.value, port, got, want)
 			}
 		}
@@ -334,7 +335,7 @@ func TestExitsInFewTables(t *testing.T) {
 		}
 		for i := range 24 {
 			want := i%2 == 0 && i < len(names)
-			p := packet{podIPs[0][v4], remotes[2], protoTCP, 40000, uint16(1000 + i)}
+			p := packet{podIPs[0][match.V4], remotes[2], match.TCP, 40000, uint16(1000 + i)}
 			if got := s.b.masqueraded(p, "p1"); got != want {
 				t.Errorf("%s from the pod: %v, want %v", p, got, want)
 			}
@@ -345,7 +346,7 @@ func TestExitsInFewTables(t *testing.T) {
 	}
 	check(names[:2], 5) // a static table, the node itself, two policies, the end of the tier
 	check(names, 4)     // these, all policies, and the end
-	_, place, rule := s.b.passes("uplink", true, packet{hairpin[0], remotes[2], protoTCP, 40000, 1001})
+	_, place, rule := s.b.passes("uplink", true, packet{hairpin[0], remotes[2], match.TCP, 40000, 1001})
 	if c, ok := s.r.Cause("uplink", true, place, rule); !ok || c.Endpoint != "h" || !c.Host || !c.Egress || !c.Denied || c.Policy != "x01" {
 		t.Errorf("denied by %+v, %v", c, ok)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -71,12 +72,12 @@ func deciding(list []place) []place {
 }
 
 // denies reports whether a table denies. All rules of a table have one verb, except in mixed tables.
-func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].verb == deny }
+func (t *table) denies() bool { return len(t.rules) > 0 && t.rules[0].Verb == match.Deny }
 
 // mixed reports whether a table both denies and permits: then it always has the same place in its list.
 func (t *table) mixed() bool {
 	for i := range t.rules {
-		if (t.rules[i].verb == deny) != t.denies() {
+		if (t.rules[i].Verb == match.Deny) != t.denies() {
 			return true
 		}
 	}
@@ -164,7 +165,7 @@ func common(old, now *table) *table {
 	out.take(now, len(now.rules)-end, len(now.rules))
 	if len(out.rules) == 0 { // some agents cannot handle an ACL without rules
 		nobody := netip.PrefixFrom(netip.AddrFrom4([4]byte{255, 255, 255, 255}), 32)
-		out.add(atom{verb: deny, src: nobody, dst: nobody, sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true})
+		out.add(match.Atom{Verb: match.Deny, Src: nobody, Dst: nobody, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true})
 	}
 	return out
 }
@@ -176,7 +177,7 @@ func (t *table) between(start, end int) *table {
 
 // takeCommon appends the rules of both tables if they permit, of either if they deny. All rules have one verb.
 func (t *table) takeCommon(old, now *table) {
-	count := map[atom]int{}
+	count := map[match.Atom]int{}
 	for _, a := range old.rules {
 		count[a]++
 	}
@@ -197,19 +198,19 @@ func (t *table) takeCommon(old, now *table) {
 
 // takeCommonMixed puts all denials first: for a packet that none of them matches, either table decides by its permissions alone.
 func (t *table) takeCommonMixed(old, now *table) {
-	had := map[atom]bool{}
+	had := map[match.Atom]bool{}
 	for i, a := range old.rules {
-		if had[a] = true; a.verb == deny {
+		if had[a] = true; a.Verb == match.Deny {
 			t.take(old, i, i+1)
 		}
 	}
 	for i, a := range now.rules {
-		if a.verb == deny && !had[a] {
+		if a.Verb == match.Deny && !had[a] {
 			t.take(now, i, i+1)
 		}
 	}
 	for i, a := range now.rules {
-		if a.verb != deny && had[a] {
+		if a.Verb != match.Deny && had[a] {
 			t.take(now, i, i+1)
 		}
 	}

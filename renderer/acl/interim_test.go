@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -15,9 +16,9 @@ import (
 func tableOf(words string) *table {
 	t := &table{name: "t"}
 	for _, w := range strings.Fields(words) {
-		a := atom{src: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, w[1] - '0'}), 32), dst: v4.all(), sport: allPorts, dport: allPorts}
+		a := match.Atom{Src: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, w[1] - '0'}), 32), Dst: match.V4.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}
 		if w[0] == '-' {
-			a.verb = deny
+			a.Verb = match.Deny
 		}
 		t.add(a, &dataplane.Cause{})
 	}
@@ -27,8 +28,8 @@ func tableOf(words string) *table {
 func (t *table) words() string {
 	var out []string
 	for _, a := range t.rules {
-		b := a.src.Addr().As4()
-		out = append(out, string([]byte{"+-"[a.verb], '0' + b[3]}))
+		b := a.Src.Addr().As4()
+		out = append(out, string([]byte{"+-"[a.Verb], '0' + b[3]}))
 	}
 	return strings.Join(out, " ")
 }
@@ -60,7 +61,7 @@ func TestCommon(t *testing.T) {
 			t.Errorf("%s to %s: %+v, want %+v", c.old, c.now, got, c.effect)
 		}
 	}
-	if got := common(tableOf("+1"), tableOf("+2")); len(got.rules) != 1 || got.rules[0].verb != deny {
+	if got := common(tableOf("+1"), tableOf("+2")); len(got.rules) != 1 || got.rules[0].Verb != match.Deny {
 		t.Errorf("nothing in common: %v", got.words())
 	}
 }
@@ -154,8 +155,8 @@ func TestSourceJoinsSet(t *testing.T) {
 // Packets that a new pod may not send are denied at their destination before the pod may send anything.
 func TestNewPodWaitsForOthers(t *testing.T) {
 	n := testNode(dataplane.PreDNAT)
-	delete(n.Interfaces, podIPs[0][v4])
-	delete(n.Interfaces, podIPs[0][v6])
+	delete(n.Interfaces, podIPs[0][match.V4])
+	delete(n.Interfaces, podIPs[0][match.V6])
 	s := newScene(n)
 	s.send(start()...)
 	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "deny", DstNet: []string{"10.1.1.2/32"}}, {Action: "allow"}}}))
@@ -165,7 +166,7 @@ func TestNewPodWaitsForOthers(t *testing.T) {
 	s.settle(t)
 	s.r.SetNode(testNode(dataplane.PreDNAT))
 	s.send(podMessage(0, withPolicies("", "a1")))
-	direct, away := packet{podIPs[0][v4], podIPs[1][v4], protoTCP, 40000, 80}, packet{podIPs[0][v4], podIPs[2][v4], protoTCP, 40000, 80}
+	direct, away := packet{podIPs[0][match.V4], podIPs[1][match.V4], match.TCP, 40000, 80}, packet{podIPs[0][match.V4], podIPs[2][match.V4], match.TCP, 40000, 80}
 	if !s.r.Apply() || s.b.gotByService(away, "p1", "p3") || s.b.leaves(direct, "p1", "p2") {
 		t.Errorf("it may send, or others do not know yet: %v", s.b.lists["if-p1"])
 	}
@@ -186,7 +187,7 @@ func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 	ingress := &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, Tiers: []*felix.TierInfo{{Name: "b", IngressPolicies: []string{"b1"}}}}
 	s.send(podMessage(0, egress), podMessage(1, ingress), podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
 	s.settle(t)
-	in := packet{podIPs[2][v4], podIPs[1][v4], protoTCP, 40000, 80}
+	in := packet{podIPs[2][match.V4], podIPs[1][match.V4], match.TCP, 40000, 80}
 
 	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: none}))
 	if s.r.Apply() {

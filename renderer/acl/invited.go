@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
 // A sender that is not a local pod is evaluated where its packets to closed pods enter: at the input of the uplink and the overlay. Its address
@@ -27,10 +28,10 @@ import (
 // invitation is the program for closed pods where packets enter from senders that are no local pods.
 type invitation struct {
 	*closedPods
-	served *ports       // nil: for all ports; else for the high ones of these alone
-	addrs  []netip.Addr // of those that serve these ports; sorted
-	to     []*match     // packets to addrs: all, or those of TCP and of UDP to the served ports
-	weight int          // estimated number of rules for one address, as a power of two
+	served *ports         // nil: for all ports; else for the high ones of these alone
+	addrs  []netip.Addr   // of those that serve these ports; sorted
+	to     []*match.Match // packets to addrs: all, or those of TCP and of UDP to the served ports
+	weight int            // estimated number of rules for one address, as a power of two
 	last   bool
 	segs   []*segment // nil: none is needed, or too big
 	big    bool       // it would name too many addresses
@@ -46,18 +47,18 @@ type invitationKey struct {
 // invitations are the programs for all closed pods.
 type invitations struct {
 	of       map[invitationKey]*invitation
-	tcp, udp *match
-	four     *match // IPv4
+	tcp, udp *match.Match
+	four     *match.Match // IPv4
 }
 
 func newInvitations() invitations {
-	only := func(m match) *match {
-		m.notProto = -1
+	only := func(m match.Match) *match.Match {
+		m.NotProto = -1
 		return &m
 	}
 	return invitations{
-		of: map[invitationKey]*invitation{}, tcp: only(match{proto: protoTCP}), udp: only(match{proto: protoUDP}),
-		four: only(match{proto: -1, version: felix.IPVersion_IPV4}),
+		of: map[invitationKey]*invitation{}, tcp: only(match.Match{Proto: match.TCP}), udp: only(match.Match{Proto: match.UDP}),
+		four: only(match.Match{Proto: -1, Version: felix.IPVersion_IPV4}),
 	}
 }
 
@@ -122,23 +123,23 @@ func (g *refuser) inOrder() []*invitation {
 }
 
 // destinations returns the matches of packets to some addresses, and to served ports.
-func destinations(list []netip.Addr, served *ports) []*match {
-	all := match{proto: -1, notProto: -1}
+func destinations(list []netip.Addr, served *ports) []*match.Match {
+	all := match.Match{Proto: -1, NotProto: -1}
 	for _, a := range list {
-		all.dst.nets = append(all.dst.nets, netip.PrefixFrom(a, a.BitLen()))
+		all.Dst.Nets = append(all.Dst.Nets, netip.PrefixFrom(a, a.BitLen()))
 	}
 	if served == nil {
-		return []*match{&all}
+		return []*match.Match{&all}
 	}
-	var out []*match
-	for proto, spans := range map[int][]span{protoTCP: high(served.tcp), protoUDP: high(served.udp)} {
+	var out []*match.Match
+	for proto, spans := range map[int][]match.Span{match.TCP: high(served.tcp), match.UDP: high(served.udp)} {
 		if len(spans) > 0 {
 			m := all
-			m.proto, m.dst.ports = proto, spans
+			m.Proto, m.Dst.Ports = proto, spans
 			out = append(out, &m)
 		}
 	}
-	slices.SortFunc(out, func(a, b *match) int { return a.proto - b.proto })
+	slices.SortFunc(out, func(a, b *match.Match) int { return a.Proto - b.Proto })
 	return out
 }
 
@@ -179,14 +180,14 @@ func (v *invitation) named() int { return len(v.addrs) << v.weight }
 func (r *Renderer) sizeOf(p *program) (n int) {
 	for c := range p.each {
 		most := 1
-		for _, m := range c.matches {
-			m.eachSet(func(id string) {
+		for _, m := range c.Matches {
+			m.EachSet(func(id string) {
 				if s := r.sets[id]; s != nil {
-					most = max(most, s.nets[v4].size)
+					most = max(most, s.Size(match.V4))
 				}
 			})
 		}
-		n += most * c.pieces(0, r.node.ByteMatch6)
+		n += most * c.Pieces(0, r.node.ByteMatch6)
 	}
 	return n
 }
@@ -224,7 +225,7 @@ func (g *refuser) steps(v *invitation) (out []step, fits bool) {
 	back, n := g.reversed(v), 0
 	for k := range v.in.steps {
 		s := &v.in.steps[k]
-		if s.clauses[0].verb == allow {
+		if s.clauses[0].Verb == match.Allow {
 			out = append(out, g.allowing(v, *s, v.last))
 			continue
 		}
@@ -232,17 +233,17 @@ func (g *refuser) steps(v *invitation) (out []step, fits bool) {
 			both := step{role: s.role + "\x00" + b.role, answers: true}
 			for _, c := range s.clauses {
 				for _, d := range b.clauses {
-					cause := d.cause
-					if d.verb == deny {
-						cause = c.cause
+					cause := d.Cause
+					if d.Verb == match.Deny {
+						cause = c.Cause
 					}
-					both.clauses = append(both.clauses, clause{d.verb, slices.Concat(d.matches, c.matches), cause})
+					both.clauses = append(both.clauses, match.Clause{Verb: d.Verb, Matches: slices.Concat(d.Matches, c.Matches), Cause: cause})
 				}
 			}
 			if n += len(both.clauses); n > unfolded {
 				return nil, false
 			}
-			if d := both.clauses[0].verb; d == deny {
+			if d := both.clauses[0].Verb; d == match.Deny {
 				out = append(out, g.denying(v, both))
 			} else {
 				out = append(out, g.allowing(v, both, false))
@@ -250,7 +251,7 @@ func (g *refuser) steps(v *invitation) (out []step, fits bool) {
 		}
 	}
 	out = slices.DeleteFunc(out, func(s step) bool { return len(s.clauses) == 0 })
-	for len(out) > 0 && out[len(out)-1].clauses[0].verb == allow { // all the rest passes anyway
+	for len(out) > 0 && out[len(out)-1].clauses[0].Verb == match.Allow { // all the rest passes anyway
 		out = out[:len(out)-1]
 	}
 	return out, true
@@ -263,14 +264,14 @@ func (g *refuser) allowing(v *invitation, s step, shared bool) step {
 	}
 	out := step{role: invitedPrefix + v.title() + "\x00" + strconv.FormatBool(v.last) + s.role, answers: s.answers}
 	for _, c := range s.clauses {
-		if slices.ContainsFunc(c.matches, func(m *match) bool {
-			return m.icmp != nil || m.proto >= 0 && m.proto != protoTCP && m.proto != protoUDP
+		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool {
+			return m.ICMP != nil || m.Proto >= 0 && m.Proto != match.TCP && m.Proto != match.UDP
 		}) {
 			continue
 		}
 		limits := v.to
 		if v.last {
-			limits = []*match{g.four}
+			limits = []*match.Match{g.four}
 		}
 		for _, m := range limits {
 			out.clauses = append(out.clauses, g.only(c, m)...)
@@ -280,18 +281,18 @@ func (g *refuser) allowing(v *invitation, s step, shared bool) step {
 }
 
 // only returns a clause for packets that another match has, too, of TCP and UDP alone if it negates protocols: those are many.
-func (g *refuser) only(c clause, limit *match) []clause {
-	c.matches = append(slices.Clone(c.matches), limit)
-	if !slices.ContainsFunc(c.matches, func(m *match) bool { return m.notProto > 0 || m.notICMP != nil }) {
-		return []clause{c}
+func (g *refuser) only(c match.Clause, limit *match.Match) []match.Clause {
+	c.Matches = append(slices.Clone(c.Matches), limit)
+	if !slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.NotProto > 0 || m.NotICMP != nil }) {
+		return []match.Clause{c}
 	}
 	return g.transport(c)
 }
 
 // transport returns the clauses for TCP and UDP.
-func (g *refuser) transport(c clause) (out []clause) {
-	for _, m := range []*match{g.tcp, g.udp} {
-		out = append(out, clause{c.verb, append(slices.Clone(c.matches), m), c.cause})
+func (g *refuser) transport(c match.Clause) (out []match.Clause) {
+	for _, m := range []*match.Match{g.tcp, g.udp} {
+		out = append(out, match.Clause{Verb: c.Verb, Matches: append(slices.Clone(c.Matches), m), Cause: c.Cause})
 	}
 	return out
 }
@@ -302,7 +303,7 @@ func (g *refuser) denying(v *invitation, s step) step {
 	for _, c := range s.clauses {
 		for _, m := range v.to {
 			to := c
-			if to.matches = append(slices.Clone(c.matches), m); m.proto >= 0 {
+			if to.Matches = append(slices.Clone(c.Matches), m); m.Proto >= 0 {
 				out.clauses = append(out.clauses, to)
 			} else {
 				out.clauses = append(out.clauses, g.transport(to)...)
@@ -316,30 +317,16 @@ func (g *refuser) denying(v *invitation, s step) step {
 func (g *refuser) reversed(v *invitation) []step {
 	out := make([]step, len(v.out.steps))
 	for i, s := range v.out.steps {
-		out[i] = step{role: "back\x00" + s.role, clauses: make([]clause, len(s.clauses))}
+		out[i] = step{role: "back\x00" + s.role, clauses: make([]match.Clause, len(s.clauses))}
 		for k, c := range s.clauses {
-			matches := make([]*match, len(c.matches))
-			for n, m := range c.matches {
-				matches[n] = m.reversed()
+			matches := make([]*match.Match, len(c.Matches))
+			for n, m := range c.Matches {
+				matches[n] = m.Reversed()
 			}
-			out[i].clauses[k] = clause{c.verb, matches, c.cause}
+			out[i].clauses[k] = match.Clause{Verb: c.Verb, Matches: matches, Cause: c.Cause}
 		}
 	}
 	return out
-}
-
-// reversed returns the match of the answers: the same pointer each time.
-func (m *match) reversed() *match {
-	if m.cuts == nil {
-		m.cuts = &cuts{}
-	}
-	if m.cuts.reversed == nil {
-		w := *m
-		w.cuts, w.asksFrom = nil, false
-		w.src, w.dst = m.dst, m.src
-		m.cuts.reversed = &w
-	}
-	return m.cuts.reversed
 }
 
 // invitedPlaces returns the places of invitations at the inputs of uplink and overlay, in at most some tables: those to served ports, those that

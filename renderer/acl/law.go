@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -34,22 +35,22 @@ type law struct {
 
 // ports are the ports that a pod serves: of TCP those from dataplane.LowestClientPort on, of UDP all; nil: none.
 type ports struct {
-	tcp, udp []span // sorted, not empty together
-	id       string // equal for equal ports
+	tcp, udp []match.Span // sorted, not empty together
+	id       string       // equal for equal ports
 }
 
 // newPorts sorts and joins ports; nil: none.
-func newPorts(tcp, udp []span) *ports {
+func newPorts(tcp, udp []match.Span) *ports {
 	if len(tcp)+len(udp) == 0 {
 		return nil
 	}
 	p := &ports{}
 	var b strings.Builder
-	for i, list := range [2][]span{tcp, udp} {
-		list = joined(sortSpans(slices.Clone(list)))
-		*[2]*[]span{&p.tcp, &p.udp}[i] = list
+	for i, list := range [2][]match.Span{tcp, udp} {
+		list = match.JoinSpans(match.SortSpans(slices.Clone(list)))
+		*[2]*[]match.Span{&p.tcp, &p.udp}[i] = list
 		for _, s := range list {
-			b.WriteString([2]string{"t", "u"}[i] + strconv.Itoa(int(s.lo)) + "-" + strconv.Itoa(int(s.hi)))
+			b.WriteString([2]string{"t", "u"}[i] + strconv.Itoa(int(s.Lo)) + "-" + strconv.Itoa(int(s.Hi)))
 		}
 	}
 	p.id = b.String()
@@ -65,57 +66,40 @@ func (p *ports) key() string {
 }
 
 // of returns the ports of TCP or UDP.
-func (p *ports) of(proto uint8) []span {
+func (p *ports) of(proto uint8) []match.Span {
 	switch {
 	case p == nil:
 		return nil
-	case proto == protoTCP:
+	case proto == match.TCP:
 		return p.tcp
 	}
 	return p.udp
 }
 
 // bothPorts are the ports of both ends of packets: the pod's, and its peer's.
-type bothPorts struct{ own, peer span }
+type bothPorts struct{ own, peer match.Span }
 
 // answers returns the ports of packets that are answers, unless they begin a connection of TCP.
 func (l law) answers(proto uint8) (out []bothPorts) {
-	low, high := span{0, dataplane.LowestClientPort - 1}, span{dataplane.LowestClientPort, 65535}
+	low, high := match.Span{Lo: 0, Hi: dataplane.LowestClientPort - 1}, match.Span{Lo: dataplane.LowestClientPort, Hi: 65535}
 	served := l.served.of(proto)
 	switch {
-	case proto == protoTCP && l.egress:
-		for _, s := range joined(sortSpans(append([]span{low}, served...))) {
-			out = append(out, bothPorts{s, allPorts})
+	case proto == match.TCP && l.egress:
+		for _, s := range match.JoinSpans(match.SortSpans(append([]match.Span{low}, served...))) {
+			out = append(out, bothPorts{s, match.AllPorts})
 		}
 		return out
 	case l.egress:
 		for _, s := range served {
-			out = append(out, bothPorts{s, allPorts})
+			out = append(out, bothPorts{s, match.AllPorts})
 		}
-		for _, s := range low.without(served) {
+		for _, s := range low.Without(served) {
 			out = append(out, bothPorts{s, high})
 		}
 		return out
 	}
-	for _, s := range high.without(served) {
-		out = append(out, bothPorts{s, allPorts})
-	}
-	return out
-}
-
-func sortSpans(list []span) []span {
-	slices.SortFunc(list, func(a, b span) int { return int(a.lo) - int(b.lo) })
-	return list
-}
-
-// without returns the part of s outside others, which are sorted.
-func (s span) without(others []span) []span {
-	out := []span{s}
-	for _, o := range others {
-		last := len(out) - 1
-		if out = append(out[:last], out[last].minus(o)...); len(out) == 0 {
-			break
-		}
+	for _, s := range high.Without(served) {
+		out = append(out, bothPorts{s, match.AllPorts})
 	}
 	return out
 }
@@ -127,46 +111,46 @@ type writer struct {
 }
 
 func (l law) writer() writer {
-	return writer{l, [2][]bothPorts{l.answers(protoTCP), l.answers(protoUDP)}}
+	return writer{l, [2][]bothPorts{l.answers(match.TCP), l.answers(match.UDP)}}
 }
 
 // appendTo appends the atoms of one policy atom: answers are permitted, all other packets reflect.
-func (w *writer) appendTo(out []atom, a atom) []atom {
-	if a.verb != allow {
+func (w *writer) appendTo(out []match.Atom, a match.Atom) []match.Atom {
+	if a.Verb != match.Allow {
 		return append(out, a)
 	}
 	whole := false
-	for i, proto := range [2]uint8{protoTCP, protoUDP} {
-		if a.proto != 0 && a.proto != proto {
+	for i, proto := range [2]uint8{match.TCP, match.UDP} {
+		if a.Proto != 0 && a.Proto != proto {
 			continue
 		}
 		for _, e := range w.pairs[i] {
 			b := a
-			b.proto = proto
-			own, peer := &b.dport, &b.sport
+			b.Proto = proto
+			own, peer := &b.DstPorts, &b.SrcPorts
 			if w.egress {
 				own, peer = peer, own
 			}
 			was := bothPorts{*own, *peer}
 			var ok, also bool
-			*own, ok = own.and(e.own)
-			*peer, also = peer.and(e.peer)
+			*own, ok = own.And(e.own)
+			*peer, also = peer.And(e.peer)
 			if !ok || !also {
 				continue
 			}
-			whole = whole || a.proto != 0 && was == (bothPorts{*own, *peer})
-			if proto == protoTCP {
-				b.verb, b.syn = reflect, true
+			whole = whole || a.Proto != 0 && was == (bothPorts{*own, *peer})
+			if proto == match.TCP {
+				b.Verb, b.SYN = match.Reflect, true
 				out = append(out, b)
 			}
-			b.verb, b.syn = admit, false
+			b.Verb, b.SYN = match.Admit, false
 			out = append(out, b)
 		}
 	}
 	if whole {
 		return out
 	}
-	a.verb = reflect
+	a.Verb = match.Reflect
 	return append(out, a)
 }
 
@@ -204,22 +188,22 @@ const mostName = 40
 const mostPorts = 1024
 
 // explicit returns the ports that ingress rules name. Each pod that the policy applies to counts as serving them.
-func explicit(steps []step) (tcp, udp []span) {
+func explicit(steps []step) (tcp, udp []match.Span) {
 	for i := range steps {
 		for k := range steps[i].clauses {
 			c := &steps[i].clauses[k]
-			if c.verb != allow {
+			if c.Verb != match.Allow {
 				continue
 			}
-			m := c.matches[0]
-			for _, s := range m.dst.ports {
-				if s.hi-s.lo >= mostPorts {
+			m := c.Matches[0]
+			for _, s := range m.Dst.Ports {
+				if s.Hi-s.Lo >= mostPorts {
 					continue
 				}
-				if m.proto == protoTCP || m.proto < 0 {
+				if m.Proto == match.TCP || m.Proto < 0 {
 					tcp = append(tcp, s)
 				}
-				if m.proto == protoUDP || m.proto < 0 {
+				if m.Proto == match.UDP || m.Proto < 0 {
 					udp = append(udp, s)
 				}
 			}
@@ -229,9 +213,9 @@ func explicit(steps []step) (tcp, udp []span) {
 }
 
 // high returns the part of spans in the range of client ports.
-func high(list []span) (out []span) {
+func high(list []match.Span) (out []match.Span) {
 	for _, s := range list {
-		if s, ok := s.and(span{dataplane.LowestClientPort, 65535}); ok {
+		if s, ok := s.And(match.Span{Lo: dataplane.LowestClientPort, Hi: 65535}); ok {
 			out = append(out, s)
 		}
 	}
@@ -240,11 +224,11 @@ func high(list []span) (out []span) {
 
 // servedBy returns the ports that an interface's pod serves, according to the node and the policies that apply to the pod.
 func (r *Renderer) servedBy(i *iface) *ports {
-	var spans [2][]span
+	var spans [2][]match.Span
 	for _, s := range r.node.Served {
 		if slices.Contains(i.addrs, s.Addr) {
-			k := index(s.Proto == protoUDP)
-			spans[k] = append(spans[k], span{s.First, s.Last})
+			k := directionIndex(s.Proto == match.UDP)
+			spans[k] = append(spans[k], match.Span{Lo: s.First, Hi: s.Last})
 		}
 	}
 	if r.named > 0 {
@@ -294,9 +278,9 @@ func (r *Renderer) servedTable() *table {
 		i := r.ifaces[name]
 		for _, a := range i.addrs {
 			dst := netip.PrefixFrom(a, a.BitLen())
-			for _, proto := range [2]uint8{protoTCP, protoUDP} {
+			for _, proto := range [2]uint8{match.TCP, match.UDP} {
 				for _, s := range high(i.served.of(proto)) {
-					t.add(atom{verb: reflect, src: familyOf(a).all(), dst: dst, proto: proto, sport: allPorts, dport: s}, cause)
+					t.add(match.Atom{Verb: match.Reflect, Src: match.FamilyOf(a).All(), Dst: dst, Proto: proto, SrcPorts: match.AllPorts, DstPorts: s}, cause)
 				}
 			}
 		}

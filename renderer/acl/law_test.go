@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -91,7 +92,7 @@ func TestLaw(t *testing.T) {
 }
 
 func (s *scene) checkLaw(t *rapid.T) {
-	for _, f := range families {
+	for _, f := range match.Families {
 		list, pod := ends(f)
 		list = slices.DeleteFunc(list, func(a netip.Addr) bool {
 			return pod[a] == "" && a != remotes[0] && a != remotes[3] && !slices.Contains(nodeIPs, a)

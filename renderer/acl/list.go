@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -152,7 +153,7 @@ func places(uses []use, egress bool) []place {
 			for _, t := range u.seg.tables {
 				out = append(out, place{table: t.name, denies: t.denies()})
 			}
-		case u.verb == deny:
+		case u.verb == match.Deny:
 			out = append(out, place{table: denyAll, cause: u.cause, denies: true})
 		default:
 			out = append(out, place{table: permitAll(egress), cause: u.cause})
@@ -204,8 +205,8 @@ func (r *Renderer) self(i *iface) string {
 func (r *Renderer) addSelf(t *table, i *iface) {
 	self := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself"}
 	for _, a := range i.addrs {
-		if addr := netip.PrefixFrom(a, a.BitLen()); r.view(familyOf(a)) == dataplane.PostDNAT {
-			t.add(atom{src: addr, dst: addr, sport: allPorts, dport: allPorts}, self)
+		if addr := netip.PrefixFrom(a, a.BitLen()); r.view(match.FamilyOf(a)) == dataplane.PostDNAT {
+			t.add(match.Atom{Src: addr, Dst: addr, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, self)
 		}
 	}
 }
@@ -218,16 +219,16 @@ func (r *Renderer) own(i *iface) string {
 	service := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are evaluated where they lead"}
 	for _, a := range i.addrs {
 		src := netip.PrefixFrom(a, a.BitLen())
-		if r.view(familyOf(a)) == dataplane.PostDNAT {
+		if r.view(match.FamilyOf(a)) == dataplane.PostDNAT {
 			continue
 		}
 		for _, dst := range r.node.Frontends {
-			if familyOf(dst.Addr()) != familyOf(a) || dst.IsSingleIP() && slices.Contains(r.node.Addrs, dst.Addr()) {
+			if match.FamilyOf(dst.Addr()) != match.FamilyOf(a) || dst.IsSingleIP() && slices.Contains(r.node.Addrs, dst.Addr()) {
 				continue
 			}
-			for _, proto := range []uint8{protoTCP, protoUDP} {
-				x := expander{bytes: r.node.ByteMatch6}
-				for _, a := range x.widen([]atom{{src: src, dst: dst.Masked(), proto: proto, sport: allPorts, dport: allPorts}}, 0) {
+			for _, proto := range []uint8{match.TCP, match.UDP} {
+				x := match.Expander{WholeBytes: r.node.ByteMatch6}
+				for _, a := range x.Widen([]match.Atom{{Src: src, Dst: dst.Masked(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}}, 0) {
 					t.add(a, service)
 				}
 			}
@@ -240,7 +241,7 @@ func (r *Renderer) own(i *iface) string {
 func ownTable(iface string) string  { return "own-" + nameOf(iface) }
 func selfTable(iface string) string { return "self-" + nameOf(iface) }
 
-func (t *table) add(a atom, c *dataplane.Cause) {
+func (t *table) add(a match.Atom, c *dataplane.Cause) {
 	t.rules = append(t.rules, a)
 	t.causes = append(t.causes, c)
 }
@@ -258,18 +259,18 @@ func (r *Renderer) fix() {
 	in, out := &table{name: staticIn}, &table{name: staticOut}
 	for _, t := range []*table{in, out} {
 		for _, typ := range []uint16{3, 11, 12} {
-			t.add(icmpAtom(v4, typ), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "ICMP errors"})
+			t.add(icmpAtom(match.V4, typ), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "ICMP errors"})
 		}
 		for _, typ := range []uint16{1, 2, 3, 4} {
-			t.add(icmpAtom(v6, typ), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "ICMP errors"})
+			t.add(icmpAtom(match.V6, typ), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "ICMP errors"})
 		}
 	}
 	discovery := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "neighbour discovery"}
 	for _, typ := range []uint16{133, 135, 136} {
-		in.add(icmpAtom(v6, typ), discovery)
+		in.add(icmpAtom(match.V6, typ), discovery)
 	}
 	for _, typ := range []uint16{134, 135, 136} {
-		out.add(icmpAtom(v6, typ), discovery)
+		out.add(icmpAtom(match.V6, typ), discovery)
 	}
 	r.fixTable(r.hairpinTable(hairpinAll, nil))
 	r.fixTable(in)
@@ -279,17 +280,17 @@ func (r *Renderer) fix() {
 	r.fixTable(r.hiddenTable())
 	r.fixTable(noSCTPTable())
 	for _, t := range []*table{{name: permitEgress, egress: true}, {name: permitIngress}, {name: denyAll}} {
-		v := allow
+		v := match.Allow
 		if t.name == denyAll {
-			v = deny
+			v = match.Deny
 		}
-		for _, f := range families {
-			t.add(atom{verb: v, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: v == deny})
+		for _, f := range match.Families {
+			t.add(match.Atom{Verb: v, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: v == match.Deny})
 		}
 		r.fixTable(t)
 	}
 }
 
-func icmpAtom(f family, typ uint16) atom {
-	return atom{verb: admit, src: f.all(), dst: f.all(), proto: f.icmp(), sport: span{typ, typ}, dport: span{0, 255}}
+func icmpAtom(f match.Family, typ uint16) match.Atom {
+	return match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), Proto: f.ICMP(), SrcPorts: match.Span{Lo: typ, Hi: typ}, DstPorts: match.Span{Lo: 0, Hi: 255}}
 }

@@ -3,14 +3,16 @@ package acl
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
 // vicinity has the clauses of a program for packets to local pods. It is valid for one round of evaluation.
 type vicinity struct {
-	clauses []*clause // clauses that may match them: few of a long program
-	alike   bool      // whether a clause matches packets to an address depends only on whether it names the address
-	hits    []*clause // clauses that match packets to the address of last
-	family  family
+	clauses []*match.Clause // clauses that may match them: few of a long program
+	alike   bool            // whether a clause matches packets to an address depends only on whether it names the address
+	hits    []*match.Clause // clauses that match packets to the address of last
+	family  match.Family
 	last    *residue
 	known   bool // last is computed
 }
@@ -30,11 +32,11 @@ func (r *Renderer) vicinityOf(p *program) *vicinity {
 	v := &vicinity{alike: true}
 	r.near[p] = v
 	for c := range p.each {
-		if slices.ContainsFunc(c.matches, func(m *match) bool { return m.dst.nets != nil && !slices.ContainsFunc(m.dst.nets, r.holdsPod) }) {
+		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.Dst.Nets != nil && !slices.ContainsFunc(m.Dst.Nets, r.holdsPod) }) {
 			continue
 		}
 		v.clauses = append(v.clauses, c)
-		v.alike = v.alike && !slices.ContainsFunc(c.matches, func(m *match) bool { return m.dst.intricate() })
+		v.alike = v.alike && !slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.Dst.Intricate() })
 	}
 	return v
 }
@@ -43,11 +45,6 @@ func (r *Renderer) vicinityOf(p *program) *vicinity {
 func (r *Renderer) holdsPod(n netip.Prefix) bool {
 	i, _ := slices.BinarySearchFunc(r.pods, n.Addr(), netip.Addr.Compare)
 	return i < len(r.pods) && n.Contains(r.pods[i])
-}
-
-// intricate reports whether a clause may treat two addresses differently although it names both.
-func (s *side) intricate() bool {
-	return s.notNets != nil || s.notSets != nil || s.named != nil || s.notNamed != nil || s.ipPorts != nil
 }
 
 // residue returns nil if the program allows everything there. Equal matching clauses give the same residue.
@@ -63,12 +60,12 @@ func (r *Renderer) residue(j *outbound, i *iface) *residue {
 	}
 	to, hits := netip.PrefixFrom(targets[0], targets[0].BitLen()), r.hits[:0]
 	for _, c := range v.clauses {
-		if !c.misses(r.sets, to) {
+		if !c.Misses(r.sets, to) {
 			hits = append(hits, c)
 		}
 	}
 	r.hits = hits
-	if f := familyOf(targets[0]); !v.known || v.family != f || !slices.Equal(v.hits, hits) {
+	if f := match.FamilyOf(targets[0]); !v.known || v.family != f || !slices.Equal(v.hits, hits) {
 		v.known, v.family, v.hits = true, f, slices.Clone(hits)
 		v.last = r.freshResidue(j, v.hits, targets)
 	}
@@ -76,7 +73,7 @@ func (r *Renderer) residue(j *outbound, i *iface) *residue {
 }
 
 // freshResidue computes which packets to the addresses some clauses of a program deny.
-func (r *Renderer) freshResidue(j *outbound, clauses []*clause, targets []netip.Addr) *residue {
+func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []netip.Addr) *residue {
 	froms := []netip.Addr{{}}
 	if !j.blind {
 		froms = j.sources
@@ -85,7 +82,7 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*clause, targets []netip.
 	for _, src := range froms {
 		var denied []rect
 		for _, dst := range targets {
-			if src.IsValid() && familyOf(src) != familyOf(dst) {
+			if src.IsValid() && match.FamilyOf(src) != match.FamilyOf(dst) {
 				continue
 			}
 			denied = append(denied, r.denies(slices.Values(clauses), src, dst)...)
@@ -105,9 +102,9 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*clause, targets []netip.
 func (p *program) ignoresSources() bool {
 	for i := range p.steps {
 		for _, c := range p.steps[i].clauses {
-			for _, m := range c.matches {
-				s := &m.src
-				if !s.anyAddr() || s.named != nil || s.notNamed != nil || s.ipPorts != nil {
+			for _, m := range c.Matches {
+				s := &m.Src
+				if !s.AnyAddr() || s.Named != nil || s.NotNamed != nil || s.IPPorts != nil {
 					return false
 				}
 			}
@@ -117,7 +114,7 @@ func (p *program) ignoresSources() bool {
 }
 
 // each yields the clauses of a program, in order.
-func (p *program) each(yield func(*clause) bool) {
+func (p *program) each(yield func(*match.Clause) bool) {
 	for i := range p.steps {
 		for k := range p.steps[i].clauses {
 			if !yield(&p.steps[i].clauses[k]) {
@@ -129,7 +126,7 @@ func (p *program) each(yield func(*clause) bool) {
 
 // reused is memory that calls reuse.
 type reused struct {
-	hits    []*clause
+	hits    []*match.Clause
 	targets []netip.Addr
 	parts   []part
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -51,8 +52,8 @@ func TestResiduesTakenOver(t *testing.T) {
 			if f := rapid.IntRange(0, 2).Draw(t, "family"); f < 2 { // only this one
 				delete(n.Interfaces, podIPs[i][1-f])
 				e := m.GetWorkloadEndpointUpdate().GetEndpoint()
-				if e.Ipv6Nets = nil; family(f) == v6 {
-					e.Ipv4Nets, e.Ipv6Nets = nil, []string{podIPs[i][v6].String() + "/128"}
+				if e.Ipv6Nets = nil; match.Family(f) == match.V6 {
+					e.Ipv4Nets, e.Ipv6Nets = nil, []string{podIPs[i][match.V6].String() + "/128"}
 				}
 			}
 			s.send(m)

@@ -7,13 +7,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // negatedRule negates in all dimensions at once.
 func negatedRule(action string) *felix.Rule {
 	return &felix.Rule{
-		Action: action, NotProtocol: &felix.Protocol{NumberOrName: &felix.Protocol_Number{Number: protoTCP}},
+		Action: action, NotProtocol: &felix.Protocol{NumberOrName: &felix.Protocol_Number{Number: match.TCP}},
 		NotSrcNet: []string{"10.1.1.2/32", "fd00:1::2/128"}, NotDstNet: []string{"10.1.2.1/32", "fd00:2::1/128", "8.0.0.0/7"},
 		NotSrcIpSetIds: []string{"s1"}, NotDstIpSetIds: []string{"s2"},
 	}
@@ -58,8 +59,8 @@ func TestNegations(t *testing.T) {
 func check(t *testing.T, s *scene) {
 	t.Helper()
 	each(func(p packet, from, to string) {
-		want, got := s.w.wanted(p, from, to, s.r.view(familyOf(p.src))), s.b.got(p, from, to)
-		if !got && p.proto == protoSCTP && (s.withoutSCTP(from, false) || s.withoutSCTP(to, true)) {
+		want, got := s.w.wanted(p, from, to, s.r.view(match.FamilyOf(p.src))), s.b.got(p, from, to)
+		if !got && p.proto == match.SCTP && (s.withoutSCTP(from, false) || s.withoutSCTP(to, true)) {
 			return
 		}
 		if want != got {

@@ -4,21 +4,22 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // trusted are the protocols whose source address is the sender's; 0 is any. nat44 gives packets of protocols it does not
 // translate the node's address (24.06, nat44-ed-in2out-slowpath).
-func (r *Renderer) trusted(f family) []uint8 {
+func (r *Renderer) trusted(f match.Family) []uint8 {
 	if r.view(f) == dataplane.PreDNAT {
-		return []uint8{protoTCP, protoUDP, f.icmp()}
+		return []uint8{match.TCP, match.UDP, f.ICMP()}
 	}
 	return []uint8{0}
 }
 
 // view is what the input hook sees of a family.
-func (r *Renderer) view(f family) dataplane.View {
-	if f == v4 {
+func (r *Renderer) view(f match.Family) dataplane.View {
+	if f == match.V4 {
 		return r.node.View4
 	}
 	return r.node.View6
@@ -33,10 +34,10 @@ func (r *Renderer) nodeTable() *table {
 	for _, a := range r.ownSources() {
 		protos := []uint8{0}
 		if slices.Contains(r.node.Addrs, a) {
-			protos = r.trusted(familyOf(a))
+			protos = r.trusted(match.FamilyOf(a))
 		}
 		for _, proto := range protos {
-			t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, own)
+			t.add(match.Atom{Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, own)
 		}
 	}
 	return t
@@ -53,15 +54,15 @@ func (r *Renderer) hiddenTable() *table {
 	t := &table{name: fromHidden}
 	pool := r.pool()
 	for _, a := range pool {
-		t.add(atom{verb: deny, src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), sport: allPorts, dport: allPorts}, natGives())
+		t.add(match.Atom{Verb: match.Deny, Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, natGives())
 	}
-	for _, f := range families {
-		if !slices.ContainsFunc(pool, func(a netip.Addr) bool { return familyOf(a) == f }) {
+	for _, f := range match.Families {
+		if !slices.ContainsFunc(pool, func(a netip.Addr) bool { return match.FamilyOf(a) == f }) {
 			continue
 		}
-		for _, proto := range []uint8{protoSCTP, protoUDPLite} {
+		for _, proto := range []uint8{match.SCTP, match.UDPLite} {
 			cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "a protocol that nat44 does not translate: it hides who sends, and policies of the pod ask"}
-			t.add(atom{verb: deny, src: f.all(), dst: f.all(), proto: proto, sport: allPorts, dport: allPorts}, cause)
+			t.add(match.Atom{Verb: match.Deny, Src: f.All(), Dst: f.All(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, cause)
 		}
 	}
 	return t
@@ -70,7 +71,7 @@ func (r *Renderer) hiddenTable() *table {
 // pool returns the node's addresses that NAT gives to other senders.
 func (r *Renderer) pool() (out []netip.Addr) {
 	for _, a := range r.node.Addrs {
-		if r.view(familyOf(a)) != dataplane.PostDNAT && !slices.Contains(r.node.HostAddrs, a) {
+		if r.view(match.FamilyOf(a)) != dataplane.PostDNAT && !slices.Contains(r.node.HostAddrs, a) {
 			out = append(out, a)
 		}
 	}
@@ -80,8 +81,8 @@ func (r *Renderer) pool() (out []netip.Addr) {
 // asksPeers reports whether steps match source addresses.
 func asksPeers(uses []use) bool {
 	return slices.ContainsFunc(uses, func(u use) bool {
-		return u.seg != nil && slices.ContainsFunc(u.seg.clauses, func(c clause) bool {
-			return slices.ContainsFunc(c.matches, func(m *match) bool { return !m.src.anyAddr() })
+		return u.seg != nil && slices.ContainsFunc(u.seg.clauses, func(c match.Clause) bool {
+			return slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return !m.Src.AnyAddr() })
 		})
 	})
 }
@@ -90,7 +91,7 @@ func asksPeers(uses []use) bool {
 func (r *Renderer) ownSources() []netip.Addr {
 	out := slices.Clone(r.node.HostAddrs)
 	for _, a := range r.node.Addrs {
-		if r.view(familyOf(a)) == dataplane.PostDNAT && !slices.Contains(out, a) {
+		if r.view(match.FamilyOf(a)) == dataplane.PostDNAT && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
@@ -104,8 +105,8 @@ func (r *Renderer) ownSources() []netip.Addr {
 func (r *Renderer) poolTable() *table {
 	t := &table{name: fromPool}
 	for _, a := range r.pool() {
-		for _, proto := range r.trusted(familyOf(a)) {
-			t.add(atom{verb: deny, src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: allPorts}, natGives())
+		for _, proto := range r.trusted(match.FamilyOf(a)) {
+			t.add(match.Atom{Verb: match.Deny, Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, natGives())
 		}
 	}
 	return t

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -33,9 +34,9 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 			s.send(start()...)
 			s.send(policyMessage(policyIDs[0], p), policyMessage(policyIDs[1], everybody), podMessage(0, withPolicies("a1", "")))
 			s.settle(t)
-			for _, proto := range []uint8{protoTCP, protoUDP, protoICMP} {
+			for _, proto := range []uint8{match.TCP, match.UDP, match.ICMP} {
 				port := uint16(80)
-				if proto == protoICMP {
+				if proto == match.ICMP {
 					port = 0
 				}
 				from := func(a netip.Addr) packet { return packet{a, podIPs[0][0], proto, 8, port} }
@@ -46,7 +47,7 @@ func TestAddressesOfNATAreNobodys(t *testing.T) {
 					t.Errorf("%s: protocol %d from the host link: %v", c.name, proto, got)
 				}
 			}
-			if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], protoTCP, 4000, 80}); !got { // IPv6 is not translated before
+			if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], match.TCP, 4000, 80}); !got { // IPv6 is not translated before
 				t.Errorf("%s: IPv6 from the node's address: %v", c.name, got)
 			}
 			if got := s.b.on("if-p1", true, packet{host, podIPs[0][0], 132, 0, 0}); got != c.link {
@@ -81,13 +82,13 @@ func TestSCTPThatNATHidesFailsClosed(t *testing.T) {
 		s.send(start()...)
 		s.send(policyMessage(policyIDs[0], c.policy), podMessage(0, withPolicies("a1", "")))
 		s.settle(t)
-		if got := s.b.on("if-p1", true, packet{nodeIPs[0], podIPs[0][0], protoSCTP, 4000, 80}); got != c.want {
+		if got := s.b.on("if-p1", true, packet{nodeIPs[0], podIPs[0][0], match.SCTP, 4000, 80}); got != c.want {
 			t.Errorf("%s: SCTP from the node's address: %v", c.name, got)
 		}
-		if got := s.b.on("if-p1", true, packet{netip.MustParseAddr("10.96.0.1"), podIPs[0][0], protoSCTP, 4000, 80}); got && !c.want {
+		if got := s.b.on("if-p1", true, packet{netip.MustParseAddr("10.96.0.1"), podIPs[0][0], match.SCTP, 4000, 80}); got && !c.want {
 			t.Errorf("%s: SCTP from the address of a Service: %v", c.name, got)
 		}
-		if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], protoSCTP, 4000, 80}); !got && c.policy != theNode {
+		if got := s.b.on("if-p1", true, packet{nodeIPs[1], podIPs[0][1], match.SCTP, 4000, 80}); !got && c.policy != theNode {
 			t.Errorf("%s: SCTP from the node's IPv6 address: %v", c.name, got)
 		}
 	}

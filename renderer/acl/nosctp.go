@@ -1,6 +1,9 @@
 package acl
 
-import "github.com/contiv-agent/contiv-agent/renderer/dataplane"
+import (
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
+)
 
 // An access list matches SCTP by addresses alone: if it permits a packet in one direction of an interface, it permits everything between
 // these addresses in the other, although policies deny it there, and although the first packet reached nobody. So if policies restrict one
@@ -12,8 +15,8 @@ const noSCTP = "no-sctp"
 func noSCTPTable() *table {
 	t := &table{name: noSCTP}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "SCTP, which nothing here tracks: policies restrict the pod's other direction, and none of them asks for ports of SCTP"}
-	for _, f := range families {
-		t.add(atom{verb: deny, src: f.all(), dst: f.all(), proto: protoSCTP, sport: allPorts, dport: allPorts}, cause)
+	for _, f := range match.Families {
+		t.add(match.Atom{Verb: match.Deny, Src: f.All(), Dst: f.All(), Proto: match.SCTP, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, cause)
 	}
 	return t
 }

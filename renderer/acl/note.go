@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -42,10 +43,10 @@ func (n *notebook) set(who string, notes []model.Note) {
 func (n *notebook) forget(who string) { n.set(who, nil) }
 
 // of returns the function that adds notes of a segment for its expander, after it clears the segment's old notes.
-func (n *notebook) of(seg *segment) func(c *clause, format string, args ...any) {
+func (n *notebook) of(seg *segment) func(c *match.Clause, format string, args ...any) {
 	n.forget(seg.role)
-	return func(c *clause, format string, args ...any) {
-		note := model.Note{Ref: refOf(c.cause), Reason: fmt.Sprintf("rule %d ", c.cause.Rule) + fmt.Sprintf(format, args...), Refused: true}
+	return func(c *match.Clause, format string, args ...any) {
+		note := model.Note{Ref: refOf(c.Cause), Reason: fmt.Sprintf("rule %d ", c.Cause.Rule) + fmt.Sprintf(format, args...), Refused: true}
 		if !slices.Contains(n.now[seg.role], note) {
 			n.now[seg.role] = append(n.now[seg.role], note)
 			n.dirty[seg.role] = struct{}{}

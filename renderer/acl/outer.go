@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -82,19 +83,19 @@ func (r *Renderer) hairpinTable(name string, but []exposure) *table {
 	t := &table{name: name}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself, by way of a service"}
 	for _, a := range r.node.Hairpin {
-		for _, proto := range []uint8{protoTCP, protoUDP} {
-			left := []span{allPorts}
+		for _, proto := range []uint8{match.TCP, match.UDP} {
+			left := []match.Span{match.AllPorts}
 			for _, e := range but {
 				if e.proto == proto {
 					last := left[len(left)-1]
-					left = append(left[:len(left)-1], last.minus(span{e.port, e.port})...)
+					left = append(left[:len(left)-1], last.Minus(match.Span{Lo: e.port, Hi: e.port})...)
 				}
 				if len(left) == 0 {
 					break
 				}
 			}
 			for _, ports := range left {
-				t.add(atom{src: netip.PrefixFrom(a, a.BitLen()), dst: familyOf(a).all(), proto: proto, sport: allPorts, dport: ports}, cause)
+				t.add(match.Atom{Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: ports}, cause)
 			}
 		}
 	}
@@ -106,8 +107,8 @@ func (r *Renderer) fixKept() {
 	t := &table{name: keptOuter, egress: true}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are evaluated where they lead"}
 	for k := range r.node.Outer {
-		if o := &r.node.Outer[k]; !o.Hides && r.view(familyOf(o.Addr)) == dataplane.PreDNAT {
-			t.add(outerAtom(o, allow, familyOf(o.Addr).all()), cause)
+		if o := &r.node.Outer[k]; !o.Hides && r.view(match.FamilyOf(o.Addr)) == dataplane.PreDNAT {
+			t.add(outerAtom(o, match.Allow, match.FamilyOf(o.Addr).All()), cause)
 		}
 	}
 	if had := len(r.optional(keptOuter)) > 0; had != (len(t.rules) > 0) {
@@ -133,9 +134,9 @@ func (r *Renderer) relist(p *program) {
 }
 
 // outerAtom matches the dialled address and port from src.
-func outerAtom(o *dataplane.Outer, v verb, src netip.Prefix) atom {
-	return atom{
-		verb: v, src: src, dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), proto: o.Proto, sport: allPorts, dport: span{o.Port, o.Port},
+func outerAtom(o *dataplane.Outer, v match.Verb, src netip.Prefix) match.Atom {
+	return match.Atom{
+		Verb: v, Src: src, Dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), Proto: o.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: o.Port, Hi: o.Port},
 	}
 }
 
@@ -204,20 +205,20 @@ func (r *Renderer) fixOuter(p *program) {
 		known := map[netip.Addr][]rect{}
 		for k := range r.node.Outer {
 			o := &r.node.Outer[k]
-			f := familyOf(o.Addr)
-			if !o.Hides || r.view(f) != dataplane.PreDNAT || src.IsValid() && familyOf(src) != f {
+			f := match.FamilyOf(o.Addr)
+			if !o.Hides || r.view(f) != dataplane.PreDNAT || src.IsValid() && match.FamilyOf(src) != f {
 				continue
 			}
-			from := f.all()
+			from := f.All()
 			if src.IsValid() {
 				from = netip.PrefixFrom(src, src.BitLen())
 			}
 			by := r.backendsBar(p, src, o, known)
 			switch {
 			case by != nil && !r.dialledBarred(p, src, o, known, true):
-				no.add(outerAtom(o, deny, from), by)
+				no.add(outerAtom(o, match.Deny, from), by)
 			case by == nil && r.dialledBarred(p, src, o, known, false):
-				yes.add(outerAtom(o, allow, from), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "a service that leads only where policies allow"})
+				yes.add(outerAtom(o, match.Allow, from), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "a service that leads only where policies allow"})
 			}
 		}
 	}
@@ -264,7 +265,7 @@ func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uin
 		known[to.Addr()] = denied
 	}
 	for _, d := range denied {
-		if d.proto == proto && d.dport.lo <= to.Port() && to.Port() <= d.dport.hi && (!wholly || d.sport == allPorts) {
+		if d.proto == proto && d.dport.Lo <= to.Port() && to.Port() <= d.dport.Hi && (!wholly || d.sport == match.AllPorts) {
 			return d.cause
 		}
 	}

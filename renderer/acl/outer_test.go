@@ -11,6 +11,7 @@ import (
 
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -21,7 +22,7 @@ var outerAddrs = addrs("192.168.0.1", "8.8.8.8", "198.51.100.1", "10.96.0.77")
 func drawOuter(t *rapid.T) []dataplane.Outer {
 	var out []dataplane.Outer
 	for _, a := range outerAddrs {
-		for _, proto := range []uint8{protoTCP, protoUDP} {
+		for _, proto := range []uint8{match.TCP, match.UDP} {
 			for _, port := range []uint16{80, 30080} {
 				if rapid.IntRange(0, 2).Draw(t, "absent") == 0 {
 					continue
@@ -43,7 +44,7 @@ func (s *scene) checkOuter(t *rapid.T) {
 	exposed := map[netip.AddrPort][]uint8{}
 	for _, o := range s.r.node.Outer {
 		for i, from := range pods {
-			s.checkDialled(t, from, podIPs[i][v4], o)
+			s.checkDialled(t, from, podIPs[i][match.V4], o)
 		}
 		for _, b := range o.Backends {
 			if o.Hides {
@@ -52,11 +53,11 @@ func (s *scene) checkOuter(t *rapid.T) {
 		}
 	}
 	for i, to := range pods {
-		for _, p := range flows(hairpin[0], podIPs[i][v4]) {
+		for _, p := range flows(hairpin[0], podIPs[i][match.V4]) {
 			e := s.w.eps[to]
 			free := p.translated() && e != nil && e.GetState() == "active" && !slices.Contains(exposed[netip.AddrPortFrom(p.dst, p.dport)], p.proto)
 			want := free || e != nil && s.w.allows(e, false, p)
-			if p.proto == protoSCTP && s.withoutSCTP(to, true) {
+			if p.proto == match.SCTP && s.withoutSCTP(to, true) {
 				continue
 			}
 			if got := s.b.on("if-"+to, true, p); want != got && !s.excused(got) {

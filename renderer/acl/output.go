@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -411,7 +412,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 		return dataplane.Cause{Kind: dataplane.CauseNoMatch, Denied: true}, true
 	}
 	if place == dataplane.PortsPlace {
-		list := l.filter.direction(index(output))
+		list := l.filter.direction(directionIndex(output))
 		if rule >= len(list) {
 			return dataplane.Cause{}, false
 		}
@@ -428,8 +429,8 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 	if list[place].cause != nil {
 		return *list[place].cause, true
 	}
-	if _, beside := kv.NeedsSCTPPorts(t.name); beside && t.rules[rule].verb == deny {
-		if c := l.filter.deniesPair(index(output), &t.rules[rule]); c != nil {
+	if _, beside := kv.NeedsSCTPPorts(t.name); beside && t.rules[rule].Verb == match.Deny {
+		if c := l.filter.deniesPair(directionIndex(output), &t.rules[rule]); c != nil {
 			return *c, true
 		}
 	}
@@ -440,16 +441,16 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *dataplane.Cause) (src netip.Addr, ok bool) {
 	i := r.ifaces[iface]
 	if place == dataplane.PortsPlace {
-		return l.filter.direction(index(output))[rule].src.Addr(), i == nil
+		return l.filter.direction(directionIndex(output))[rule].src.Addr(), i == nil
 	}
 	table := l.direction(output)[place].table
 	g := r.groups[table]
 	if i == nil {
 		t := r.out.acls[table]
 		if !output && l.repeats(place) {
-			return t.rules[rule].dst.Addr(), true
+			return t.rules[rule].Dst.Addr(), true
 		}
-		return t.rules[rule].src.Addr(), r.fixed[table] == nil
+		return t.rules[rule].Src.Addr(), r.fixed[table] == nil
 	}
 	if g == nil {
 		return r.refuser.cause(i, table, rule, c)

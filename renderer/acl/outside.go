@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -79,12 +80,12 @@ func (r *Renderer) fixOutside() {
 		}
 		t := &table{name: name}
 		for _, p := range r.outside.not {
-			r.addWide(t, atom{verb: deny, src: p, dst: familyOf(p.Addr()).all(), sport: allPorts, dport: allPorts}, r.outside.cause())
+			r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: match.FamilyOf(p.Addr()).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, r.outside.cause())
 		}
 		if name == outsideOnly {
 			rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
-			for _, f := range families {
-				t.add(atom{verb: admit, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, rest)
+			for _, f := range match.Families {
+				t.add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
 			}
 		}
 		r.fixTable(t)

@@ -7,18 +7,19 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // outsiders are sources that only the node has, and sources that others have, of a family.
-func outsiders(n dataplane.Node, f family) (own, others []netip.Addr) {
+func outsiders(n dataplane.Node, f match.Family) (own, others []netip.Addr) {
 	for _, a := range slices.Concat(podIPs[0], podIPs[1], hairpin, n.HostAddrs) {
-		if familyOf(a) == f {
+		if match.FamilyOf(a) == f {
 			own = append(own, a)
 		}
 	}
 	for _, a := range slices.Concat(remotes, addrs("198.51.100.7", "0.0.0.0", "2001:db8::7", "fe80::1")) {
-		if familyOf(a) == f {
+		if match.FamilyOf(a) == f {
 			others = append(others, a)
 		}
 	}
@@ -29,7 +30,7 @@ func outsiders(n dataplane.Node, f family) (own, others []netip.Addr) {
 func (s *scene) checkOutsiders(t *testing.T, n dataplane.Node, checked bool) {
 	t.Helper()
 	for _, iface := range []string{"uplink", "overlay", "host"} {
-		for _, f := range families {
+		for _, f := range match.Families {
 			own, others := outsiders(n, f)
 			for i, src := range slices.Concat(own, others) {
 				for _, dst := range []netip.Addr{podIPs[2][f], remotes[3*int(f)]} {
@@ -107,10 +108,10 @@ func TestOutsideSourcesWithoutHostLink(t *testing.T) {
 		s.send(start()...)
 		s.send(policyMessage(policyIDs[0], &felix.Policy{}), podMessage(0, withPolicies("a1", "")))
 		s.settle(t)
-		if p := (packet{nodeIPs[0], podIPs[0][v4], 6, 40000, 80}); !s.b.on("uplink", false, p) {
+		if p := (packet{nodeIPs[0], podIPs[0][match.V4], 6, 40000, 80}); !s.b.on("uplink", false, p) {
 			t.Errorf("host %q: %s does not pass", host, p)
 		}
-		if p := (packet{podIPs[1][v4], podIPs[0][v4], 6, 40000, 80}); s.b.on("uplink", false, p) != (host == "uplink") {
+		if p := (packet{podIPs[1][match.V4], podIPs[0][match.V4], 6, 40000, 80}); s.b.on("uplink", false, p) != (host == "uplink") {
 			t.Errorf("host %q: %s passes: %v", host, p, host != "uplink")
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -167,9 +168,9 @@ func TestOnlyMeetingChangesWait(t *testing.T) {
 			s.settle(t)
 			src := netip.MustParsePrefix(c.admits).Addr()
 			if src.IsUnspecified() {
-				src = podIPs[3][v4]
+				src = podIPs[3][match.V4]
 			}
-			p := packet{src, podIPs[1][v4], 47, 0, 0} // evaluated for egress at the input alone
+			p := packet{src, podIPs[1][match.V4], 47, 0, 0} // evaluated for egress at the input alone
 			s.send(egress(c.then))
 			if !together {
 				s.r.Apply()
@@ -196,7 +197,7 @@ func TestIsolatedPodStopsDialling(t *testing.T) {
 	s.send(policyMessage(policyIDs[0], &felix.Policy{OutboundRules: []*felix.Rule{{Action: "allow", DstNet: []string{"10.1.2.1/32"}}}}))
 	s.send(podMessage(0, withPolicies("", "a1")), openPod(1), openPod(2), openPod(3))
 	s.settle(t)
-	p := packet{podIPs[0][v4], podIPs[1][v4], protoTCP, 40000, 80}
+	p := packet{podIPs[0][match.V4], podIPs[1][match.V4], match.TCP, 40000, 80}
 	dialled := p
 	dialled.dst = netip.MustParseAddr("10.96.0.10")
 	before := s.b.clone()
@@ -241,25 +242,25 @@ func TestOthersPassAnInterimState(t *testing.T) {
 	s.send(podMessage(3, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, Tiers: []*felix.TierInfo{{Name: "b", IngressPolicies: []string{"b1"}}}}))
 	s.settle(t)
 	at := func(to int, from netip.Addr) bool {
-		return s.b.on("if-"+pods[to], true, packet{from, podIPs[to][v4], 47, 0, 0}) // evaluated for egress at the input alone
+		return s.b.on("if-"+pods[to], true, packet{from, podIPs[to][match.V4], 47, 0, 0}) // evaluated for egress at the input alone
 	}
 	s.send(egress("10.1.2.1/32"), ingress(1, "10.1.1.1/32")) // pod 1 may reach pod 2 no longer, which begins to admit it
-	if !s.r.Apply() || at(1, podIPs[0][v4]) {
+	if !s.r.Apply() || at(1, podIPs[0][match.V4]) {
 		t.Fatal("no interim state")
 	}
 	for i, from := range []string{"10.1.2.1/32", "10.1.2.2/32"} {
 		s.r.Behind(true, false)
 		s.send(ingress(2, from))
-		if again := s.r.Apply(); !again || at(1, podIPs[0][v4]) || !at(3, remotes[i]) {
-			t.Errorf("again %v, pod 2 is open %v, pod 4 is open %v", again, at(1, podIPs[0][v4]), at(3, remotes[i]))
+		if again := s.r.Apply(); !again || at(1, podIPs[0][match.V4]) || !at(3, remotes[i]) {
+			t.Errorf("again %v, pod 2 is open %v, pod 4 is open %v", again, at(1, podIPs[0][match.V4]), at(3, remotes[i]))
 		}
 	}
 	s.r.Behind(true, true) // of what was sent before an earlier acknowledgement
-	if s.r.Apply(); at(1, podIPs[0][v4]) {
+	if s.r.Apply(); at(1, podIPs[0][match.V4]) {
 		t.Error("pod 2 opens too early")
 	}
 	s.r.Behind(true, true)
-	if s.r.Apply(); !at(1, podIPs[0][v4]) {
+	if s.r.Apply(); !at(1, podIPs[0][match.V4]) {
 		t.Error("pod 2 does not open when VPP has the interim state")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -76,7 +77,7 @@ func (r *Renderer) join(name string, run []place) place {
 		p = &pack{name: name, members: members}
 		r.packs[name] = p
 		for _, m := range members {
-			add(r.ofTable, m, p)
+			r.ofTable.Add(m, p)
 		}
 		r.fixTable(r.packTable(p))
 	}
@@ -97,7 +98,7 @@ func (r *Renderer) unpack(name string) {
 	}
 	delete(r.packs, name)
 	for _, m := range p.members {
-		remove(r.ofTable, m, p)
+		r.ofTable.Remove(m, p)
 	}
 }
 
@@ -139,16 +140,16 @@ func (r *Renderer) closed(p *pack) *table {
 			continue
 		}
 		for i := range from.rules {
-			sources[from.rules[i].src] = struct{}{}
+			sources[from.rules[i].Src] = struct{}{}
 		}
 	}
-	for _, f := range families {
-		list := slices.DeleteFunc(slices.SortedFunc(maps.Keys(sources), netset.Compare), func(n netip.Prefix) bool { return familyOf(n.Addr()) != f })
-		if len(list) > mostSources || slices.Contains(list, f.all()) {
-			list = []netip.Prefix{f.all()}
+	for _, f := range match.Families {
+		list := slices.DeleteFunc(slices.SortedFunc(maps.Keys(sources), netset.Compare), func(n netip.Prefix) bool { return match.FamilyOf(n.Addr()) != f })
+		if len(list) > mostSources || slices.Contains(list, f.All()) {
+			list = []netip.Prefix{f.All()}
 		}
 		for _, src := range list {
-			t.add(atom{verb: deny, src: src, dst: f.all(), sport: allPorts, dport: allPorts}, cause)
+			t.add(match.Atom{Verb: match.Deny, Src: src, Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, cause)
 		}
 	}
 	return t
@@ -177,7 +178,7 @@ func (r *Renderer) crowded(list []place, i *iface) (notes []model.Note) {
 			continue
 		}
 		for _, a := range r.fixed[at.table].rules {
-			say(r.ifaces[r.node.Interfaces[a.src.Addr()]])
+			say(r.ifaces[r.node.Interfaces[a.Src.Addr()]])
 		}
 	}
 	return notes
@@ -229,8 +230,6 @@ func (r *Renderer) repack() (relist bool) {
 	}
 	return relist
 }
-
-func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }
 
 // isolated returns the lists of an interface that nothing may pass.
 func (r *Renderer) isolated() lists {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -54,7 +55,7 @@ func TestRulesAboutPeers(t *testing.T) {
 				s.r.SetNode(later)
 				s.settle(t)
 				for src, want := range map[string]bool{peer: c.peer && (c.open || view == dataplane.PostDNAT), beside: c.peer} {
-					p := packet{netip.MustParseAddr(src), podIPs[0][v4], protoTCP, 40000, 80}
+					p := packet{netip.MustParseAddr(src), podIPs[0][match.V4], match.TCP, 40000, 80}
 					if got := s.b.on("if-p1", true, p); got != want {
 						t.Errorf("%s, %s, known %v: from %s: %v", c.name, view, known, src, got)
 					}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -24,38 +25,38 @@ func (id policyID) staged() bool {
 // step is a run of clauses with one action, or a rule that passes.
 type step struct {
 	role    string
-	clauses []clause
-	pass    *match // not nil: no clauses
-	answers bool   // it is egress with source and destination exchanged
+	clauses []match.Clause
+	pass    *match.Match // not nil: no clauses
+	answers bool         // it is egress with source and destination exchanged
 }
 
 // last reports whether the step decides every packet that reaches it.
-func (s *step) last() bool { return len(s.clauses) > 0 && s.clauses[len(s.clauses)-1].open() }
+func (s *step) last() bool { return len(s.clauses) > 0 && s.clauses[len(s.clauses)-1].Open() }
 
 // lone reports whether the step is one clause that decides every packet.
-func (s *step) lone() bool { return len(s.clauses) == 1 && s.clauses[0].open() }
+func (s *step) lone() bool { return len(s.clauses) == 1 && s.clauses[0].Open() }
 
 // and returns the step for packets that match m only, which a rule of role passed on.
-func (s step) and(m *match, role string) step {
-	out := step{role: role + "\x00" + s.role, clauses: make([]clause, len(s.clauses))}
+func (s step) and(m *match.Match, role string) step {
+	out := step{role: role + "\x00" + s.role, clauses: make([]match.Clause, len(s.clauses))}
 	for i, c := range s.clauses {
-		matches := make([]*match, 0, len(c.matches)+1)
-		out.clauses[i] = clause{c.verb, append(append(matches, c.matches...), m), c.cause}
+		matches := make([]*match.Match, 0, len(c.Matches)+1)
+		out.clauses[i] = match.Clause{Verb: c.Verb, Matches: append(append(matches, c.Matches...), m), Cause: c.Cause}
 	}
 	return out
 }
 
 // same reports whether two steps are equal.
 func (s step) same(o step) bool {
-	return s.role == o.role && (s.pass == nil) == (o.pass == nil) && (s.pass == nil || s.pass.same(o.pass)) &&
-		slices.EqualFunc(s.clauses, o.clauses, func(a, b clause) bool {
-			return a.verb == b.verb && *a.cause == *b.cause && slices.EqualFunc(a.matches, b.matches, (*match).same)
+	return s.role == o.role && (s.pass == nil) == (o.pass == nil) && (s.pass == nil || s.pass.Same(o.pass)) &&
+		slices.EqualFunc(s.clauses, o.clauses, func(a, b match.Clause) bool {
+			return a.Verb == b.Verb && *a.Cause == *b.Cause && slices.EqualFunc(a.Matches, b.Matches, (*match.Match).Same)
 		})
 }
 
 // identical reports whether two steps consist of the same pointers.
 func (s step) identical(o step) bool {
-	return s.role == o.role && slices.EqualFunc(s.clauses, o.clauses, clause.equal)
+	return s.role == o.role && slices.EqualFunc(s.clauses, o.clauses, match.Clause.Equal)
 }
 
 // rules are the rules of a policy or profile, by direction: [0] in, [1] out.
@@ -65,7 +66,8 @@ type rules struct {
 	problems []string
 }
 
-func index(egress bool) int {
+// directionIndex is the place of a direction in arrays: [0] in, [1] out.
+func directionIndex(egress bool) int {
 	if egress {
 		return 1
 	}
@@ -74,16 +76,16 @@ func index(egress bool) int {
 
 // reader reads the rules of policies and profiles. It reuses its memory.
 type reader struct {
-	parser
+	match.Parser
 	old []piece // pieces of the same list from the last read, in order
 	follower
 }
 
 // piece is the result of reading one rule.
 type piece struct {
-	verb   verb
-	m      *match
-	clause *clause // nil: the rule passes
+	verb   match.Verb
+	m      *match.Match
+	clause *match.Clause // nil: the rule passes
 }
 
 // recall prepares for a list whose last read gave these steps.
@@ -91,18 +93,18 @@ func (x *reader) recall(steps []step) {
 	x.old, x.follower = x.old[:0], follower{}
 	for i := range steps {
 		if s := &steps[i]; s.pass != nil {
-			x.old = append(x.old, piece{pass, s.pass, nil})
+			x.old = append(x.old, piece{match.Pass, s.pass, nil})
 		} else {
 			for k := range s.clauses {
-				x.old = append(x.old, piece{s.clauses[k].verb, s.clauses[k].matches[0], &s.clauses[k]})
+				x.old = append(x.old, piece{s.clauses[k].Verb, s.clauses[k].Matches[0], &s.clauses[k]})
 			}
 		}
 	}
 }
 
 // known returns the earlier piece of the rule that was just parsed; nil if it is new.
-func (x *reader) known(v verb) *piece {
-	if i, ok := x.find(len(x.old), func(i int) bool { return x.old[i].verb == v && x.old[i].m.same(&x.m) }); ok {
+func (x *reader) known(v match.Verb) *piece {
+	if i, ok := x.find(len(x.old), func(i int) bool { return x.old[i].verb == v && x.old[i].m.Same(&x.Last) }); ok {
 		return &x.old[i]
 	}
 	return nil
@@ -157,24 +159,24 @@ func (x *reader) compile(role string, in, out []*felix.Rule, cause dataplane.Cau
 
 func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause dataplane.Cause, egress bool) []step {
 	var out []step
-	all, start := make([]clause, 0, len(list)), 0 // the clauses of all steps, and the first index of the last step's
+	all, start := make([]match.Clause, 0, len(list)), 0 // the clauses of all steps, and the first index of the last step's
 	runs := 0
 	for i, raw := range list {
-		verb, problems := x.parse(raw)
+		verb, problems := x.Parse(raw)
 		for _, p := range problems {
 			r.problems = append(r.problems, word+" rule "+strconv.Itoa(i)+": "+p)
 		}
-		if verb == skip {
+		if verb == match.Skip {
 			continue
 		}
 		was := x.known(verb)
-		if verb == pass {
+		if verb == match.Pass {
 			out = append(out, step{role: role + "\x00pass" + strconv.Itoa(i), pass: x.match(was)})
 			continue
 		}
 		c := cause
-		c.Rule, c.Egress, c.Denied = i, egress, verb == deny
-		if n := len(out); n == 0 || out[n-1].pass != nil || out[n-1].clauses[0].verb != verb {
+		c.Rule, c.Egress, c.Denied = i, egress, verb == match.Deny
+		if n := len(out); n == 0 || out[n-1].pass != nil || out[n-1].clauses[0].Verb != verb {
 			out = append(out, step{role: role + "\x00" + strconv.Itoa(runs) + verb.String()})
 			runs++
 			start = len(all)
@@ -190,21 +192,21 @@ func (r *rules) read(x *reader, role, word string, list []*felix.Rule, cause dat
 }
 
 // match returns the match of the rule just parsed; old is its earlier piece.
-func (x *reader) match(was *piece) *match {
+func (x *reader) match(was *piece) *match.Match {
 	if was != nil {
 		return was.m
 	}
-	return x.keep()
+	return x.Keep()
 }
 
 // clause returns the rule just parsed; old is its earlier piece.
-func (x *reader) clause(v verb, was *piece, c dataplane.Cause) clause {
-	if was != nil && *was.clause.cause == c {
+func (x *reader) clause(v match.Verb, was *piece, c dataplane.Cause) match.Clause {
+	if was != nil && *was.clause.Cause == c {
 		return *was.clause
 	}
 	kept := c // only this copy is on the heap
 	if was != nil {
-		return clause{v, was.clause.matches, &kept}
+		return match.Clause{Verb: v, Matches: was.clause.Matches, Cause: &kept}
 	}
-	return clause{v, []*match{x.keep()}, &kept}
+	return match.Clause{Verb: v, Matches: []*match.Match{x.Keep()}, Cause: &kept}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -48,7 +49,7 @@ func specOf(egress bool, tiers []*felix.TierInfo, profiles []string) spec {
 // key is equal for equivalent specs.
 func (s *spec) key() string {
 	var b strings.Builder
-	b.WriteString([]string{"in", "out"}[index(s.egress)])
+	b.WriteString([]string{"in", "out"}[directionIndex(s.egress)])
 	if s.down {
 		return b.String() + " down"
 	}
@@ -97,7 +98,7 @@ func (s *spec) each(f func(policyID), g func(profile string)) {
 // opens reports whether steps allow everything.
 func opens(steps []step) bool {
 	for i := range steps {
-		if steps[i].clauses[0].verb == deny {
+		if steps[i].clauses[0].Verb == match.Deny {
 			return false
 		}
 	}
@@ -107,7 +108,7 @@ func opens(steps []step) bool {
 // use is a segment in a list; nil: one verdict for every packet.
 type use struct {
 	seg   *segment
-	verb  verb
+	verb  match.Verb
 	cause *dataplane.Cause
 }
 
@@ -121,17 +122,17 @@ type flattener struct {
 // flatten returns the steps of a spec, the last of which decides everything.
 func (r *Renderer) flatten(s *spec) []step {
 	if s.down {
-		return []step{s.everything(deny, dataplane.Cause{Kind: dataplane.CauseDown})}
+		return []step{s.everything(match.Deny, dataplane.Cause{Kind: dataplane.CauseDown})}
 	}
 	f := flattener{r, s, make([][]step, len(s.tiers)+1)}
 	return unfold(f.from(0), r.node.ByteMatch6)
 }
 
 // everything returns a step that decides every packet.
-func (s *spec) everything(v verb, cause dataplane.Cause) step {
-	cause.Egress, cause.Denied = s.egress, v == deny
+func (s *spec) everything(v match.Verb, cause dataplane.Cause) step {
+	cause.Egress, cause.Denied = s.egress, v == match.Deny
 	role := strings.Join([]string{"end", v.String(), strconv.Itoa(int(cause.Kind)), cause.Tier, cause.Policy, cause.Profile}, "\x00")
-	return step{role: role, clauses: []clause{{v, nil, &cause}}}
+	return step{role: role, clauses: []match.Clause{{Verb: v, Matches: nil, Cause: &cause}}}
 }
 
 func (f *flattener) from(i int) []step {
@@ -151,16 +152,16 @@ func (f *flattener) tier(i int) []step {
 	for _, name := range t.policies {
 		p := f.r.policies[policyID{t.name, name}]
 		if p == nil {
-			return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Tier: t.name, Policy: name}))
+			return append(out, f.spec.everything(match.Deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Tier: t.name, Policy: name}))
 		}
-		for _, s := range p.steps[index(f.spec.egress)] {
+		for _, s := range p.steps[directionIndex(f.spec.egress)] {
 			switch {
 			case s.pass == nil:
 				out = append(out, s)
 				if s.last() {
 					return out
 				}
-			case s.pass.open():
+			case s.pass.Open():
 				return append(out, f.from(i+1)...)
 			default:
 				for _, next := range f.from(i + 1) {
@@ -172,22 +173,22 @@ func (f *flattener) tier(i int) []step {
 	if t.passes {
 		return append(out, f.from(i+1)...)
 	}
-	return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: t.name}))
+	return append(out, f.spec.everything(match.Deny, dataplane.Cause{Kind: dataplane.CauseEndOfTier, Tier: t.name}))
 }
 
 func (f *flattener) profiles() []step {
 	if f.spec.forward {
-		return []step{f.spec.everything(allow, dataplane.Cause{Kind: dataplane.CauseNoMatch})}
+		return []step{f.spec.everything(match.Allow, dataplane.Cause{Kind: dataplane.CauseNoMatch})}
 	}
 	var out []step
 	for _, name := range f.spec.profiles {
 		p := f.r.profiles[name]
 		if p == nil {
-			return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Profile: name}))
+			return append(out, f.spec.everything(match.Deny, dataplane.Cause{Kind: dataplane.CauseIsolated, Profile: name}))
 		}
-		for _, s := range p.steps[index(f.spec.egress)] {
+		for _, s := range p.steps[directionIndex(f.spec.egress)] {
 			if s.pass != nil { // no tier follows: the later steps decide nothing
-				s = step{role: s.role, clauses: []clause{{deny, []*match{s.pass}, &dataplane.Cause{Kind: dataplane.CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
+				s = step{role: s.role, clauses: []match.Clause{{Verb: match.Deny, Matches: []*match.Match{s.pass}, Cause: &dataplane.Cause{Kind: dataplane.CauseNoMatch, Egress: f.spec.egress, Denied: true}}}}
 			}
 			out = append(out, s)
 			if s.last() {
@@ -195,5 +196,5 @@ func (f *flattener) profiles() []step {
 			}
 		}
 	}
-	return append(out, f.spec.everything(deny, dataplane.Cause{Kind: dataplane.CauseNoMatch}))
+	return append(out, f.spec.everything(match.Deny, dataplane.Cause{Kind: dataplane.CauseNoMatch}))
 }

@@ -16,6 +16,7 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -300,14 +301,14 @@ func flows(src, dst netip.Addr) []packet {
 }
 
 // ends returns all addresses of a family with their pods, "" for none.
-func ends(f family) (list []netip.Addr, pod map[netip.Addr]string) {
+func ends(f match.Family) (list []netip.Addr, pod map[netip.Addr]string) {
 	pod = map[netip.Addr]string{}
 	for i, ips := range podIPs {
 		list = append(list, ips[f])
 		pod[ips[f]] = pods[i]
 	}
 	for _, a := range append(slices.Clone(remotes), nodeIPs...) {
-		if familyOf(a) == f {
+		if match.FamilyOf(a) == f {
 			list = append(list, a)
 		}
 	}
@@ -316,7 +317,7 @@ func ends(f family) (list []netip.Addr, pod map[netip.Addr]string) {
 
 // each calls f for every pair and kind of packet, with their pods.
 func each(f func(p packet, from, to string)) {
-	for _, fam := range families {
+	for _, fam := range match.Families {
 		list, pod := ends(fam)
 		for _, src := range list {
 			for _, dst := range list {
@@ -347,7 +348,7 @@ func (w *world) wanted(p packet, from, to string, view dataplane.View) bool {
 	if from != "" && (w.eps[from] == nil || !w.sends(w.eps[from], p)) || from == "" && !w.forwards(p) {
 		return false
 	}
-	trusted := view == dataplane.PostDNAT || p.translated() || p.proto == familyOf(p.src).icmp()
+	trusted := view == dataplane.PostDNAT || p.translated() || p.proto == match.FamilyOf(p.src).ICMP()
 	return to == "" || trusted && slices.Contains(nodeIPs, p.src) || w.eps[to] != nil && w.allows(w.eps[to], false, p)
 }
 
@@ -386,7 +387,7 @@ func leavesBy(dst netip.Addr) string {
 // masqueraded returns the verdict for a packet that gets the node's address where it leaves.
 func (b *book) masqueraded(p packet, from string) bool {
 	leaving := p
-	leaving.src = nodeIPs[familyOf(p.src)]
+	leaving.src = nodeIPs[match.FamilyOf(p.src)]
 	return b.on("if-"+from, false, p) && b.on("uplink", true, leaving)
 }
 
@@ -423,7 +424,7 @@ func (s *scene) withoutSCTP(pod string, output bool) bool {
 	if output {
 		list, other = other, list
 	}
-	probe := packet{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("203.0.113.8"), protoSCTP, 0, 0}
+	probe := packet{netip.MustParseAddr("203.0.113.9"), netip.MustParseAddr("203.0.113.8"), match.SCTP, 0, 0}
 	return s.b.ports["if-"+pod] == nil && len(list) > 0 && len(other) > 0 && !s.b.on("if-"+pod, output, probe)
 }
 
@@ -432,8 +433,8 @@ func (s *scene) excused(got bool) bool { return !got && len(s.b.notes) > 0 }
 
 func (s *scene) check(t *rapid.T) {
 	each(func(p packet, from, to string) {
-		want, got := s.w.wanted(p, from, to, s.r.view(familyOf(p.src))), s.b.got(p, from, to)
-		if s.excused(got) || !got && p.proto == protoSCTP && (s.withoutSCTP(from, false) || s.withoutSCTP(to, true)) {
+		want, got := s.w.wanted(p, from, to, s.r.view(match.FamilyOf(p.src))), s.b.got(p, from, to)
+		if s.excused(got) || !got && p.proto == match.SCTP && (s.withoutSCTP(from, false) || s.withoutSCTP(to, true)) {
 			return
 		}
 		if want != got {
@@ -442,7 +443,7 @@ func (s *scene) check(t *rapid.T) {
 		if got := from != "" && s.b.masqueraded(p, from); from != "" && to == "" && leavesBy(p.dst) == "uplink" && got != want {
 			t.Fatalf("%s from %q, masqueraded: want %v got %v\n%s", p, from, want, got, s)
 		}
-		if from == "" || !p.translated() || s.r.view(familyOf(p.src)) == dataplane.PostDNAT {
+		if from == "" || !p.translated() || s.r.view(match.FamilyOf(p.src)) == dataplane.PostDNAT {
 			return
 		}
 		if got := s.b.gotByService(p, from, to); want != got {

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"maps"
 	"math/bits"
+	"net/netip"
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -16,19 +18,19 @@ func (j *outbound) measure() {
 	for i := range j.p.steps {
 		for k := range j.p.steps[i].clauses {
 			j.clauses++
-			for _, m := range j.p.steps[i].clauses[k].matches {
-				j.sets = append(j.sets, m.dst.sets...)
+			for _, m := range j.p.steps[i].clauses[k].Matches {
+				j.sets = append(j.sets, m.Dst.Sets...)
 			}
 		}
 	}
 }
 
 // weight estimates the number of rules in remote, as a power of two, so that it does not change with every member of a set.
-func (j *outbound) weight(sets map[string]*ipset) int {
+func (j *outbound) weight(sets match.Sets) int {
 	n := j.clauses
 	for _, id := range j.sets {
 		if s := sets[id]; s != nil {
-			n += s.nets[v4].size + s.nets[v6].size
+			n += s.Size(match.V4) + s.Size(match.V6)
 		}
 	}
 	return bits.Len(uint(n * len(j.sources)))
@@ -45,7 +47,7 @@ func (r *Renderer) writeRemote(j *outbound) {
 		}
 		role, sc := "r\x00"+j.p.key+"\x00"+s.role, scope{egress: true, srcs: j.sources}
 		switch {
-		case j.last && s.clauses[0].verb == deny:
+		case j.last && s.clauses[0].Verb == match.Deny:
 		case j.last && s.lone():
 			continue // the end of the list decides the same
 		case j.last:
@@ -186,4 +188,17 @@ func (r *Renderer) remotePlaces() []place {
 		}
 	}
 	return append(all, r.packed(last)...)
+}
+
+// peersOf returns the addresses of other nodes that the ingress rules of pods must not admit; nil: NAT gives them to no other sender.
+func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
+	if seg.scope.egress || seg.host || seg.answers {
+		return nil
+	}
+	for _, a := range r.node.Peers {
+		if r.view(match.FamilyOf(a)) == dataplane.PreDNAT {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		}
+	}
+	return out
 }

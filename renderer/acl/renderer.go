@@ -11,6 +11,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/index"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -52,7 +54,7 @@ type Renderer struct {
 	resent bool // the translated addresses were sent again
 
 	// The received state.
-	sets      map[string]*ipset
+	sets      match.Sets
 	policies  map[policyID]*rules
 	profiles  map[string]*rules
 	workloads map[workloadID]*workload
@@ -80,21 +82,21 @@ type Renderer struct {
 	exposed map[netip.Addr][]exposure
 	behind  map[netip.Addr]struct{} // backends of outer addresses
 
-	asked       bool               // some rule has named ports of SCTP
-	named       int                // number of policies and profiles whose ingress rules name served ports
-	bytes       bool               // programs are unfolded for a VPP that compares whole bytes
-	hostSegs    []*segment         // of hooks
-	hostMatches map[string]*match  // by kind of packets
-	failsafe    [2][]failsafe.Port // in, out
-	spoofing    bool               // Felix's settings let pods send from the prefixes their endpoints allow
+	asked       bool                    // some rule has named ports of SCTP
+	named       int                     // number of policies and profiles whose ingress rules name served ports
+	bytes       bool                    // programs are unfolded for a VPP that compares whole bytes
+	hostSegs    []*segment              // of hooks
+	hostMatches map[string]*match.Match // by kind of packets
+	failsafe    [2][]failsafe.Port      // in, out
+	spoofing    bool                    // Felix's settings let pods send from the prefixes their endpoints allow
 
 	// Indices from an object to its users, for changes.
-	ofPolicy  map[policyID]map[*program]struct{}
-	ofProfile map[string]map[*program]struct{}
-	ofSet     map[string]map[*segment]struct{}
-	ofSegment map[*segment]map[*program]struct{}
-	ofGroup   map[*program]map[*residueGroup]struct{}
-	ofTable   map[string]map[*pack]struct{}
+	ofPolicy  index.Of[policyID, *program]
+	ofProfile index.Of[string, *program]
+	ofSet     index.Of[string, *segment]
+	ofSegment index.Of[*segment, *program]
+	ofGroup   index.Of[*program, *residueGroup]
+	ofTable   index.Of[string, *pack]
 
 	dirty dirt
 	out   output
@@ -136,16 +138,16 @@ func newDirt() dirt {
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	r := &Renderer{
 		cfg: cfg, sink: sink, most: maxRules,
-		sets: map[string]*ipset{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
+		sets: match.Sets{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
 		tables: map[string]*table{}, fixed: map[string]*table{}, outbound: map[*program]*outbound{}, near: map[*program]*vicinity{}, groups: map[string]*residueGroup{},
 		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
-		packs: map[string]*pack{}, ofTable: map[string]map[*pack]struct{}{},
-		ofPolicy: map[policyID]map[*program]struct{}{}, ofProfile: map[string]map[*program]struct{}{},
-		ofSet: map[string]map[*segment]struct{}{}, ofSegment: map[*segment]map[*program]struct{}{},
-		ofGroup: map[*program]map[*residueGroup]struct{}{},
-		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match{}, failsafe: failsafe.Ports(nil),
+		packs: map[string]*pack{}, ofTable: index.Of[string, *pack]{},
+		ofPolicy: index.Of[policyID, *program]{}, ofProfile: index.Of[string, *program]{},
+		ofSet: index.Of[string, *segment]{}, ofSegment: index.Of[*segment, *program]{},
+		ofGroup: index.Of[*program, *residueGroup]{},
+		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match.Match{}, failsafe: failsafe.Ports(nil),
 		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
 	}
 	r.refuser = newRefuser(r)
@@ -162,7 +164,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
 	case *felix.ToDataplane_IpsetUpdate:
-		r.sets[m.IpsetUpdate.GetId()] = newSet(m.IpsetUpdate)
+		r.sets[m.IpsetUpdate.GetId()] = match.NewSet(m.IpsetUpdate)
 		r.setReplaced(m.IpsetUpdate.GetId())
 	case *felix.ToDataplane_IpsetDeltaUpdate:
 		r.setChanged(m.IpsetDeltaUpdate)
@@ -233,20 +235,13 @@ func (r *Renderer) setReplaced(id string) {
 }
 
 func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
-	s := r.sets[m.GetId()]
-	if s == nil { // a delta without the set before it
-		s = newSet(&felix.IPSetUpdate{})
-		s.add([]string{"a delta before the set"})
-		r.sets[m.GetId()] = s
-	}
-	was := len(s.bad) > 0
-	buckets := s.remove(m.GetRemovedMembers()) | s.add(m.GetAddedMembers())
-	if was != (len(s.bad) > 0) {
+	changed, replaced := r.sets.Change(m)
+	if replaced {
 		r.setReplaced(m.GetId())
 		return
 	}
 	for seg := range r.ofSet[m.GetId()] {
-		r.dirty.segments[seg] |= buckets
+		r.dirty.segments[seg] |= changed
 	}
 	if len(r.outbound) > 0 {
 		r.membersChanged(m)
@@ -371,9 +366,9 @@ func (r *Renderer) reflatten(p *program) {
 		switch {
 		case p.open && i < len(p.steps)-1: // all later steps allow everything
 		case p.open || s.lone():
-			p.uses = append(p.uses, use{nil, c.verb, c.cause})
+			p.uses = append(p.uses, use{nil, c.Verb, c.Cause})
 		default:
-			p.uses = append(p.uses, use{r.acquire(p, s), c.verb, nil})
+			p.uses = append(p.uses, use{r.acquire(p, s), c.Verb, nil})
 		}
 	}
 	for _, u := range old {
@@ -390,12 +385,12 @@ func (r *Renderer) reflatten(p *program) {
 func (r *Renderer) acquire(p *program, s *step) *segment {
 	seg := r.segment(s.role, scope{egress: p.spec.egress}, s.clauses)
 	seg.users++
-	add(r.ofSegment, seg, p)
+	r.ofSegment.Add(seg, p)
 	return seg
 }
 
 // segment returns the segment of a role with these clauses.
-func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
+func (r *Renderer) segment(role string, sc scope, clauses []match.Clause) *segment {
 	seg := r.segments[role]
 	if seg == nil {
 		seg = &segment{role: role, name: nameOf(role), scope: sc}
@@ -404,7 +399,7 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 		}
 		r.segments[role] = seg
 	}
-	if slices.EqualFunc(seg.clauses, clauses, clause.equal) && slices.Equal(seg.scope.srcs, sc.srcs) {
+	if slices.EqualFunc(seg.clauses, clauses, match.Clause.Equal) && slices.Equal(seg.scope.srcs, sc.srcs) {
 		return seg
 	}
 	r.unindex(seg)
@@ -412,9 +407,9 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 		seg.rewrite()
 	}
 	seg.clauses, seg.scope, seg.fresh = clauses, sc, false
-	seg.asks = slices.ContainsFunc(clauses, func(c clause) bool { return c.asksPorts() })
+	seg.asks = slices.ContainsFunc(clauses, func(c match.Clause) bool { return c.AsksPorts() })
 	r.asked = r.asked || seg.asks
-	seg.eachSet(func(id string) { add(r.ofSet, id, seg) })
+	seg.eachSet(func(id string) { r.ofSet.Add(id, seg) })
 	r.dirty.segments[seg] |= 0 // the segment computes the difference
 	if seg.written == nil {
 		r.dirty.segments[seg] = ^uint64(0)
@@ -423,7 +418,7 @@ func (r *Renderer) segment(role string, sc scope, clauses []clause) *segment {
 }
 
 func (r *Renderer) unindex(seg *segment) {
-	seg.eachSet(func(id string) { remove(r.ofSet, id, seg) })
+	seg.eachSet(func(id string) { r.ofSet.Remove(id, seg) })
 }
 
 // release removes one use of a segment; nil: none.
@@ -432,7 +427,7 @@ func (r *Renderer) release(p *program, seg *segment) {
 		return
 	}
 	if !slices.ContainsFunc(p.uses, func(u use) bool { return u.seg == seg }) {
-		remove(r.ofSegment, seg, p)
+		r.ofSegment.Remove(seg, p)
 	}
 	r.drop(seg)
 }
@@ -456,7 +451,7 @@ func (r *Renderer) drop(seg *segment) {
 // compile compiles the segments whose clauses or sets changed.
 func (r *Renderer) compile() {
 	for _, seg := range sortedSegments(r.dirty.segments) {
-		x := &expander{sets: r.sets, bytes: r.node.ByteMatch6, note: r.notes.of(seg), parts: &r.parts, most: r.most, peers: r.peersOf(seg)}
+		x := &compiler{match.Expander{Sets: r.sets, WholeBytes: r.node.ByteMatch6, Note: r.notes.of(seg), Peers: r.peersOf(seg)}, &r.parts, r.most}
 		var changed []*table
 		old := seg.tables
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)

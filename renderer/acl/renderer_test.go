@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -26,7 +27,7 @@ func TestBeginning(t *testing.T) {
 	s.send(start()...)
 	s.settle(t)
 	each(func(p packet, from, to string) {
-		real := p.src.Is6() || p.translated() || p.proto == protoICMP // nat44 gives its address to others
+		real := p.src.Is6() || p.translated() || p.proto == match.ICMP // nat44 gives its address to others
 		if want := to != "" && from == "" && real && slices.Contains(nodeIPs, p.src); s.b.got(p, from, to) != want {
 			t.Errorf("isolated: %s: want %v", p, want)
 		}

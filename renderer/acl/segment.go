@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -25,16 +26,16 @@ type segment struct {
 	role    string // its origin
 	name    string // of its tables
 	scope   scope
-	clauses []clause
+	clauses []match.Clause
 	users   int  // number of programs and lists that it is part of
 	host    bool // of a host endpoint
 	answers bool // its sources are those that egress allows: see step
 
-	parts   []part   // written, in order
-	written []clause // the clauses of parts
-	tables  []*table // in order, without empty ones
-	count   int      // number of tables it is split into, with empty ones
-	fresh   bool     // parts belong to clauses
+	parts   []part         // written, in order
+	written []match.Clause // the clauses of parts
+	tables  []*table       // in order, without empty ones
+	count   int            // number of tables it is split into, with empty ones
+	fresh   bool           // parts belong to clauses
 
 	asks     bool          // a clause names ports of SCTP
 	sctp     []association // its rules about SCTP
@@ -46,19 +47,26 @@ func (s *segment) rewrite() { s.fresh, s.parts, s.written = false, nil, nil }
 
 // part is one expanded clause: atoms, or atoms to be completed with each member of a set as peer.
 type part struct {
-	set   string    // "": flat
-	atoms [2][]atom // incomplete atoms, by family
-	flat  []atom
+	set   string          // "": flat
+	atoms [2][]match.Atom // incomplete atoms, by family
+	flat  []match.Atom
 	of    []uint8 // bucket of each of flat; nil: not needed yet
 	sets  bool    // atoms or flat depend on sets
 	noted bool    // its expansion gave notes
+}
+
+// compiler compiles segments.
+type compiler struct {
+	match.Expander
+	parts *[]part // reused memory for the parts of a segment
+	most  int     // most rules of a segment
 }
 
 // table is the content of one ACL before a law applies.
 type table struct {
 	name   string
 	egress bool // the pods whose interfaces have it, or the node, are the source
-	rules  []atom
+	rules  []match.Atom
 	causes []*dataplane.Cause // one for each rule
 	wire   []wire             // the rules in VPP's form
 	join6  bool               // VPP compares IPv6 prefixes bit by bit, so that neighbours may be joined
@@ -69,15 +77,14 @@ type table struct {
 const maxRules = 5 << 14
 
 // shorten replaces a segment that is too big by one that lets no additional packet pass: an empty one, or one that denies everything.
-func (s *segment) shorten(x *expander) int {
+func (s *segment) shorten(x *compiler) int {
 	size := 0
 	for i := range s.parts {
-		x.note(&s.clauses[i], "makes too many rules: they are left out, and what they allow is denied")
+		x.Note(&s.clauses[i], "makes too many rules: they are left out, and what they allow is denied")
 		s.parts[i] = part{sets: true}
-		for _, f := range families {
-			if s.clauses[i].verb == deny && i == 0 {
-				x.c, x.f = &s.clauses[i], f
-				s.parts[i].flat = x.instead(s.parts[i].flat, s.from(f), []netip.Prefix{f.all()})
+		for _, f := range match.Families {
+			if s.clauses[i].Verb == match.Deny && i == 0 {
+				s.parts[i].flat = match.Instead(s.parts[i].flat, &s.clauses[i], s.from(f), []netip.Prefix{f.All()})
 			}
 		}
 		size += len(s.parts[i].flat)
@@ -101,11 +108,11 @@ func (s *segment) tableName(count, i int) string {
 
 // compile expands the segment again: completely, or only the buckets of dirty if the clauses are unchanged. It reports whether
 // the list of tables changed, and appends the tables with new content.
-func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (relisted bool) {
+func (s *segment) compile(x *compiler, dirty uint64, changed *[]*table) (relisted bool) {
 	dirty |= s.writeAll(x)
 	size := 0
 	for i := range s.parts {
-		size += s.parts[i].rules(x.sets, x.bytes)
+		size += s.parts[i].rules(x.Sets, x.WholeBytes)
 	}
 	if size > x.most {
 		size = s.shorten(x)
@@ -141,7 +148,7 @@ func (s *segment) compile(x *expander, dirty uint64, changed *[]*table) (reliste
 
 // bucketsOf returns the buckets of table i of count.
 func bucketsOf(count, i int) (mask uint64) {
-	for b := i; b < buckets; b += count {
+	for b := i; b < match.Buckets; b += count {
 		mask |= 1 << b
 	}
 	return mask
@@ -151,7 +158,7 @@ func bucketsOf(count, i int) (mask uint64) {
 func (t *table) same(o *table) bool { return slices.Equal(t.rules, o.rules) }
 
 // alike returns the number of equal rules at the beginning of two tables and, of the others, at the end.
-func alike(a, b []atom) (start, end int) {
+func alike(a, b []match.Atom) (start, end int) {
 	return conflict.Alike(len(a), len(b), func(i, j int) bool { return a[i] == b[j] })
 }
 
@@ -168,20 +175,20 @@ func (t *table) take(o *table, from, to int) {
 // eachSet calls f with the name of each set that the segment depends on.
 func (s *segment) eachSet(f func(id string)) {
 	for i := range s.clauses {
-		for _, m := range s.clauses[i].matches {
-			m.eachSet(f)
+		for _, m := range s.clauses[i].Matches {
+			m.EachSet(f)
 		}
 	}
 }
 
 // writeAll updates the parts: it expands clauses that are new, that depend on sets other than by their members as peers, or that
 // have notes. It returns the buckets with rules that may differ.
-func (s *segment) writeAll(x *expander) (dirty uint64) {
+func (s *segment) writeAll(x *compiler) (dirty uint64) {
 	if s.fresh && !slices.ContainsFunc(s.parts, part.passing) {
 		return 0
 	}
-	said, note := false, x.note
-	x.note = func(c *clause, format string, args ...any) {
+	said, note := false, x.Note
+	x.Note = func(c *match.Clause, format string, args ...any) {
 		said = true
 		note(c, format, args...)
 	}
@@ -190,14 +197,14 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 	parts := (*x.parts)[:0]
 	for i := range s.clauses {
 		c := &s.clauses[i]
-		k, known := f.find(len(s.written), func(k int) bool { return c.likewise(&s.written[k]) })
+		k, known := f.find(len(s.written), func(k int) bool { return c.Likewise(&s.written[k]) })
 		if known {
 			dirty |= s.bucketsIn(old[gone:k])
 			gone = k + 1
 		}
 		if known && !old[k].passing() {
 			parts = append(parts, old[k])
-			if *c.cause != *s.written[k].cause {
+			if *c.Cause != *s.written[k].Cause {
 				dirty |= s.bucketsIn(old[k:gone])
 			}
 			continue
@@ -215,17 +222,12 @@ func (s *segment) writeAll(x *expander) (dirty uint64) {
 	clear(old[min(len(parts), len(old)):])
 	clear(parts)
 	*x.parts = parts
-	s.written, s.fresh, x.note = s.clauses, true, note
+	s.written, s.fresh, x.Note = s.clauses, true, note
 	return dirty
 }
 
 // passing reports whether a part may change although its clause does not.
 func (p part) passing() bool { return p.sets || p.noted }
-
-// likewise reports whether two clauses have equal matches and verbs.
-func (c *clause) likewise(o *clause) bool {
-	return c.verb == o.verb && slices.Equal(c.matches, o.matches)
-}
 
 // bucketsIn returns the buckets with rules of some parts.
 func (s *segment) bucketsIn(parts []part) (mask uint64) {
@@ -246,19 +248,19 @@ func (s *segment) bucketsIn(parts []part) (mask uint64) {
 func (s *segment) distribute(p *part) {
 	if p.of == nil {
 		for _, a := range p.flat {
-			p.of = append(p.of, uint8(bucketOf(s.peer(a))))
+			p.of = append(p.of, uint8(match.BucketOf(s.peer(a))))
 		}
 	}
 }
 
 // from returns the sources whose packets the segment is for.
-func (s *segment) from(f family) []netip.Prefix {
+func (s *segment) from(f match.Family) []netip.Prefix {
 	if s.scope.srcs == nil {
-		return []netip.Prefix{f.all()}
+		return []netip.Prefix{f.All()}
 	}
 	var out []netip.Prefix
 	for _, a := range s.scope.srcs {
-		if familyOf(a) == f {
+		if match.FamilyOf(a) == f {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
@@ -266,17 +268,17 @@ func (s *segment) from(f family) []netip.Prefix {
 }
 
 // write expands a clause.
-func (s *segment) write(x *expander, c *clause) part {
+func (s *segment) write(x *compiler, c *match.Clause) part {
 	var p part
 	lone, without := s.lone(c)
-	if lone != "" && known(x.sets[lone]) {
+	if lone != "" && x.Sets[lone].Known() {
 		p.set, c = lone, without
 	}
-	for _, m := range c.matches {
-		m.eachSet(func(string) { p.sets = true })
+	for _, m := range c.Matches {
+		m.EachSet(func(string) { p.sets = true })
 	}
-	for _, f := range families {
-		out := x.expand(nil, c, f, s.from(f), []netip.Prefix{f.all()})
+	for _, f := range match.Families {
+		out := x.Expand(nil, c, f, s.from(f), []netip.Prefix{f.All()})
 		if p.set != "" {
 			p.atoms[f] = out
 		} else {
@@ -286,83 +288,78 @@ func (s *segment) write(x *expander, c *clause) part {
 	return p
 }
 
-func known(s *ipset) bool { return s != nil && !s.ported && len(s.bad) == 0 }
-
-func (s *segment) peer(a atom) netip.Prefix {
+func (s *segment) peer(a match.Atom) netip.Prefix {
 	if s.scope.egress {
-		return a.dst
+		return a.Dst
 	}
-	return a.src
+	return a.Src
 }
 
 // lone returns the only set that a clause requires of the peer's address, and the clause without it. It returns "" if the clause
 // also has other conditions on the peer's address.
-func (s *segment) lone(c *clause) (id string, without *clause) {
+func (s *segment) lone(c *match.Clause) (id string, without *match.Clause) {
 	if !s.scope.egress && s.scope.srcs != nil {
 		return "", nil
 	}
 	w := *c
-	w.matches = slices.Clone(c.matches)
-	for i, m := range c.matches {
-		p := m.peer(s.scope.egress)
-		if p.nets != nil || p.notNets != nil || p.notSets != nil || p.named != nil || p.notNamed != nil || p.ipPorts != nil {
+	w.Matches = slices.Clone(c.Matches)
+	for i, m := range c.Matches {
+		p := m.Peer(s.scope.egress)
+		if p.Nets != nil || p.NotNets != nil || p.NotSets != nil || p.Named != nil || p.NotNamed != nil || p.IPPorts != nil {
 			return "", nil
 		}
-		if len(p.sets) == 0 {
+		if len(p.Sets) == 0 {
 			continue
 		}
-		if len(p.sets) > 1 || id != "" && id != p.sets[0] {
+		if len(p.Sets) > 1 || id != "" && id != p.Sets[0] {
 			return "", nil
 		}
-		id = p.sets[0]
+		id = p.Sets[0]
 		open := *m
-		open.asksFrom = false // the members replace the condition
-		open.peer(s.scope.egress).sets = nil
-		w.matches[i] = &open
+		open.NamesSources = false // the members replace the condition
+		open.Peer(s.scope.egress).Sets = nil
+		w.Matches[i] = &open
 	}
 	return id, &w
 }
 
 // rules returns the number of rules of the part.
-func (p *part) rules(sets map[string]*ipset, bytes bool) int {
+func (p *part) rules(sets match.Sets, bytes bool) int {
 	if p.set == "" {
 		return len(p.flat)
 	}
-	n := &sets[p.set].nets
-	size6 := n[v6].size
+	s := sets[p.set]
+	size6 := s.Size(match.V6)
 	if bytes {
-		size6 = 0
-		for bits, count := range n[v6].lens {
-			size6 += count * budget.WholeBytes(bits)
-		}
+		size6 = s.WholeBytes()
 	}
-	return len(p.atoms[v4])*n[v4].size + len(p.atoms[v6])*size6
+	return len(p.atoms[match.V4])*s.Size(match.V4) + len(p.atoms[match.V6])*size6
 }
 
 // table writes the rules of table i, of the estimated number.
-func (s *segment) table(x *expander, name string, i, about int) *table {
-	t := &table{name: name, egress: s.scope.egress, join6: !x.bytes}
+func (s *segment) table(x *compiler, name string, i, about int) *table {
+	t := &table{name: name, egress: s.scope.egress, join6: !x.WholeBytes}
 	t.grow(about)
 	for j := range s.parts {
 		before := len(t.rules)
 		t.rules = s.appendShare(t.rules, x, &s.parts[j], i)
 		if s.parts[j].set != "" {
-			t.rules = x.widen(t.rules, before)
+			t.rules = x.Widen(t.rules, before)
 		}
 		for range len(t.rules) - before {
-			t.causes = append(t.causes, s.clauses[j].cause)
+			t.causes = append(t.causes, s.clauses[j].Cause)
 		}
 	}
 	return t
 }
 
 // appendShare appends the share of a part in table i.
-func (s *segment) appendShare(out []atom, x *expander, p *part, i int) []atom {
+func (s *segment) appendShare(out []match.Atom, x *compiler, p *part, i int) []match.Atom {
 	switch {
 	case p.set != "":
-		for b := i; b < buckets; b += s.count {
-			for _, f := range families {
-				out = s.appendMembers(out, p.atoms[f], x.unknownOut(p.atoms[f], x.sets[p.set].nets[f].parts[b]))
+		for b := i; b < match.Buckets; b += s.count {
+			for _, f := range match.Families {
+				out = s.appendMembers(out, p.atoms[f], x.WithoutPeers(p.atoms[f], x.Sets[p.set].Bucket(f, b)))
 			}
 		}
 		return out
@@ -379,13 +376,13 @@ func (s *segment) appendShare(out []atom, x *expander, p *part, i int) []atom {
 }
 
 // appendMembers completes atoms with each of the members.
-func (s *segment) appendMembers(out, atoms []atom, members []netip.Prefix) []atom {
+func (s *segment) appendMembers(out, atoms []match.Atom, members []netip.Prefix) []match.Atom {
 	for _, member := range members {
 		for _, a := range atoms {
 			if s.scope.egress {
-				a.dst = member
+				a.Dst = member
 			} else {
-				a.src = member
+				a.Src = member
 			}
 			out = append(out, a)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
 // shifter collects the packets that a change opens and closes at each interface.
@@ -201,7 +202,7 @@ func (s *shifter) peersOf(k part2, p place) *conflict.Peers {
 		out = conflict.Lazily(func() []netip.Prefix {
 			rules := differing(old, now, k.which)
 			if p.dials && len(rules) > 0 {
-				return []netip.Prefix{v4.all(), v6.all()}
+				return []netip.Prefix{match.V4.All(), match.V6.All()}
 			}
 			return peersIn(rules, k.output)
 		})
@@ -211,7 +212,7 @@ func (s *shifter) peersOf(k part2, p place) *conflict.Peers {
 }
 
 // differing returns the rules of a table.
-func differing(old, now *table, which rulesOf) []atom {
+func differing(old, now *table, which rulesOf) []match.Atom {
 	switch which {
 	case before:
 		return old.rules
@@ -229,9 +230,9 @@ func differing(old, now *table, which rulesOf) []atom {
 	return slices.Concat(had, has)
 }
 
-func peersIn(rules []atom, output bool) (out []netip.Prefix) {
+func peersIn(rules []match.Atom, output bool) (out []netip.Prefix) {
 	for i := range rules {
-		out = append(out, [2]netip.Prefix{rules[i].dst, rules[i].src}[index(output)])
+		out = append(out, [2]netip.Prefix{rules[i].Dst, rules[i].Src}[directionIndex(output)])
 	}
 	return out
 }

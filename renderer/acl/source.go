@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -126,19 +127,19 @@ func (r *Renderer) permitOnly(t *table, c *sources) {
 	discovery(t, c)
 	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod's own address"}
 	for _, p := range c.from {
-		r.addWide(t, atom{verb: admit, src: p, dst: familyOf(p.Addr()).all(), sport: allPorts, dport: allPorts}, own)
+		r.addWide(t, match.Atom{Verb: match.Admit, Src: p, Dst: match.FamilyOf(p.Addr()).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, own)
 	}
-	for _, f := range families {
-		t.add(atom{verb: deny, src: f.all(), dst: f.all(), sport: allPorts, dport: allPorts}, c.cause())
+	for _, f := range match.Families {
+		t.add(match.Atom{Verb: match.Deny, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, c.cause())
 	}
 }
 
 // denyOthers writes the check as the first table of a list.
 func (r *Renderer) denyOthers(t *table, c *sources) {
 	discovery(t, c)
-	for _, f := range families {
-		for _, p := range netset.Rest(nil, f.all(), c.of(f)) {
-			r.addWide(t, atom{verb: deny, src: p, dst: f.all(), sport: allPorts, dport: allPorts}, c.cause())
+	for _, f := range match.Families {
+		for _, p := range netset.Rest(nil, f.All(), c.of(f)) {
+			r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, c.cause())
 		}
 	}
 }
@@ -149,20 +150,20 @@ func discovery(t *table, c *sources) {
 		return
 	}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "neighbour discovery"}
-	for _, types := range []span{{133, 133}, {135, 136}} {
-		a := icmpAtom(v6, 0)
-		a.src, a.sport = linkLocal, types
+	for _, types := range []match.Span{{Lo: 133, Hi: 133}, {Lo: 135, Hi: 136}} {
+		a := icmpAtom(match.V6, 0)
+		a.Src, a.SrcPorts = linkLocal, types
 		t.add(a, cause)
 	}
-	a := icmpAtom(v6, 135)
-	a.src = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
+	a := icmpAtom(match.V6, 135)
+	a.Src = netip.PrefixFrom(netip.IPv6Unspecified(), 128)
 	t.add(a, cause)
 }
 
 // of returns the prefixes of a family, sorted.
-func (c *sources) of(f family) (out []netip.Prefix) {
+func (c *sources) of(f match.Family) (out []netip.Prefix) {
 	for _, p := range c.from {
-		if familyOf(p.Addr()) == f {
+		if match.FamilyOf(p.Addr()) == f {
 			out = append(out, p)
 		}
 	}

@@ -10,15 +10,16 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // forged are sources that pod p1 may not use.
-func forged(f family) []netip.Addr {
+func forged(f match.Family) []netip.Addr {
 	var out []netip.Addr
 	all := slices.Concat(nodeIPs, hairpin, remotes, podIPs[1], addrs("0.0.0.0", "255.255.255.255", "10.1.1.0", "::", "fe80::1", "fd00:1::", "fd00:1::3"))
 	for _, a := range all {
-		if familyOf(a) == f {
+		if match.FamilyOf(a) == f {
 			out = append(out, a)
 		}
 	}
@@ -57,7 +58,7 @@ func TestSourceCheckOfAnOpenPod(t *testing.T) {
 
 // checkSources checks packets that enter by the interface of a pod whose egress is open.
 func (s *scene) checkSources(t interface{ Errorf(string, ...any) }, iface string, pod int) {
-	for _, f := range families {
+	for _, f := range match.Families {
 		for _, src := range forged(f) {
 			for _, p := range flows(src, remotes[3*int(f)]) {
 				if s.b.on(iface, false, p) {
@@ -193,9 +194,9 @@ func TestSourceRulesAreExact(t *testing.T) {
 		}
 		s.send(podMessage(0, msg))
 		s.settle(t)
-		for _, f := range families {
+		for _, f := range match.Families {
 			for _, src := range slices.Concat(forged(f), podIPs[0][f:f+1], remotes) {
-				if familyOf(src) != f {
+				if match.FamilyOf(src) != f {
 					continue
 				}
 				want := src == podIPs[0][f] || slices.ContainsFunc(allowed, func(p string) bool { return netip.MustParsePrefix(p).Masked().Contains(src) })
@@ -251,7 +252,7 @@ func TestStateOnTheWayChecksSources(t *testing.T) {
 		if p := (packet{podIPs[0][0], podIPs[1][0], 6, 40000, 80}); !s.b.on("if-p1", false, p) {
 			t.Errorf("%s does not pass, and did before and does after", p)
 		}
-		for _, f := range families {
+		for _, f := range match.Families {
 			for _, src := range forged(f) {
 				if p := (packet{src, podIPs[1][f], 6, 40000, 80}); s.b.on("if-p1", false, p) {
 					t.Errorf("%s passes", p)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -78,7 +79,7 @@ func checkTheWay(t *rapid.T, states []*book, view dataplane.View, forger string)
 		evaluate(p, p, "")
 		if from != "" && leavesBy(p.dst) == "uplink" {
 			leaving := p
-			leaving.src = nodeIPs[familyOf(p.src)]
+			leaving.src = nodeIPs[match.FamilyOf(p.src)]
 			evaluate(leaving, p, " masqueraded")
 		}
 		if view == dataplane.PreDNAT && from != "" && p.translated() && p.src.Is4() {
@@ -150,10 +151,10 @@ func TestStepsOfEgress(t *testing.T) {
 		steps := 1
 		for ; s.r.Apply(); steps++ {
 		}
-		if want := 1 + index(mode == SourceOff); steps != want {
+		if want := 1 + directionIndex(mode == SourceOff); steps != want {
 			t.Errorf("source check %v: %d steps, want %d", mode, steps, want)
 		}
-		forged := packet{podIPs[1][v4], netip.MustParseAddr("10.1.2.1"), protoTCP, 40000, 80}
+		forged := packet{podIPs[1][match.V4], netip.MustParseAddr("10.1.2.1"), match.TCP, 40000, 80}
 		dialled := forged
 		dialled.dst = netip.MustParseAddr("10.96.0.10")
 		pass := func(a, b *book) bool { return onTheWay(a, b, forged, dialled, pods[0], "") }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
 // The flags of TCP that show the beginning of a connection: SYN without ACK.
@@ -17,9 +18,9 @@ const (
 type wire struct {
 	served string
 	rules  []*acl.ACL_Rule
-	joined []atom  // the condensed table; the table's own rules if nothing was joined
-	ends   []int32 // for each rule of the condensed table, the end of its rules in VPP
-	from   []int32 // the rule of the table that each of the condensed ones begins with; nil: they are the table's own
+	joined []match.Atom // the condensed table; the table's own rules if nothing was joined
+	ends   []int32      // for each rule of the condensed table, the end of its rules in VPP
+	from   []int32      // the rule of the table that each of the condensed ones begins with; nil: they are the table's own
 }
 
 // written returns the table at interfaces with these served ports; nil: not written yet.
@@ -56,7 +57,7 @@ func (t *table) write(old *table, served *ports) *wire {
 		now.rules = append(now.rules, before.rules[:before.end(start)]...)
 	}
 	by := t.lawOf(served).writer()
-	var atoms []atom
+	var atoms []match.Atom
 	first := len(now.rules)
 	for _, a := range mine[start : len(mine)-end] {
 		atoms = by.appendTo(atoms, a)
@@ -97,30 +98,30 @@ func (w *wire) of(rule int) (int, bool) {
 }
 
 // render writes rules. One allocation has the memory of all.
-func render(out []*acl.ACL_Rule, atoms []atom) {
+func render(out []*acl.ACL_Rule, atoms []match.Atom) {
 	n := len(atoms)
 	rules, ips, ranges := make([]ruleValue, n), make([]acl.ACL_Rule_IpRule_Ip, n), make([]acl.ACL_Rule_IpRule_PortRange, 2*n)
 	cache := map[netip.Prefix]string{}
 	for i := range atoms {
 		a, v := &atoms[i], &rules[i]
-		ips[i].SourceNetwork, ips[i].DestinationNetwork = text(cache, a.src), text(cache, a.dst)
+		ips[i].SourceNetwork, ips[i].DestinationNetwork = text(cache, a.Src), text(cache, a.Dst)
 		v.ip.Ip = &ips[i]
-		switch a.proto {
-		case protoICMP, protoICMP6:
+		switch a.Proto {
+		case match.ICMP, match.ICMP6:
 			v.icmp(a)
-		case protoTCP:
-			src, dst := a.ranges(ranges[2*i : 2*i+2])
+		case match.TCP:
+			src, dst := rangesOf(a, ranges[2*i:2*i+2])
 			v.ip.Tcp = &acl.ACL_Rule_IpRule_Tcp{SourcePortRange: src, DestinationPortRange: dst}
-			if a.syn {
+			if a.SYN {
 				v.ip.Tcp.TcpFlagsMask, v.ip.Tcp.TcpFlagsValue = tcpSYN|tcpACK, tcpSYN
 			}
-		case protoUDP:
-			src, dst := a.ranges(ranges[2*i : 2*i+2])
+		case match.UDP:
+			src, dst := rangesOf(a, ranges[2*i:2*i+2])
 			v.ip.Udp = &acl.ACL_Rule_IpRule_Udp{SourcePortRange: src, DestinationPortRange: dst}
 		default:
-			ips[i].Protocol = uint32(a.proto)
+			ips[i].Protocol = uint32(a.Proto)
 		}
-		v.rule.Action, v.rule.IpRule = a.verb.value(), &v.ip
+		v.rule.Action, v.rule.IpRule = actionOf(a.Verb), &v.ip
 		out[i] = &v.rule
 	}
 }
@@ -139,30 +140,30 @@ func text(cache map[netip.Prefix]string, p netip.Prefix) string {
 	return s
 }
 
-func (a *atom) ranges(r []acl.ACL_Rule_IpRule_PortRange) (src, dst *acl.ACL_Rule_IpRule_PortRange) {
-	r[0].LowerPort, r[0].UpperPort = uint32(a.sport.lo), uint32(a.sport.hi)
-	r[1].LowerPort, r[1].UpperPort = uint32(a.dport.lo), uint32(a.dport.hi)
+func rangesOf(a *match.Atom, r []acl.ACL_Rule_IpRule_PortRange) (src, dst *acl.ACL_Rule_IpRule_PortRange) {
+	r[0].LowerPort, r[0].UpperPort = uint32(a.SrcPorts.Lo), uint32(a.SrcPorts.Hi)
+	r[1].LowerPort, r[1].UpperPort = uint32(a.DstPorts.Lo), uint32(a.DstPorts.Hi)
 	return &r[0], &r[1]
 }
 
 // icmp writes types and codes. The other family's ICMP is an ordinary protocol.
-func (v *ruleValue) icmp(a *atom) {
-	if familyOf(a.src.Addr()).icmp() != a.proto {
-		v.ip.Ip.Protocol = uint32(a.proto)
+func (v *ruleValue) icmp(a *match.Atom) {
+	if match.FamilyOf(a.Src.Addr()).ICMP() != a.Proto {
+		v.ip.Ip.Protocol = uint32(a.Proto)
 		return
 	}
 	v.ip.Icmp = &acl.ACL_Rule_IpRule_Icmp{
-		Icmpv6:        a.proto == protoICMP6,
-		IcmpTypeRange: &acl.ACL_Rule_IpRule_Icmp_Range{First: uint32(a.sport.lo), Last: uint32(min(a.sport.hi, 255))},
-		IcmpCodeRange: &acl.ACL_Rule_IpRule_Icmp_Range{First: uint32(a.dport.lo), Last: uint32(min(a.dport.hi, 255))},
+		Icmpv6:        a.Proto == match.ICMP6,
+		IcmpTypeRange: &acl.ACL_Rule_IpRule_Icmp_Range{First: uint32(a.SrcPorts.Lo), Last: uint32(min(a.SrcPorts.Hi, 255))},
+		IcmpCodeRange: &acl.ACL_Rule_IpRule_Icmp_Range{First: uint32(a.DstPorts.Lo), Last: uint32(min(a.DstPorts.Hi, 255))},
 	}
 }
 
-func (v verb) value() acl.ACL_Rule_Action {
+func actionOf(v match.Verb) acl.ACL_Rule_Action {
 	switch v {
-	case allow, reflect:
+	case match.Allow, match.Reflect:
 		return acl.ACL_Rule_REFLECT
-	case admit:
+	case match.Admit:
 		return acl.ACL_Rule_PERMIT
 	}
 	return acl.ACL_Rule_DENY

@@ -1,4 +1,4 @@
-package acl
+package match
 
 import (
 	"net/netip"
@@ -10,29 +10,31 @@ import (
 // region is a part of one side's space: addresses of one family and ports.
 type region struct {
 	net   netip.Prefix
-	ports span
+	ports Span
 }
 
-// prefixes are intersected with regions: the prefixes of a rule, or a set's members of one family.
-type prefixes interface {
-	covers(p netip.Prefix) bool // one of them contains all of p
-	list() []netip.Prefix       // all, sorted by netset.Compare
+// prefixList are intersected with regions: the prefixes of a rule, or a set's members of one family.
+type prefixList interface {
+	Covers(p netip.Prefix) bool // one of them contains all of p
+	List() []netip.Prefix       // all, sorted by netset.Compare
 }
 
-// few is a short sorted list.
-type few []netip.Prefix
+// Prefixes is a short sorted list.
+type Prefixes []netip.Prefix
 
-func (f few) list() []netip.Prefix { return f }
+// List returns all prefixes.
+func (f Prefixes) List() []netip.Prefix { return f }
 
-func (f few) covers(p netip.Prefix) bool {
+// Covers reports whether one of the prefixes contains all of p.
+func (f Prefixes) Covers(p netip.Prefix) bool {
 	return slices.ContainsFunc(f, func(n netip.Prefix) bool { return n.Bits() <= p.Bits() && n.Contains(p.Addr()) })
 }
 
 // ofFamily picks the prefixes of one family.
-func ofFamily(nets []netip.Prefix, f family) few {
-	var out few
+func ofFamily(nets []netip.Prefix, f Family) Prefixes {
+	var out Prefixes
 	for _, n := range nets {
-		if familyOf(n.Addr()) == f {
+		if FamilyOf(n.Addr()) == f {
 			out = append(out, n)
 		}
 	}
@@ -40,14 +42,14 @@ func ofFamily(nets []netip.Prefix, f family) few {
 }
 
 // within returns the parts of the regions in the prefixes.
-func within(regions []region, by prefixes) []region {
+func within(regions []region, by prefixList) []region {
 	var out []region
 	for _, r := range regions {
-		if by.covers(r.net) {
+		if by.Covers(r.net) {
 			out = append(out, r)
 			continue
 		}
-		for _, p := range netset.Inside(by.list(), r.net) {
+		for _, p := range netset.Inside(by.List(), r.net) {
 			out = append(out, region{p, r.ports})
 		}
 	}
@@ -55,13 +57,13 @@ func within(regions []region, by prefixes) []region {
 }
 
 // outside returns the parts of the regions outside all prefixes.
-func outside(regions []region, by prefixes) []region {
+func outside(regions []region, by prefixList) []region {
 	var out []region
 	for _, r := range regions {
-		if by.covers(r.net) {
+		if by.Covers(r.net) {
 			continue
 		}
-		for _, p := range netset.Rest(nil, r.net, netset.Inside(by.list(), r.net)) {
+		for _, p := range netset.Rest(nil, r.net, netset.Inside(by.List(), r.net)) {
 			out = append(out, region{p, r.ports})
 		}
 	}
@@ -69,11 +71,11 @@ func outside(regions []region, by prefixes) []region {
 }
 
 // onPorts returns the parts of the regions with one of the ports.
-func onPorts(regions []region, ports []span) []region {
+func onPorts(regions []region, ports []Span) []region {
 	var out []region
 	for _, r := range regions {
 		for _, s := range ports {
-			if both, ok := r.ports.and(s); ok {
+			if both, ok := r.ports.And(s); ok {
 				out = append(out, region{r.net, both})
 			}
 		}
@@ -82,11 +84,11 @@ func onPorts(regions []region, ports []span) []region {
 }
 
 // offPorts returns the parts of the regions with none of the ports.
-func offPorts(regions []region, ports []span) []region {
+func offPorts(regions []region, ports []Span) []region {
 	for _, s := range ports {
 		var out []region
 		for _, r := range regions {
-			for _, left := range r.ports.minus(s) {
+			for _, left := range r.ports.Minus(s) {
 				out = append(out, region{r.net, left})
 			}
 		}
@@ -103,7 +105,7 @@ func at(regions []region, eps []endpoint, proto uint8) []region {
 			if e.proto != proto || !r.net.Contains(e.addr) {
 				continue
 			}
-			if both, ok := r.ports.and(span{e.port, e.port}); ok {
+			if both, ok := r.ports.And(Span{e.port, e.port}); ok {
 				out = append(out, region{netip.PrefixFrom(e.addr, e.addr.BitLen()), both})
 			}
 		}
@@ -120,14 +122,14 @@ func notAt(regions []region, eps []endpoint, proto uint8) []region {
 		var out []region
 		host := netip.PrefixFrom(e.addr, e.addr.BitLen())
 		for _, r := range regions {
-			if _, hit := r.ports.and(span{e.port, e.port}); !hit || !r.net.Contains(e.addr) {
+			if _, hit := r.ports.And(Span{e.port, e.port}); !hit || !r.net.Contains(e.addr) {
 				out = append(out, r)
 				continue
 			}
 			for _, p := range netset.Rest(nil, r.net, []netip.Prefix{host}) {
 				out = append(out, region{p, r.ports})
 			}
-			for _, left := range r.ports.minus(span{e.port, e.port}) {
+			for _, left := range r.ports.Minus(Span{e.port, e.port}) {
 				out = append(out, region{host, left})
 			}
 		}
