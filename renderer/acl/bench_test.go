@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -80,7 +81,7 @@ func busyNode(view dataplane.View, pods, peers int, sink *counter) (*Renderer, f
 func BenchmarkOneRule(b *testing.B) {
 	for _, view := range []dataplane.View{dataplane.PreDNAT, dataplane.PostDNAT} {
 		for _, egress := range []bool{false, true} {
-			b.Run(view.String()+"/"+[]string{"ingress", "egress"}[directionIndex(egress)], func(b *testing.B) {
+			b.Run(view.String()+"/"+[]string{"ingress", "egress"}[match.InOut(egress)], func(b *testing.B) {
 				var sink counter
 				r, policy := busyNode(view, 110, 300, &sink)
 				sink = counter{}

@@ -83,9 +83,6 @@ func newRefuser(r *Renderer) *refuser {
 // mostRects bounds the rules for one sender and one closed pod. The largest remain: the rest is let pass, and C's own list drops it unless C invited it.
 const mostRects = 256
 
-// closes reports whether a program restricts pods that may send.
-func (p *program) closes() bool { return p != nil && !p.open && !p.spec.down }
-
 // evaluate updates the refusals. It runs after residues are known and before their dirt is cleared.
 func (g *refuser) evaluate() {
 	d := &g.r.dirty
@@ -162,25 +159,13 @@ func (g *refuser) locate() (gone []*closedPods) {
 		_, in := g.r.dirty.outbound[c.in]
 		_, out := g.r.dirty.outbound[c.out]
 		if c.stale = c.stale || in || out; c.stale {
-			c.blind = c.in.ignoresDestinations() && c.out.ignoresSources()
+			c.blind = c.in.steps.IgnoresDestinations() && c.out.steps.IgnoresSources()
 		}
 		if c.moved = !slices.Equal(c.addrs, list); c.moved {
 			c.addrs, c.stale = list, c.stale || !c.blind
 		}
 	}
 	return gone
-}
-
-// ignoresDestinations reports whether a program evaluates all destinations' addresses alike.
-func (p *program) ignoresDestinations() bool {
-	for c := range p.each {
-		for _, m := range c.Matches {
-			if s := &m.Dst; !s.AnyAddr() || s.Named != nil || s.NotNamed != nil || s.IPPorts != nil {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // touched reports whether a sender joined or left a set that the programs of closed pods use. A closed pod that did so changes its program, or
@@ -190,7 +175,7 @@ func (g *refuser) touched(i *iface, c *closedPods) bool {
 		touches := func(a netip.Addr) bool {
 			return slices.ContainsFunc(members, func(m netip.Prefix) bool { return m.Contains(a) })
 		}
-		if (slices.ContainsFunc(i.addrs, touches) || !c.blind && slices.ContainsFunc(c.addrs, touches)) && (c.in.asks(id) || c.out.asks(id)) {
+		if (slices.ContainsFunc(i.addrs, touches) || !c.blind && slices.ContainsFunc(c.addrs, touches)) && (c.in.steps.NamesSet(id) || c.out.steps.NamesSet(id)) {
 			return true
 		}
 	}
@@ -213,7 +198,7 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 				continue
 			}
 			line := refusalLine{from: from, to: to}
-			line.rects = uninvited(g.r.denies(c.in.each, from, to), g.r.denies(c.out.each, to, from))
+			line.rects = uninvited(g.r.denies(c.in.steps.Each, from, to), g.r.denies(c.out.steps.Each, to, from))
 			if len(line.rects) == 0 {
 				continue
 			}
@@ -377,7 +362,7 @@ func (g *refuser) places(i *iface) (out []place) {
 // setReplaced marks the closed pods whose programs use a set.
 func (g *refuser) setReplaced(id string) {
 	for _, c := range g.pods {
-		if c.in.asks(id) || c.out.asks(id) {
+		if c.in.steps.NamesSet(id) || c.out.steps.NamesSet(id) {
 			c.stale, g.moved = true, true
 		}
 	}

@@ -73,7 +73,7 @@ type groupMember struct {
 func (r *Renderer) evaluateOutputs() {
 	programs := map[*program]struct{}{}
 	for p := range r.dirty.outbound {
-		if r.evaluateProgram(p); p.spec.egress {
+		if r.evaluateProgram(p); p.spec.Egress {
 			programs[p] = struct{}{}
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Renderer) evaluateOutputs() {
 func (r *Renderer) evaluateProgram(p *program) {
 	j := r.outbound[p]
 	var sources []netip.Addr
-	if p.spec.egress && !p.open && !p.spec.down && r.programs[p.key] == p {
+	if p.spec.Egress && !p.open && !p.spec.Down && r.programs[p.key] == p {
 		for i := range p.users {
 			sources = r.early(sources, i)
 		}
@@ -161,8 +161,8 @@ func (r *Renderer) evaluateMembers(done map[*program]struct{}) {
 				_, did := done[p]
 				_, source := p.users[i]
 				switch {
-				case did || !p.asks(id):
-				case source && !p.ignoresSources():
+				case did || !p.steps.NamesSet(id):
+				case source && !p.steps.IgnoresSources():
 					done[p] = struct{}{}
 				default:
 					r.residueAt(i, p)
@@ -170,19 +170,6 @@ func (r *Renderer) evaluateMembers(done map[*program]struct{}) {
 			}
 		}
 	}
-}
-
-// asks reports whether the program depends on a set.
-func (p *program) asks(id string) bool {
-	found := false
-	for i := range p.steps {
-		for _, c := range p.steps[i].clauses {
-			for _, m := range c.Matches {
-				m.EachSet(func(s string) { found = found || s == id })
-			}
-		}
-	}
-	return found
 }
 
 // membersChanged records the addresses that joined or left a set.

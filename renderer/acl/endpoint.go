@@ -9,7 +9,11 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // workloadID names a workload endpoint.
@@ -28,7 +32,7 @@ type workload struct {
 	id      workloadID
 	addrs   []netip.Addr
 	allowed []netip.Prefix // sources beside addrs that the source check may allow
-	specs   [2]spec        // in, out
+	specs   [2]policy.Spec // in, out
 }
 
 func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
@@ -46,8 +50,8 @@ func newWorkload(id workloadID, e *felix.WorkloadEndpoint) *workload {
 		}
 	}
 	for i := range w.specs {
-		w.specs[i] = specOf(i == 1, e.GetTiers(), e.GetProfileIds())
-		w.specs[i].down = e.GetState() != "active"
+		w.specs[i] = policy.SpecOf(i == 1, e.GetTiers(), e.GetProfileIds())
+		w.specs[i].Down = e.GetState() != "active"
 	}
 	return w
 }
@@ -62,7 +66,7 @@ type iface struct {
 	listed   bool                  // its lists were sent at least once
 	exposed  []exposure            // ports that hidden clients reach; sorted
 	residues map[*program]*residue // packets that other pods may not send to this pod
-	served   *ports                // high ports of the pod
+	served   *law.Ports            // high ports of the pod
 	groups   []*residueGroup       // as tables
 }
 
@@ -74,7 +78,7 @@ func (r *Renderer) locate() {
 	now := r.places()
 	for name, old := range r.ifaces {
 		if now[name] == nil {
-			r.assign(old, [2]*spec{})
+			r.assign(old, [2]*policy.Spec{})
 			delete(r.ifaces, name)
 			delete(r.dirty.ifaces, old)
 			delete(r.fixed, ownTable(name))
@@ -129,12 +133,12 @@ func (r *Renderer) locate() {
 
 // specs returns the specs of the interface's endpoint. While an address belongs to two pods at once (one ends, the other has
 // begun), their specs have to agree; otherwise the pod of a packet is unknown.
-func (i *iface) specs() [2]*spec {
-	var out [2]*spec
+func (i *iface) specs() [2]*policy.Spec {
+	var out [2]*policy.Spec
 	for d := range out {
 		for _, w := range i.work {
-			if s := &w.specs[d]; out[d] != nil && out[d].key() != s.key() {
-				return [2]*spec{}
+			if s := &w.specs[d]; out[d] != nil && out[d].Key() != s.Key() {
+				return [2]*policy.Spec{}
 			}
 			out[d] = &w.specs[d]
 		}
@@ -175,12 +179,12 @@ func (r *Renderer) places() map[string]*iface {
 }
 
 // assign gives an interface the programs of specs; nil: none.
-func (r *Renderer) assign(i *iface, specs [2]*spec) {
+func (r *Renderer) assign(i *iface, specs [2]*policy.Spec) {
 	for d, s := range specs {
 		old := i.progs[d]
 		key := ""
 		if s != nil {
-			key = s.key()
+			key = s.Key()
 		}
 		if old != nil && old.key == key || old == nil && s == nil {
 			continue
@@ -201,12 +205,12 @@ func (r *Renderer) assign(i *iface, specs [2]*spec) {
 }
 
 // program returns the program with a key, and makes it if absent.
-func (r *Renderer) program(key string, s *spec) *program {
+func (r *Renderer) program(key string, s *policy.Spec) *program {
 	p := r.programs[key]
 	if p == nil {
 		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}, part: partOf(key)}
 		r.programs[key] = p
-		s.each(func(id policyID) { r.ofPolicy.Add(id, p) }, func(name string) { r.ofProfile.Add(name, p) })
+		s.Each(func(id policy.ID) { r.ofPolicy.Add(id, p) }, func(name string) { r.ofProfile.Add(name, p) })
 		r.dirty.programs[p] = struct{}{}
 	}
 	return p
@@ -214,7 +218,7 @@ func (r *Renderer) program(key string, s *spec) *program {
 
 // sourcesChanged marks a program whose users, or their addresses, changed; nil: none.
 func (r *Renderer) sourcesChanged(p *program) {
-	if p != nil && p.spec.egress {
+	if p != nil && p.spec.Egress {
 		r.dirty.outbound[p] = struct{}{}
 	}
 }
@@ -234,7 +238,7 @@ func (r *Renderer) forget() {
 		}
 		delete(r.programs, p.key)
 		delete(r.dirty.programs, p)
-		p.spec.each(func(id policyID) { r.ofPolicy.Remove(id, p) }, func(name string) { r.ofProfile.Remove(name, p) })
+		p.spec.Each(func(id policy.ID) { r.ofPolicy.Remove(id, p) }, func(name string) { r.ofProfile.Remove(name, p) })
 		uses := p.uses
 		p.uses = nil
 		for _, u := range uses {
@@ -253,3 +257,55 @@ func sortedSegments(m map[*segment]uint64) []*segment {
 }
 
 func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }
+
+// servedBy returns the ports that an interface's pod serves, according to the node and the policies that apply to the pod.
+func (r *Renderer) servedBy(i *iface) *law.Ports {
+	var spans [2][]match.Span
+	for _, s := range r.node.Served {
+		if slices.Contains(i.addrs, s.Addr) {
+			k := match.InOut(s.Proto == match.UDP)
+			spans[k] = append(spans[k], match.Span{Lo: s.First, Hi: s.Last})
+		}
+	}
+	for _, w := range i.work {
+		tcp, udp := r.book.Served(&w.specs[0])
+		spans[0], spans[1] = append(spans[0], tcp...), append(spans[1], udp...)
+	}
+	return law.NewPorts(spans[0], spans[1])
+}
+
+// findServed updates the served ports of interfaces.
+func (r *Renderer) findServed() {
+	for _, i := range r.ifaces {
+		if now := r.servedBy(i); now.Key() != i.served.Key() {
+			i.served = now
+			r.dirty.ifaces[i] = struct{}{}
+			r.dirty.remote = true
+		}
+	}
+}
+
+// program is a spec as one list of steps, shared by the endpoints that have it.
+type program struct {
+	key   string
+	spec  policy.Spec
+	steps policy.Steps
+	uses  []use // the steps
+	users map[*iface]struct{}
+	open  bool // everything is allowed
+	free  bool // host endpoints make all its denials
+	part  int  // of residues
+}
+
+// closes reports whether a program restricts pods that may send.
+func (p *program) closes() bool { return p != nil && !p.open && !p.spec.Down }
+
+// use is a segment in a list; nil: one verdict for every packet.
+type use struct {
+	seg   *segment
+	verb  match.Verb
+	cause *dataplane.Cause
+}
+
+// flatten returns the steps of a spec, the last of which decides everything.
+func (r *Renderer) flatten(s *policy.Spec) policy.Steps { return r.book.Flatten(s, r.node.ByteMatch6) }

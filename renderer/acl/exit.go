@@ -6,6 +6,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -20,8 +21,8 @@ import (
 // exit has the packets that may not leave by an interface.
 type exit struct {
 	endpoint string
-	steps    []step // the last decides everything
-	uses     []use  // the steps at the interface's output
+	steps    policy.Steps // the last decides everything
+	uses     []use        // the steps at the interface's output
 }
 
 // Names of the matches that exits depend on.
@@ -40,16 +41,15 @@ const (
 // findExits finds the packets that host endpoints deny to leave, and marks the programs that must include those denials. It runs
 // after endpoints are located.
 func (r *Renderer) findExits() {
-	changed := len(r.dirty.policies)+len(r.dirty.profiles) > 0
-	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !changed {
+	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !r.book.Changed() {
 		return
 	}
 	now := map[string]*exit{}
 	for name, id := range r.hostsAt() {
-		s := specOf(true, r.hosts[id].GetEndpoint().GetForwardTiers(), nil)
-		s.forward = true
-		if steps := r.flatten(&s); !opens(steps) {
-			now[name] = &exit{endpoint: id, steps: signed(steps, id)}
+		s := policy.SpecOf(true, r.hosts[id].GetEndpoint().GetForwardTiers(), nil)
+		s.Forward = true
+		if steps := r.flatten(&s); !steps.Opens() {
+			now[name] = &exit{endpoint: id, steps: policy.Signed(steps, id)}
 		}
 	}
 	if len(now)+len(r.exits) == 0 {
@@ -70,30 +70,16 @@ func (r *Renderer) findExits() {
 		r.leave(e)
 	}
 	for _, p := range r.programs {
-		if p.spec.egress {
+		if p.spec.Egress {
 			r.dirty.programs[p] = struct{}{}
 		}
 	}
 	r.dirty.remote = true
 }
 
-// signed returns steps with their host endpoint as cause.
-func signed(steps []step, endpoint string) []step {
-	out := make([]step, len(steps))
-	for i, s := range steps {
-		out[i] = step{role: "exit\x00" + endpoint + "\x00" + s.role, clauses: make([]match.Clause, len(s.clauses))}
-		for k, c := range s.clauses {
-			cause := *c.Cause
-			cause.Endpoint, cause.Host, cause.Egress = endpoint, true, true
-			out[i].clauses[k] = match.Clause{Verb: c.Verb, Matches: c.Matches, Cause: &cause}
-		}
-	}
-	return out
-}
-
 func sameExits(a, b map[string]*exit) bool {
 	for name, e := range a {
-		if f := b[name]; f == nil || e.endpoint != f.endpoint || !slices.EqualFunc(e.steps, f.steps, step.identical) {
+		if f := b[name]; f == nil || e.endpoint != f.endpoint || !slices.EqualFunc(e.steps, f.steps, policy.Step.Identical) {
 			return false
 		}
 	}
@@ -104,12 +90,12 @@ func sameExits(a, b map[string]*exit) bool {
 func (r *Renderer) exitUses(e *exit) {
 	for i := range e.steps {
 		s := &e.steps[i]
-		c := &s.clauses[len(s.clauses)-1]
-		if s.lone() {
+		c := &s.Clauses[len(s.Clauses)-1]
+		if s.Lone() {
 			e.uses = append(e.uses, use{nil, c.Verb, c.Cause})
 			continue
 		}
-		seg := r.segment(s.role, scope{egress: true}, s.clauses)
+		seg := r.segment(s.Role, scope{egress: true}, s.Clauses)
 		seg.users++
 		seg.host = true
 		e.uses = append(e.uses, use{seg, c.Verb, nil})
@@ -163,27 +149,27 @@ func (r *Renderer) findNear() {
 // behindExits returns a program of a local pod with the exits in front of it:
 //
 //	near: the pod's program │ far: the overlay's exit, and what that allows: the pod's program │ the uplink's exit likewise
-func (r *Renderer) behindExits(own []step) []step {
+func (r *Renderer) behindExits(own policy.Steps) policy.Steps {
 	if len(r.exits) == 0 {
 		return own
 	}
-	return unfold(r.inFront(own), r.node.ByteMatch6)
+	return policy.Unfold(r.inFront(own), r.node.ByteMatch6)
 }
 
-func (r *Renderer) inFront(own []step) []step {
-	if opens(own) {
+func (r *Renderer) inFront(own policy.Steps) policy.Steps {
+	if own.Opens() {
 		own = own[len(own)-1:]
 	}
 	uplink, overlay := r.exits[r.node.Uplink], r.exits[r.node.Overlay]
-	var out []step
+	var out []policy.Step
 	if uplink != nil {
 		for _, s := range own {
-			out = append(out, s.and(r.hostMatches[near], near))
+			out = append(out, s.And(r.hostMatches[near], near))
 		}
 	}
 	if overlay != nil && r.node.Overlay != r.node.Uplink {
 		for _, s := range overlay.steps {
-			out = append(out, s.and(r.hostMatches[far], far).before(own)...)
+			out = append(out, s.And(r.hostMatches[far], far).Before(own)...)
 		}
 	}
 	if uplink == nil {
@@ -192,27 +178,10 @@ func (r *Renderer) inFront(own []step) []step {
 	for i := range uplink.steps {
 		s := &uplink.steps[i]
 		switch {
-		case s.lone() && s.clauses[0].Verb == match.Allow:
+		case s.Lone() && s.Clauses[0].Verb == match.Allow:
 			return append(out, own...)
 		default:
-			out = append(out, s.before(own)...)
-		}
-	}
-	return out
-}
-
-// before returns the step if it denies; if it allows, the following steps decide about its packets.
-func (s step) before(own []step) []step {
-	if s.clauses[0].Verb == match.Deny {
-		return []step{s}
-	}
-	out := make([]step, len(own))
-	for i, o := range own {
-		out[i].role = s.role + "\x00" + o.role
-		for _, c := range o.clauses {
-			for _, d := range s.clauses {
-				out[i].clauses = append(out[i].clauses, match.Clause{Verb: c.Verb, Matches: slices.Concat(c.Matches, d.Matches), Cause: c.Cause})
-			}
+			out = append(out, s.Before(own)...)
 		}
 	}
 	return out
@@ -248,7 +217,6 @@ func (r *Renderer) leadingTable() *table {
 	if e == nil || r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
 		return t // nothing is masqueraded
 	}
-	p := &program{steps: e.steps, spec: spec{egress: true}}
 	known := map[netip.Addr][]rect{}
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
@@ -260,7 +228,7 @@ func (r *Renderer) leadingTable() *table {
 			if match.Prefixes(r.hostMatches[near].Dst.Nets).Covers(to) || match.Prefixes(r.hostMatches[far].Dst.Nets).Covers(to) {
 				continue
 			}
-			if c := r.bars(p, netip.Addr{}, b, o.Proto, known, false); c != nil {
+			if c := r.bars(e.steps, netip.Addr{}, b, o.Proto, known, false); c != nil {
 				t.add(outerAtom(o, match.Deny, match.FamilyOf(o.Addr).All()), c)
 				break
 			}

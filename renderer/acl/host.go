@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -111,8 +112,8 @@ func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
 // hostInput returns the hook for packets that enter at the uplink or the overlay.
 func (r *Renderer) hostInput(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
-	own, forward := specOf(false, e.GetTiers(), e.GetProfileIds()), specOf(false, e.GetForwardTiers(), nil)
-	forward.forward = true
+	own, forward := policy.SpecOf(false, e.GetTiers(), e.GetProfileIds()), policy.SpecOf(false, e.GetForwardTiers(), nil)
+	forward.Forward = true
 	passedOn := r.flatten(&forward)
 	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels, leading}, forwards: forwards(passedOn)}
 	for _, kind := range r.translated() {
@@ -124,31 +125,31 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 }
 
 // forwards reports whether a program allows by its last step alone, and everything there.
-func forwards(steps []step) bool {
+func forwards(steps policy.Steps) bool {
 	last := len(steps) - 1
-	return steps[last].lone() && !slices.ContainsFunc(steps, func(s step) bool { return (s.clauses[0].Verb == match.Allow) != s.same(steps[last]) })
+	return steps[last].Lone() && !slices.ContainsFunc(steps, func(s policy.Step) bool { return (s.Clauses[0].Verb == match.Allow) != s.Same(steps[last]) })
 }
 
 // hostEgress returns the hook for packets that the node itself sends.
 func (r *Renderer) hostEgress(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
-	own := specOf(true, e.GetTiers(), e.GetProfileIds())
+	own := policy.SpecOf(true, e.GetTiers(), e.GetProfileIds())
 	h := &hostHook{endpoint: id, egress: true, before: []string{staticIn, staticOut, failsafeOut, inward}}
 	r.hostUses(h, name, "", r.flatten(&own))
 	return h
 }
 
 // hostUses appends the steps of a program, limited to packets of the match with that name ("": all).
-func (r *Renderer) hostUses(h *hostHook, name, kind string, steps []step) {
+func (r *Renderer) hostUses(h *hostHook, name, kind string, steps policy.Steps) {
 	for _, s := range steps {
-		c := &s.clauses[len(s.clauses)-1]
+		c := &s.Clauses[len(s.Clauses)-1]
 		if kind != "" {
-			s = s.and(r.hostMatches[kind], kind)
-		} else if s.lone() {
+			s = s.And(r.hostMatches[kind], kind)
+		} else if s.Lone() {
 			h.uses = append(h.uses, use{nil, c.Verb, c.Cause})
 			continue
 		}
-		seg := r.segment("h\x00"+name+"\x00"+kind+"\x00"+s.role, scope{egress: h.egress}, s.clauses)
+		seg := r.segment("h\x00"+name+"\x00"+kind+"\x00"+s.Role, scope{egress: h.egress}, s.Clauses)
 		seg.users++
 		seg.host = true
 		r.hostSegs = append(r.hostSegs, seg)

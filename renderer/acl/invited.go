@@ -10,7 +10,9 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 )
 
 // A sender that is not a local pod is evaluated where its packets to closed pods enter: at the input of the uplink and the overlay. Its address
@@ -28,7 +30,7 @@ import (
 // invitation is the program for closed pods where packets enter from senders that are no local pods.
 type invitation struct {
 	*closedPods
-	served *ports         // nil: for all ports; else for the high ones of these alone
+	served *law.Ports     // nil: for all ports; else for the high ones of these alone
 	addrs  []netip.Addr   // of those that serve these ports; sorted
 	to     []*match.Match // packets to addrs: all, or those of TCP and of UDP to the served ports
 	weight int            // estimated number of rules for one address, as a power of two
@@ -71,15 +73,15 @@ const mostInvited = 1 << 15
 // invite updates the invitations. Closed pods are known.
 func (g *refuser) invite() {
 	now := map[invitationKey][]netip.Addr{}
-	served := map[string]*ports{}
+	served := map[string]*law.Ports{}
 	for _, i := range g.r.ifaces {
 		if g.pods[i.progs] == nil {
 			continue
 		}
-		for _, p := range []*ports{nil, i.served} {
-			key := invitationKey{i.progs[0], i.progs[1], p.key()}
+		for _, p := range []*law.Ports{nil, i.served} {
+			key := invitationKey{i.progs[0], i.progs[1], p.Key()}
 			served[key.served] = p
-			if list := g.r.early(now[key], i); len(list) > 0 && (p == nil || len(high(p.tcp))+len(high(p.udp)) > 0) {
+			if list := g.r.early(now[key], i); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
 				now[key] = list
 			}
 			if i.served == nil {
@@ -116,14 +118,14 @@ func (g *refuser) invite() {
 	}
 }
 
-func (v *invitation) title() string { return v.key + "\x00" + v.served.key() }
+func (v *invitation) title() string { return v.key + "\x00" + v.served.Key() }
 
 func (g *refuser) inOrder() []*invitation {
 	return slices.SortedFunc(maps.Values(g.of), func(a, b *invitation) int { return cmp.Compare(a.title(), b.title()) })
 }
 
 // destinations returns the matches of packets to some addresses, and to served ports.
-func destinations(list []netip.Addr, served *ports) []*match.Match {
+func destinations(list []netip.Addr, served *law.Ports) []*match.Match {
 	all := match.Match{Proto: -1, NotProto: -1}
 	for _, a := range list {
 		all.Dst.Nets = append(all.Dst.Nets, netip.PrefixFrom(a, a.BitLen()))
@@ -132,7 +134,7 @@ func destinations(list []netip.Addr, served *ports) []*match.Match {
 		return []*match.Match{&all}
 	}
 	var out []*match.Match
-	for proto, spans := range map[int][]match.Span{match.TCP: high(served.tcp), match.UDP: high(served.udp)} {
+	for proto, spans := range map[int][]match.Span{match.TCP: served.High(match.TCP), match.UDP: served.High(match.UDP)} {
 		if len(spans) > 0 {
 			m := all
 			m.Proto, m.Dst.Ports = proto, spans
@@ -178,7 +180,7 @@ func (v *invitation) named() int { return len(v.addrs) << v.weight }
 
 // sizeOf estimates the number of rules of a program.
 func (r *Renderer) sizeOf(p *program) (n int) {
-	for c := range p.each {
+	for c := range p.steps.Each {
 		most := 1
 		for _, m := range c.Matches {
 			m.EachSet(func(id string) {
@@ -199,9 +201,9 @@ func (g *refuser) write(v *invitation) {
 	steps, fits := g.steps(v)
 	if v.over = v.big || !fits; !v.over {
 		for _, s := range steps {
-			seg := g.r.segment(s.role, scope{}, s.clauses)
+			seg := g.r.segment(s.Role, scope{}, s.Clauses)
 			seg.users++
-			seg.answers = s.answers
+			seg.answers = s.Answers
 			v.segs = append(v.segs, seg)
 		}
 	}
@@ -221,49 +223,49 @@ func (g *refuser) drop(v *invitation) {
 
 // steps returns the program of an invitation: the closed pods' ingress, and what that denies: their egress in reverse. It reports whether that is
 // small enough to write.
-func (g *refuser) steps(v *invitation) (out []step, fits bool) {
+func (g *refuser) steps(v *invitation) (out []policy.Step, fits bool) {
 	back, n := g.reversed(v), 0
 	for k := range v.in.steps {
 		s := &v.in.steps[k]
-		if s.clauses[0].Verb == match.Allow {
+		if s.Clauses[0].Verb == match.Allow {
 			out = append(out, g.allowing(v, *s, v.last))
 			continue
 		}
 		for _, b := range back {
-			both := step{role: s.role + "\x00" + b.role, answers: true}
-			for _, c := range s.clauses {
-				for _, d := range b.clauses {
+			both := policy.Step{Role: s.Role + "\x00" + b.Role, Answers: true}
+			for _, c := range s.Clauses {
+				for _, d := range b.Clauses {
 					cause := d.Cause
 					if d.Verb == match.Deny {
 						cause = c.Cause
 					}
-					both.clauses = append(both.clauses, match.Clause{Verb: d.Verb, Matches: slices.Concat(d.Matches, c.Matches), Cause: cause})
+					both.Clauses = append(both.Clauses, match.Clause{Verb: d.Verb, Matches: slices.Concat(d.Matches, c.Matches), Cause: cause})
 				}
 			}
-			if n += len(both.clauses); n > unfolded {
+			if n += len(both.Clauses); n > policy.MostUnfolded {
 				return nil, false
 			}
-			if d := both.clauses[0].Verb; d == match.Deny {
+			if d := both.Clauses[0].Verb; d == match.Deny {
 				out = append(out, g.denying(v, both))
 			} else {
 				out = append(out, g.allowing(v, both, false))
 			}
 		}
 	}
-	out = slices.DeleteFunc(out, func(s step) bool { return len(s.clauses) == 0 })
-	for len(out) > 0 && out[len(out)-1].clauses[0].Verb == match.Allow { // all the rest passes anyway
+	out = slices.DeleteFunc(out, func(s policy.Step) bool { return len(s.Clauses) == 0 })
+	for len(out) > 0 && out[len(out)-1].Clauses[0].Verb == match.Allow { // all the rest passes anyway
 		out = out[:len(out)-1]
 	}
 	return out, true
 }
 
 // allowing limits an allowing step to TCP, UDP and the closed pods. A shared step stays as it is: the closed pods' own lists have it.
-func (g *refuser) allowing(v *invitation, s step, shared bool) step {
+func (g *refuser) allowing(v *invitation, s policy.Step, shared bool) policy.Step {
 	if shared {
 		return s
 	}
-	out := step{role: invitedPrefix + v.title() + "\x00" + strconv.FormatBool(v.last) + s.role, answers: s.answers}
-	for _, c := range s.clauses {
+	out := policy.Step{Role: invitedPrefix + v.title() + "\x00" + strconv.FormatBool(v.last) + s.Role, Answers: s.Answers}
+	for _, c := range s.Clauses {
 		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool {
 			return m.ICMP != nil || m.Proto >= 0 && m.Proto != match.TCP && m.Proto != match.UDP
 		}) {
@@ -274,7 +276,7 @@ func (g *refuser) allowing(v *invitation, s step, shared bool) step {
 			limits = []*match.Match{g.four}
 		}
 		for _, m := range limits {
-			out.clauses = append(out.clauses, g.only(c, m)...)
+			out.Clauses = append(out.Clauses, g.only(c, m)...)
 		}
 	}
 	return out
@@ -298,15 +300,15 @@ func (g *refuser) transport(c match.Clause) (out []match.Clause) {
 }
 
 // denying limits a denying step to TCP, UDP and the closed pods.
-func (g *refuser) denying(v *invitation, s step) step {
-	out := step{role: invitedPrefix + v.title() + "\x00" + s.role}
-	for _, c := range s.clauses {
+func (g *refuser) denying(v *invitation, s policy.Step) policy.Step {
+	out := policy.Step{Role: invitedPrefix + v.title() + "\x00" + s.Role}
+	for _, c := range s.Clauses {
 		for _, m := range v.to {
 			to := c
 			if to.Matches = append(slices.Clone(c.Matches), m); m.Proto >= 0 {
-				out.clauses = append(out.clauses, to)
+				out.Clauses = append(out.Clauses, to)
 			} else {
-				out.clauses = append(out.clauses, g.transport(to)...)
+				out.Clauses = append(out.Clauses, g.transport(to)...)
 			}
 		}
 	}
@@ -314,16 +316,16 @@ func (g *refuser) denying(v *invitation, s step) step {
 }
 
 // reversed returns the egress program of closed pods for answers: with source and destination exchanged.
-func (g *refuser) reversed(v *invitation) []step {
-	out := make([]step, len(v.out.steps))
+func (g *refuser) reversed(v *invitation) []policy.Step {
+	out := make([]policy.Step, len(v.out.steps))
 	for i, s := range v.out.steps {
-		out[i] = step{role: "back\x00" + s.role, clauses: make([]match.Clause, len(s.clauses))}
-		for k, c := range s.clauses {
+		out[i] = policy.Step{Role: "back\x00" + s.Role, Clauses: make([]match.Clause, len(s.Clauses))}
+		for k, c := range s.Clauses {
 			matches := make([]*match.Match, len(c.Matches))
 			for n, m := range c.Matches {
 				matches[n] = m.Reversed()
 			}
-			out[i].clauses[k] = match.Clause{Verb: c.Verb, Matches: matches, Cause: c.Cause}
+			out[i].Clauses[k] = match.Clause{Verb: c.Verb, Matches: matches, Cause: c.Cause}
 		}
 	}
 	return out

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -131,7 +132,7 @@ func (s *scene) names(pod string, output bool, p packet) bool {
 	}
 	return slices.ContainsFunc(rules, func(r *felix.Rule) bool {
 		return slices.ContainsFunc(r.GetDstPorts(), func(ports *felix.PortRange) bool {
-			return ports.GetFirst() <= int32(own) && int32(own) <= ports.GetLast() && ports.GetLast()-ports.GetFirst() < mostPorts
+			return ports.GetFirst() <= int32(own) && int32(own) <= ports.GetLast() && ports.GetLast()-ports.GetFirst() < policy.MostPorts
 		})
 	})
 }
@@ -164,8 +165,8 @@ func TestRulesNamePorts(t *testing.T) {
 		out, permit bool
 	}{
 		{"one port", &felix.PortRange{First: 80, Last: 80}, false, true},
-		{"a range", &felix.PortRange{First: 1, Last: mostPorts}, false, true},
-		{"a broad range", &felix.PortRange{First: 1, Last: mostPorts + 1}, false, false},
+		{"a range", &felix.PortRange{First: 1, Last: policy.MostPorts}, false, true},
+		{"a broad range", &felix.PortRange{First: 1, Last: policy.MostPorts + 1}, false, false},
 		{"another port", &felix.PortRange{First: 81, Last: 81}, false, false},
 		{"egress", &felix.PortRange{First: 80, Last: 80}, true, false},
 	} {

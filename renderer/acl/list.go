@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -22,15 +23,15 @@ type place struct {
 	// repeats: it denies only what the list of the packet's receiver denies, too, unless a session there passes it. So it adds nothing to what
 	// two hooks decide together, and has no effect that an interim state depends on.
 	repeats bool
-	served  *ports // replaces lists.served; nil: does not
+	served  *law.Ports // replaces lists.served; nil: does not
 }
 
 // lists are the lists of one interface.
 type lists struct {
 	in, out []place
-	filter  *filter  // of SCTP, beside them; nil: none
-	served  *ports   // high ports of the pod; nil: none
-	check   *sources // of sources, in front of in; nil: none
+	filter  *filter    // of SCTP, beside them; nil: none
+	served  *law.Ports // high ports of the pod; nil: none
+	check   *sources   // of sources, in front of in; nil: none
 }
 
 // each calls f for each place.
@@ -121,12 +122,12 @@ func shared(i *iface) (notes []model.Note) {
 func (r *Renderer) direction(i *iface, p *program, others []place) []place {
 	var out []place
 	if !p.open {
-		out = r.static(!p.spec.egress, asksPeers(p.uses))
-		if !p.spec.down {
+		out = r.static(!p.spec.Egress, asksPeers(p.uses))
+		if !p.spec.Down {
 			out = append(out, r.unasked(i, p)...)
 		}
 	}
-	return slices.Concat(out, others, flagged(places(p.uses, p.spec.egress), p.spec.egress, false))
+	return slices.Concat(out, others, flagged(places(p.uses, p.spec.Egress), p.spec.Egress, false))
 }
 
 func groupPlaces(groups []*residueGroup) (out []place) {
@@ -165,7 +166,7 @@ func places(uses []use, egress bool) []place {
 // unasked returns the places for packets that the program does not decide about, or only in another form.
 func (r *Renderer) unasked(i *iface, p *program) []place {
 	var out []place
-	if p.spec.egress {
+	if p.spec.Egress {
 		out = append(r.outer(p), flagged(r.optional(r.own(i)), false, true)...)
 	} else {
 		out = append(r.hairpins(i), r.optional(r.self(i))...)

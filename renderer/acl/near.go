@@ -31,7 +31,7 @@ func (r *Renderer) vicinityOf(p *program) *vicinity {
 	}
 	v := &vicinity{alike: true}
 	r.near[p] = v
-	for c := range p.each {
+	for c := range p.steps.Each {
 		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.Dst.Nets != nil && !slices.ContainsFunc(m.Dst.Nets, r.holdsPod) }) {
 			continue
 		}
@@ -96,32 +96,6 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []
 	}
 	res.sign()
 	return res
-}
-
-// ignoresSources reports whether a program evaluates all sources' addresses alike.
-func (p *program) ignoresSources() bool {
-	for i := range p.steps {
-		for _, c := range p.steps[i].clauses {
-			for _, m := range c.Matches {
-				s := &m.Src
-				if !s.AnyAddr() || s.Named != nil || s.NotNamed != nil || s.IPPorts != nil {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
-// each yields the clauses of a program, in order.
-func (p *program) each(yield func(*match.Clause) bool) {
-	for i := range p.steps {
-		for k := range p.steps[i].clauses {
-			if !yield(&p.steps[i].clauses[k]) {
-				return
-			}
-		}
-	}
 }
 
 // reused is memory that calls reuse.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -111,7 +112,7 @@ func TestNegationsBeforeMuch(t *testing.T) {
 	deny.IpVersion = felix.IPVersion_IPV4
 	deny.NotSrcNet, deny.NotSrcIpSetIds, deny.NotDstNet = nil, nil, nil // few enough to expand without exceptions
 	var much []*felix.Rule
-	for i := range int32(unfolded * 2 / 5) {
+	for i := range int32(policy.MostUnfolded * 2 / 5) {
 		much = append(much, &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: i, Last: i}}})
 	}
 	for range 8 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -79,19 +80,16 @@ func (r *Renderer) flush() {
 
 // noteRules notes the unreadable parts of changed policies and profiles.
 func (r *Renderer) noteRules() {
-	note := func(who string, ref model.Ref, rules *rules) {
+	note := func(who string, ref model.Ref, problems []string) {
 		var notes []model.Note
-		if rules != nil {
-			for _, p := range rules.problems {
-				notes = append(notes, model.Note{Ref: ref, Reason: p, Refused: true})
-			}
+		for _, p := range problems {
+			notes = append(notes, model.Note{Ref: ref, Reason: p, Refused: true})
 		}
 		r.notes.set(who, notes)
 	}
-	for id := range r.dirty.policies {
-		note("policy\x00"+id.tier+"\x00"+id.name, refOf(&dataplane.Cause{Tier: id.tier, Policy: id.name}), r.policies[id])
-	}
-	for name := range r.dirty.profiles {
-		note("profile\x00"+name, refOf(&dataplane.Cause{Profile: name}), r.profiles[name])
-	}
+	r.book.EachChanged(func(id policy.ID, problems []string) {
+		note("policy\x00"+id.Tier+"\x00"+id.Name, refOf(&dataplane.Cause{Tier: id.Tier, Policy: id.Name}), problems)
+	}, func(name string, problems []string) {
+		note("profile\x00"+name, refOf(&dataplane.Cause{Profile: name}), problems)
+	})
 }

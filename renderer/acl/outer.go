@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -171,11 +172,11 @@ func (r *Renderer) asksBehind(p *program) bool {
 		return false
 	}
 	for id, members := range r.dirty.members {
-		if !p.asks(id) {
+		if !p.steps.NamesSet(id) {
 			continue
 		}
 		for _, m := range members {
-			if _, is := r.behind[m.Addr()]; is || !m.IsSingleIP() || !p.ignoresSources() {
+			if _, is := r.behind[m.Addr()]; is || !m.IsSingleIP() || !p.steps.IgnoresSources() {
 				return true
 			}
 		}
@@ -198,7 +199,7 @@ func (r *Renderer) dialled(members []netip.Prefix) bool {
 func (r *Renderer) fixOuter(p *program) {
 	no, yes := &table{name: outerTable(barred, p)}, &table{name: outerTable(led, p), egress: true}
 	froms := []netip.Addr{{}}
-	if !p.ignoresSources() {
+	if !p.steps.IgnoresSources() {
 		froms = r.outbound[p].sources
 	}
 	for _, src := range froms {
@@ -239,7 +240,7 @@ func (r *Renderer) fixOuter(p *program) {
 // backendsBar returns why one of the backends is denied; nil: all are allowed.
 func (r *Renderer) backendsBar(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect) *dataplane.Cause {
 	for _, b := range o.Backends {
-		if c := r.bars(p, src, b, o.Proto, known, false); c != nil {
+		if c := r.bars(p.steps, src, b, o.Proto, known, false); c != nil {
 			return c
 		}
 	}
@@ -254,14 +255,14 @@ func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *dataplane.Outer,
 			return false
 		}
 	}
-	return r.bars(p, src, netip.AddrPortFrom(o.Addr, o.Port), o.Proto, known, wholly) != nil
+	return r.bars(p.steps, src, netip.AddrPortFrom(o.Addr, o.Port), o.Proto, known, wholly) != nil
 }
 
 // bars returns why a program denies a port, from all source ports (wholly), or from some at least; nil: it does not.
-func (r *Renderer) bars(p *program, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *dataplane.Cause {
+func (r *Renderer) bars(p policy.Steps, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *dataplane.Cause {
 	denied, ok := known[to.Addr()]
 	if !ok {
-		denied = r.denies(p.each, src, to.Addr())
+		denied = r.denies(p.Each, src, to.Addr())
 		known[to.Addr()] = denied
 	}
 	for _, d := range denied {

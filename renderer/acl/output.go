@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -26,7 +27,7 @@ type output struct {
 	acls map[string]*table // sent
 	// uses is the number of places in sent lists that have a table at interfaces with some served ports. there has the tables in the sink.
 	uses  map[string]map[string]int
-	there map[string]map[string]*ports
+	there map[string]map[string]*law.Ports
 	// open are the interfaces that were sent without lists: see Config.Evaluated.
 	open map[string]bool
 	// dirty are the interfaces whose lists may differ.
@@ -42,7 +43,7 @@ type output struct {
 func newOutput() output {
 	return output{
 		want: map[string]lists{}, refs: map[string]int{}, sent: map[string]lists{}, acls: map[string]*table{}, dirty: map[string]struct{}{},
-		uses: map[string]map[string]int{}, there: map[string]map[string]*ports{}, open: map[string]bool{},
+		uses: map[string]map[string]int{}, there: map[string]map[string]*law.Ports{}, open: map[string]bool{},
 	}
 }
 
@@ -111,14 +112,14 @@ func (r *Renderer) changes() change {
 func (r *Renderer) commit(c *change, torn map[string]bool) {
 	names := slices.Sorted(maps.Keys(c.lists))
 	moved := map[string]struct{}{}
-	served := map[string]*ports{} // by key
+	served := map[string]*law.Ports{} // by key
 	for _, name := range names {
 		r.out.use(r.out.sent[name], -1, moved)
 		r.out.use(c.lists[name], 1, moved)
-		served[c.lists[name].served.key()] = c.lists[name].served
+		served[c.lists[name].served.Key()] = c.lists[name].served
 		for _, p := range c.lists[name].in {
 			if p.served != nil {
-				served[p.served.key()] = p.served
+				served[p.served.Key()] = p.served
 			}
 		}
 	}
@@ -166,7 +167,7 @@ func (r *Renderer) commit(c *change, torn map[string]bool) {
 func (o *output) use(l lists, by int, moved map[string]struct{}) {
 	for _, list := range [2][]place{l.in, l.out} {
 		for _, p := range list {
-			key := l.servedAt(p).key()
+			key := l.servedAt(p).Key()
 			if lawless(p.table) {
 				key = ""
 			}
@@ -205,7 +206,7 @@ func (o *output) stale(table string) []string {
 
 // sendTable sends the missing parts of a table: for all served ports of the lists that have it. Old is the table before; nil:
 // none.
-func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
+func (r *Renderer) sendTable(now, old *table, served map[string]*law.Ports) {
 	o := &r.out
 	keys := map[string]struct{}{}
 	for key := range o.uses[now.name] {
@@ -220,7 +221,7 @@ func (r *Renderer) sendTable(now, old *table, served map[string]*ports) {
 		keys[""] = struct{}{}
 	}
 	if o.there[now.name] == nil {
-		o.there[now.name] = map[string]*ports{}
+		o.there[now.name] = map[string]*law.Ports{}
 	}
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		p, has := o.there[now.name][key]
@@ -251,7 +252,7 @@ func (r *Renderer) commitLists(name string, now lists, open bool) {
 }
 
 // send sends a table for interfaces with these served ports; nil: no old one.
-func (r *Renderer) send(t, old *table, served *ports) {
+func (r *Renderer) send(t, old *table, served *law.Ports) {
 	v := t.value(old, served)
 	r.sink.Set(Owner+"table/"+v.GetName(), map[string]proto.Message{kv.ACLKey(v.GetName()): v}, nil)
 }
@@ -298,7 +299,7 @@ func names(list []place) []string {
 }
 
 // servedAt returns the served ports under whose law a list has a table.
-func (l *lists) servedAt(p place) *ports {
+func (l *lists) servedAt(p place) *law.Ports {
 	if p.served != nil {
 		return p.served
 	}
@@ -315,8 +316,8 @@ func (l *lists) wireNames(list []place) []string {
 }
 
 func sameTables(a, b lists) bool {
-	same := func(a, b place) bool { return a.table == b.table && a.served.key() == b.served.key() }
-	return a.served.key() == b.served.key() && slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
+	same := func(a, b place) bool { return a.table == b.table && a.served.Key() == b.served.Key() }
+	return a.served.Key() == b.served.Key() && slices.EqualFunc(a.in, b.in, same) && slices.EqualFunc(a.out, b.out, same)
 }
 
 // Resync sends everything to the sink again.
@@ -399,7 +400,7 @@ func (r *Renderer) ruleOf(l lists, output bool, place, rule int) (int, bool) {
 	if lawless(t.name) {
 		served = nil
 	}
-	w := t.written(served.key())
+	w := t.written(served.Key())
 	if w == nil {
 		w = t.write(nil, served)
 	}
@@ -412,7 +413,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 		return dataplane.Cause{Kind: dataplane.CauseNoMatch, Denied: true}, true
 	}
 	if place == dataplane.PortsPlace {
-		list := l.filter.direction(directionIndex(output))
+		list := l.filter.direction(match.InOut(output))
 		if rule >= len(list) {
 			return dataplane.Cause{}, false
 		}
@@ -430,7 +431,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 		return *list[place].cause, true
 	}
 	if _, beside := kv.NeedsSCTPPorts(t.name); beside && t.rules[rule].Verb == match.Deny {
-		if c := l.filter.deniesPair(directionIndex(output), &t.rules[rule]); c != nil {
+		if c := l.filter.deniesPair(match.InOut(output), &t.rules[rule]); c != nil {
 			return *c, true
 		}
 	}
@@ -441,7 +442,7 @@ func (r *Renderer) causeIn(l lists, output bool, place, rule int) (dataplane.Cau
 func (r *Renderer) elsewhere(iface string, l lists, output bool, place, rule int, c *dataplane.Cause) (src netip.Addr, ok bool) {
 	i := r.ifaces[iface]
 	if place == dataplane.PortsPlace {
-		return l.filter.direction(directionIndex(output))[rule].src.Addr(), i == nil
+		return l.filter.direction(match.InOut(output))[rule].src.Addr(), i == nil
 	}
 	table := l.direction(output)[place].table
 	g := r.groups[table]

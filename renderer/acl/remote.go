@@ -14,11 +14,11 @@ import (
 
 // measure counts the parts of weight. The counts are valid until the program's steps change.
 func (j *outbound) measure() {
-	j.clauses, j.sets, j.blind = 0, nil, j.p.ignoresSources()
+	j.clauses, j.sets, j.blind = 0, nil, j.p.steps.IgnoresSources()
 	for i := range j.p.steps {
-		for k := range j.p.steps[i].clauses {
+		for k := range j.p.steps[i].Clauses {
 			j.clauses++
-			for _, m := range j.p.steps[i].clauses[k].Matches {
+			for _, m := range j.p.steps[i].Clauses[k].Matches {
 				j.sets = append(j.sets, m.Dst.Sets...)
 			}
 		}
@@ -45,15 +45,15 @@ func (r *Renderer) writeRemote(j *outbound) {
 		if len(j.sources) == 0 || j.p.free { // exits are at the end of the lists anyway
 			break
 		}
-		role, sc := "r\x00"+j.p.key+"\x00"+s.role, scope{egress: true, srcs: j.sources}
+		role, sc := "r\x00"+j.p.key+"\x00"+s.Role, scope{egress: true, srcs: j.sources}
 		switch {
-		case j.last && s.clauses[0].Verb == match.Deny:
-		case j.last && s.lone():
+		case j.last && s.Clauses[0].Verb == match.Deny:
+		case j.last && s.Lone():
 			continue // the end of the list decides the same
 		case j.last:
-			role, sc.srcs = s.role, nil // other packets here may pass anyway
+			role, sc.srcs = s.Role, nil // other packets here may pass anyway
 		}
-		seg := r.segment(role, sc, s.clauses)
+		seg := r.segment(role, sc, s.Clauses)
 		seg.users++
 		j.remote = append(j.remote, seg)
 	}
@@ -201,4 +201,22 @@ func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
 		}
 	}
 	return out
+}
+
+// servedTable makes sessions of packets to the high ports of local pods, on interfaces to destinations other than local pods.
+func (r *Renderer) servedTable() *table {
+	t := &table{name: servedHigh}
+	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}
+	for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
+		i := r.ifaces[name]
+		for _, a := range i.addrs {
+			dst := netip.PrefixFrom(a, a.BitLen())
+			for _, proto := range [2]uint8{match.TCP, match.UDP} {
+				for _, s := range i.served.High(proto) {
+					t.add(match.Atom{Verb: match.Reflect, Src: match.FamilyOf(a).All(), Dst: dst, Proto: proto, SrcPorts: match.AllPorts, DstPorts: s}, cause)
+				}
+			}
+		}
+	}
+	return t
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/index"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -55,12 +56,9 @@ type Renderer struct {
 
 	// The received state.
 	sets      match.Sets
-	policies  map[policyID]*rules
-	profiles  map[string]*rules
+	book      *policy.Book
 	workloads map[workloadID]*workload
 	hosts     map[string]*felix.HostEndpointUpdate
-
-	reader reader
 
 	// The state made from it.
 	ifaces   map[string]*iface
@@ -83,7 +81,6 @@ type Renderer struct {
 	behind  map[netip.Addr]struct{} // backends of outer addresses
 
 	asked       bool                    // some rule has named ports of SCTP
-	named       int                     // number of policies and profiles whose ingress rules name served ports
 	bytes       bool                    // programs are unfolded for a VPP that compares whole bytes
 	hostSegs    []*segment              // of hooks
 	hostMatches map[string]*match.Match // by kind of packets
@@ -91,7 +88,7 @@ type Renderer struct {
 	spoofing    bool                    // Felix's settings let pods send from the prefixes their endpoints allow
 
 	// Indices from an object to its users, for changes.
-	ofPolicy  index.Of[policyID, *program]
+	ofPolicy  index.Of[policy.ID, *program]
 	ofProfile index.Of[string, *program]
 	ofSet     index.Of[string, *segment]
 	ofSegment index.Of[*segment, *program]
@@ -105,11 +102,9 @@ type Renderer struct {
 
 // dirt is what changed since the last Apply.
 type dirt struct {
-	node     bool // addresses, interfaces, views
-	places   bool // locations of endpoints
-	outer    bool // outer addresses, or their dependencies
-	policies map[policyID]struct{}
-	profiles map[string]struct{}
+	node     bool              // addresses, interfaces, views
+	places   bool              // locations of endpoints
+	outer    bool              // outer addresses, or their dependencies
 	sets     map[string]uint64 // buckets
 	hosts    map[string]struct{}
 	programs map[*program]struct{}
@@ -128,7 +123,7 @@ type dirt struct {
 
 func newDirt() dirt {
 	return dirt{
-		policies: map[policyID]struct{}{}, profiles: map[string]struct{}{}, sets: map[string]uint64{}, hosts: map[string]struct{}{},
+		sets: map[string]uint64{}, hosts: map[string]struct{}{},
 		programs: map[*program]struct{}{}, segments: map[*segment]uint64{}, ifaces: map[*iface]struct{}{}, tables: map[string]struct{}{},
 		outbound: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
 	}
@@ -138,13 +133,13 @@ func newDirt() dirt {
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	r := &Renderer{
 		cfg: cfg, sink: sink, most: maxRules,
-		sets: match.Sets{}, policies: map[policyID]*rules{}, profiles: map[string]*rules{},
+		sets: match.Sets{}, book: policy.NewBook(),
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
 		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
 		tables: map[string]*table{}, fixed: map[string]*table{}, outbound: map[*program]*outbound{}, near: map[*program]*vicinity{}, groups: map[string]*residueGroup{},
 		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
 		packs: map[string]*pack{}, ofTable: index.Of[string, *pack]{},
-		ofPolicy: index.Of[policyID, *program]{}, ofProfile: index.Of[string, *program]{},
+		ofPolicy: index.Of[policy.ID, *program]{}, ofProfile: index.Of[string, *program]{},
 		ofSet: index.Of[string, *segment]{}, ofSegment: index.Of[*segment, *program]{},
 		ofGroup: index.Of[*program, *residueGroup]{},
 		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match.Match{}, failsafe: failsafe.Ports(nil),
@@ -173,7 +168,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 		r.setReplaced(m.IpsetRemove.GetId())
 	case *felix.ToDataplane_ActivePolicyUpdate, *felix.ToDataplane_ActivePolicyRemove,
 		*felix.ToDataplane_ActiveProfileUpdate, *felix.ToDataplane_ActiveProfileRemove:
-		r.onRules(m)
+		r.dirty.places = r.book.OnUpdate(m) || r.dirty.places
 	case *felix.ToDataplane_WorkloadEndpointUpdate:
 		id := workloadIDOf(m.WorkloadEndpointUpdate.GetId())
 		r.workloads[id] = newWorkload(id, m.WorkloadEndpointUpdate.GetEndpoint())
@@ -193,33 +188,6 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	}
 }
 
-// onRules takes a policy or profile. It reads the rules now; Apply handles the users.
-func (r *Renderer) onRules(payload any) {
-	switch m := payload.(type) {
-	case *felix.ToDataplane_ActivePolicyUpdate:
-		id := policyID{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}
-		p, before := m.ActivePolicyUpdate.GetPolicy(), r.policies[id]
-		r.policies[id] = r.reader.compile("p\x00"+id.tier+"\x00"+id.name, p.GetInboundRules(), p.GetOutboundRules(), dataplane.Cause{Kind: dataplane.CauseRule, Tier: id.tier, Policy: id.name}, before)
-		r.rulesChanged(before, r.policies[id])
-		r.dirty.policies[id] = struct{}{}
-	case *felix.ToDataplane_ActivePolicyRemove:
-		id := policyID{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
-		r.rulesChanged(r.policies[id], nil)
-		delete(r.policies, id)
-		r.dirty.policies[id] = struct{}{}
-	case *felix.ToDataplane_ActiveProfileUpdate:
-		name, p := m.ActiveProfileUpdate.GetId().GetName(), m.ActiveProfileUpdate.GetProfile()
-		before := r.profiles[name]
-		r.profiles[name] = r.reader.compile("f\x00"+name, p.GetInboundRules(), p.GetOutboundRules(), dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: name}, before)
-		r.rulesChanged(before, r.profiles[name])
-		r.dirty.profiles[name] = struct{}{}
-	case *felix.ToDataplane_ActiveProfileRemove:
-		r.rulesChanged(r.profiles[m.ActiveProfileRemove.GetId().GetName()], nil)
-		delete(r.profiles, m.ActiveProfileRemove.GetId().GetName())
-		r.dirty.profiles[m.ActiveProfileRemove.GetId().GetName()] = struct{}{}
-	}
-}
-
 // setReplaced marks the users of a set that is new, removed or sent again.
 func (r *Renderer) setReplaced(id string) {
 	for s := range r.ofSet[id] {
@@ -227,7 +195,7 @@ func (r *Renderer) setReplaced(id string) {
 		r.dirty.segments[s] = ^uint64(0)
 	}
 	for p := range r.outbound {
-		if p.asks(id) {
+		if p.steps.NamesSet(id) {
 			r.dirty.outbound[p] = struct{}{}
 		}
 	}
@@ -322,16 +290,12 @@ func (r *Renderer) settle() {
 
 // refresh flattens again the programs whose policies changed.
 func (r *Renderer) refresh() {
-	for id := range r.dirty.policies {
-		for p := range r.ofPolicy[id] {
+	mark := func(programs map[*program]struct{}) {
+		for p := range programs {
 			r.dirty.programs[p] = struct{}{}
 		}
 	}
-	for name := range r.dirty.profiles {
-		for p := range r.ofProfile[name] {
-			r.dirty.programs[p] = struct{}{}
-		}
-	}
+	r.book.EachChanged(func(id policy.ID, _ []string) { mark(r.ofPolicy[id]) }, func(name string, _ []string) { mark(r.ofProfile[name]) })
 	for p := range r.dirty.programs {
 		if len(p.users) > 0 {
 			r.reflatten(p)
@@ -339,33 +303,32 @@ func (r *Renderer) refresh() {
 	}
 	r.forget()
 	r.noteRules()
-	r.dirty.host = r.dirty.host || len(r.hosts) > 0 && len(r.dirty.policies)+len(r.dirty.profiles) > 0
-	clear(r.dirty.policies)
-	clear(r.dirty.profiles)
+	r.dirty.host = r.dirty.host || len(r.hosts) > 0 && r.book.Changed()
+	r.book.Settled()
 	clear(r.dirty.programs)
 }
 
 // reflatten makes a program's steps anew.
 func (r *Renderer) reflatten(p *program) {
 	steps := r.flatten(&p.spec)
-	p.free = opens(steps)
-	if p.spec.egress && !p.spec.down {
+	p.free = steps.Opens()
+	if p.spec.Egress && !p.spec.Down {
 		steps = r.behindExits(steps)
 	}
-	if p.steps != nil && slices.EqualFunc(steps, p.steps, step.identical) {
+	if p.steps != nil && slices.EqualFunc(steps, p.steps, policy.Step.Identical) {
 		return
 	}
 	p.steps = steps
-	p.open = opens(p.steps)
+	p.open = p.steps.Opens()
 	r.dirty.outbound[p] = struct{}{}
 	old := p.uses
 	p.uses = make([]use, 0, len(p.steps))
 	for i := range p.steps {
 		s := &p.steps[i]
-		c := &s.clauses[len(s.clauses)-1]
+		c := &s.Clauses[len(s.Clauses)-1]
 		switch {
 		case p.open && i < len(p.steps)-1: // all later steps allow everything
-		case p.open || s.lone():
+		case p.open || s.Lone():
 			p.uses = append(p.uses, use{nil, c.Verb, c.Cause})
 		default:
 			p.uses = append(p.uses, use{r.acquire(p, s), c.Verb, nil})
@@ -382,8 +345,8 @@ func (r *Renderer) reflatten(p *program) {
 }
 
 // acquire returns the segment of a step, and counts one more use by a program.
-func (r *Renderer) acquire(p *program, s *step) *segment {
-	seg := r.segment(s.role, scope{egress: p.spec.egress}, s.clauses)
+func (r *Renderer) acquire(p *program, s *policy.Step) *segment {
+	seg := r.segment(s.Role, scope{egress: p.spec.Egress}, s.Clauses)
 	seg.users++
 	r.ofSegment.Add(seg, p)
 	return seg
@@ -481,5 +444,3 @@ func (r *Renderer) compile() {
 	}
 	clear(r.dirty.segments)
 }
-
-func (id policyID) String() string { return fmt.Sprintf("%s/%s", id.tier, id.name) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/index"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -192,12 +193,12 @@ func (s *segment) writeAll(x *compiler) (dirty uint64) {
 		said = true
 		note(c, format, args...)
 	}
-	var f follower
+	var f index.Follower
 	old, gone := s.parts, 0 // the first that may be obsolete
 	parts := (*x.parts)[:0]
 	for i := range s.clauses {
 		c := &s.clauses[i]
-		k, known := f.find(len(s.written), func(k int) bool { return c.Likewise(&s.written[k]) })
+		k, known := f.Find(len(s.written), func(k int) bool { return c.Likewise(&s.written[k]) })
 		if known {
 			dirty |= s.bucketsIn(old[gone:k])
 			gone = k + 1

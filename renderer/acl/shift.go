@@ -232,7 +232,7 @@ func differing(old, now *table, which rulesOf) []match.Atom {
 
 func peersIn(rules []match.Atom, output bool) (out []netip.Prefix) {
 	for i := range rules {
-		out = append(out, [2]netip.Prefix{rules[i].Dst, rules[i].Src}[directionIndex(output)])
+		out = append(out, [2]netip.Prefix{rules[i].Dst, rules[i].Src}[match.InOut(output)])
 	}
 	return out
 }

@@ -151,7 +151,7 @@ func TestStepsOfEgress(t *testing.T) {
 		steps := 1
 		for ; s.r.Apply(); steps++ {
 		}
-		if want := 1 + directionIndex(mode == SourceOff); steps != want {
+		if want := 1 + match.InOut(mode == SourceOff); steps != want {
 			t.Errorf("source check %v: %d steps, want %d", mode, steps, want)
 		}
 		forged := packet{podIPs[1][match.V4], netip.MustParseAddr("10.1.2.1"), match.TCP, 40000, 80}

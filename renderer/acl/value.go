@@ -3,8 +3,11 @@ package acl
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
@@ -34,8 +37,8 @@ func (t *table) written(served string) *wire {
 }
 
 // value returns the table as a value for vppagent. Old is the table before; nil: none.
-func (t *table) value(old *table, served *ports) *acl.ACL {
-	w := t.written(served.key())
+func (t *table) value(old *table, served *law.Ports) *acl.ACL {
+	w := t.written(served.Key())
 	if w == nil {
 		w = t.write(old, served)
 	}
@@ -43,24 +46,24 @@ func (t *table) value(old *table, served *ports) *acl.ACL {
 }
 
 // write writes the rules; rules that old has too keep their pointers.
-func (t *table) write(old *table, served *ports) *wire {
+func (t *table) write(old *table, served *law.Ports) *wire {
 	var before *wire
 	start, end := 0, 0
 	if old != nil {
-		before = old.written(served.key())
+		before = old.written(served.Key())
 	}
 	mine, from := t.condensed()
-	now := wire{served: served.key(), joined: mine, ends: make([]int32, 0, len(mine)), from: from}
+	now := wire{served: served.Key(), joined: mine, ends: make([]int32, 0, len(mine)), from: from}
 	if before != nil {
 		start, end = alike(before.joined, mine)
 		now.ends = append(now.ends, before.ends[:start]...)
 		now.rules = append(now.rules, before.rules[:before.end(start)]...)
 	}
-	by := t.lawOf(served).writer()
+	by := t.lawOf(served).Writer()
 	var atoms []match.Atom
 	first := len(now.rules)
 	for _, a := range mine[start : len(mine)-end] {
-		atoms = by.appendTo(atoms, a)
+		atoms = by.AppendTo(atoms, a)
 		now.ends = append(now.ends, int32(first+len(atoms)))
 	}
 	now.rules = append(now.rules, make([]*acl.ACL_Rule, len(atoms))...)
@@ -168,3 +171,33 @@ func actionOf(v match.Verb) acl.ACL_Rule_Action {
 	}
 	return acl.ACL_Rule_DENY
 }
+
+// lawOf returns the law of a table at an interface with these served ports.
+func (t *table) lawOf(served *law.Ports) law.Law {
+	return law.Law{Egress: t.egress, Served: served}
+}
+
+// lawless reports whether a table has one name under every law: it permits nothing by policy, so each law writes it alike.
+func lawless(table string) bool {
+	switch table {
+	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden:
+		return true
+	}
+	_, reserved := kv.NeedsSCTPPorts(table)
+	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, closedPrefix) || strings.HasPrefix(table, barred+"-")
+}
+
+// wireName returns VPP's name of a table at interfaces with these served ports. Almost no pod serves high ports, so pods share
+// tables.
+func wireName(table string, served *law.Ports) string {
+	if served == nil || lawless(table) {
+		return table
+	}
+	if name := table + "." + nameOf(served.Key())[:8]; len(name) <= mostName {
+		return name
+	}
+	return "served-" + nameOf(table+"\x00"+served.Key())
+}
+
+// mostName is the longest name that VPP's tags can hold.
+const mostName = 40

@@ -1,6 +1,6 @@
-// Package index turns pairs of an object and its user into the users of each object.
+// Package index turns pairs of an object and its user into the users of each object, and two lists into the elements that they share.
 //
-// Invariant: an object without users has no entry.
+// Invariant: an object without users has no entry. A search never returns to an earlier element, so a walk through two lists is linear.
 package index
 
 // Of has the users of objects. Users are a set: a pair counts once.

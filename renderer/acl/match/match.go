@@ -46,6 +46,14 @@ func (f Family) ICMP() uint8 {
 	return ICMP6
 }
 
+// InOut is the place of a direction in arrays: [0] in, [1] out.
+func InOut(egress bool) int {
+	if egress {
+		return 1
+	}
+	return 0
+}
+
 // Protocols.
 const (
 	ICMP    = 1
