@@ -3,6 +3,7 @@ package acl
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
@@ -11,11 +12,15 @@ import (
 
 // A host outside the node may write any source address. No packet enters by the uplink or the overlay from an address that only this node's
 // pods, its NAT or its own processes send from. The check is first at these inputs, before NAT44 makes sessions (ADR 13).
+//
+// If the overlay's interface is the routed interface of a bridge domain (BVI), VPP evaluates its input list for the packets that leave by it, too
+// (l2-input-feat-arc, 24.06 to 26.06). So there the check lets pass what goes from these addresses to pods of other nodes.
 
-// The tables of the check of packets from outside.
+// The tables of the check of packets from outside. Those of the overlay's input have the suffix.
 const (
-	outsideOnly  = "outside-only"  // denies the node's own sources, and permits the rest
-	outsideFirst = "outside-check" // denies the node's own sources
+	outsideOnly   = "outside-only"  // denies the node's own sources, and permits the rest
+	outsideFirst  = "outside-check" // denies the node's own sources
+	overlaySuffix = "-overlay"
 )
 
 // ownPrefixes returns the sources that no host outside the node has; nil: none is known, or the check is off.
@@ -59,7 +64,7 @@ func (r *Renderer) checkOutside() {
 }
 
 // checkedOutside puts the check into the lists of the uplink or the overlay.
-func (r *Renderer) checkedOutside(l lists) lists {
+func (r *Renderer) checkedOutside(iface string, l lists) lists {
 	if l.check = r.outside; l.check == nil {
 		return l
 	}
@@ -67,27 +72,42 @@ func (r *Renderer) checkedOutside(l lists) lists {
 	if len(l.in)+len(l.out) == 0 {
 		name = outsideOnly
 	}
+	if iface != r.node.Uplink {
+		name += overlaySuffix
+	}
 	l.in = append([]place{{table: name, source: true}}, l.in...)
 	return l
 }
 
-// fixOutside writes both tables; lists have one of them.
+// fixOutside writes the tables; a list has one of them.
 func (r *Renderer) fixOutside() {
 	for _, name := range []string{outsideOnly, outsideFirst} {
-		if r.outside == nil {
-			r.unfix(name)
-			continue
-		}
-		t := &table{name: name}
-		for _, p := range r.outside.not {
-			r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: match.FamilyOf(p.Addr()).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, r.outside.cause())
-		}
-		if name == outsideOnly {
-			rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
-			for _, f := range match.Families {
-				t.add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
-			}
-		}
-		r.fixTable(t)
+		r.fixOutsideTable(name, nil)
+		r.fixOutsideTable(name+overlaySuffix, r.node.Far)
 	}
+}
+
+// fixOutsideTable writes a table of the check. Packets to pods of other nodes in far pass.
+func (r *Renderer) fixOutsideTable(name string, far []netip.Prefix) {
+	if r.outside == nil {
+		r.unfix(name)
+		return
+	}
+	t := &table{name: name}
+	leaves := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "by the overlay to another node's pod"}
+	for _, p := range r.outside.not {
+		for _, to := range netset.Separate(slices.Clone(far)) {
+			r.addWide(t, match.Atom{Verb: match.Admit, Src: p, Dst: to, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, leaves)
+		}
+	}
+	for _, p := range r.outside.not {
+		r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: match.FamilyOf(p.Addr()).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, r.outside.cause())
+	}
+	if strings.HasPrefix(name, outsideOnly) {
+		rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
+		for _, f := range match.Families {
+			t.add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
+		}
+	}
+	r.fixTable(t)
 }

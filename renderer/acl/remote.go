@@ -101,7 +101,7 @@ func (r *Renderer) listRemote() {
 		}
 		if len(places)+len(r.hooks)+len(r.exits)+len(r.refuser.of) == 0 {
 			if outside && r.outside != nil {
-				now[name] = r.checkedOutside(lists{})
+				now[name] = r.checkedOutside(name, lists{})
 			}
 			continue
 		}
@@ -128,7 +128,7 @@ func (r *Renderer) listRemote() {
 			l.in = slices.Concat(r.refuser.homeless(), served, r.optional(servedHigh), named, last, []place{answers(false)})
 		}
 		if l = r.letThrough(name, l, f); outside {
-			l = r.checkedOutside(l)
+			l = r.checkedOutside(name, l)
 		}
 		now[name] = l
 		notes = append(append(notes, r.crowdedHosts(name, l)...), unfit...)

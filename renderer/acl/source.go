@@ -183,7 +183,7 @@ func IsSourceCheck(acl string) bool { return isSource(acl) }
 
 // isSource reports whether a table belongs to a source check.
 func isSource(table string) bool {
-	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst) || table == outsideOnly || table == outsideFirst
+	return strings.HasPrefix(table, sourceOnly) || strings.HasPrefix(table, sourceFirst) || strings.HasPrefix(table, outsideOnly) || strings.HasPrefix(table, outsideFirst)
 }
 
 // unchecked returns the part of an input list behind its source check.

@@ -168,7 +168,7 @@ func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
 		t.Error("a pod that loses its policies needs a state on the way")
 	}
 	for name := range s.b.acls {
-		if isSource(name) && name != outsideOnly && name != sourceOnly+nameOf("if-p3") && name != sourceOnly+nameOf("if-p2") && name != sourceFirst+nameOf("if-p1") {
+		if isSource(name) && name != outsideOnly && name != outsideOnly+overlaySuffix && name != sourceOnly+nameOf("if-p3") && name != sourceOnly+nameOf("if-p2") && name != sourceFirst+nameOf("if-p1") {
 			t.Errorf("%s is left", name)
 		}
 	}
