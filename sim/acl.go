@@ -61,6 +61,11 @@ func addACL(a *arcs, v *VPP) {
 	a.add(ip6Output, feature{name: aclOutput6, on: v.acl.OnOutput, run: out(aclOutput6)})
 }
 
+// bridged is the layer 2 input of a BVI, which gets what leaves by it: VPP has an interface's input list there, too.
+func (f *flow) bridged() bool {
+	return !f.v.acl.OnInput(f.tx) || f.checkACL(fmt.Sprintf("acl-plugin-in-ip%d-l2", version(f.p.Dst)), f.tx, true)
+}
+
 // checkACL is an ACL node.
 func (f *flow) checkACL(node string, swIf uint32, in bool) bool {
 	r := f.v.acl.Check(&f.p, swIf, in)

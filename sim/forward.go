@@ -313,7 +313,9 @@ func (f *flow) rewrite(p path) {
 	if !f.v.arcs.run(arc, f.tx, f) {
 		return
 	}
-	f.transmit(f.v.ifs.get(f.tx))
+	if i := f.v.ifs.get(f.tx); !i.l2.routed || f.bridged() {
+		f.transmit(i)
+	}
 }
 
 // transmit is the interface's tx node: a loopback discards, a pipe's other end receives, all others send.

@@ -41,6 +41,7 @@ type Interface struct {
 	MTU        uint32 // 0: 9000
 	MAC        [6]byte
 	Down       bool
+	Bridges    bool // it stands for the routed interface (BVI) of a bridge domain whose other members send and receive as it does
 }
 
 type kind uint8
@@ -334,7 +335,7 @@ func (v *VPP) makeForeign(i Interface) *iface {
 		_, _ = fmt.Sscanf(i.Name, "memif%d/%d", &f.memif.socket, &f.memif.id)
 	}
 	v.create(f)
-	f.ipOn = [2]bool{true, true}
+	f.ipOn, f.l2.routed = [2]bool{true, true}, i.Bridges
 	if lender := v.ifs.byName[i.Unnumbered]; lender != nil {
 		f.unnumbered = lender.index
 	}

@@ -39,6 +39,7 @@ type l2Port struct {
 	bridge *bridge
 	group  uint8
 	peer   uint32 // of a cross-connect
+	routed bool   // Interface.Bridges
 }
 
 type l2Key struct {

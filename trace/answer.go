@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/choices"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -57,7 +58,7 @@ func (c *Cluster) explore(s *sending) []attempt {
 		runs = append(runs, c.attempt(s, &options))
 		c.rollback(marks)
 		c.arrived = arrived
-		script = sim.NextScript(script, options)
+		script = choices.Next(script, options)
 		if script == nil {
 			return runs
 		}

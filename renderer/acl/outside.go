@@ -14,7 +14,7 @@ import (
 // pods, its NAT or its own processes send from. The check is first at these inputs, before NAT44 makes sessions (ADR 13).
 //
 // If the overlay's interface is the routed interface of a bridge domain (BVI), VPP evaluates its input list for the packets that leave by it, too
-// (l2-input-feat-arc, 24.06 to 26.06). So there the check lets pass what goes from these addresses to pods of other nodes.
+// (l2-input-feat-arc, 24.06 to 26.06). Those go to other nodes, so there the check denies packets to destinations of this node alone.
 
 // The tables of the check of packets from outside. Those of the overlay's input have the suffix.
 const (
@@ -82,26 +82,34 @@ func (r *Renderer) checkedOutside(iface string, l lists) lists {
 // fixOutside writes the tables; a list has one of them.
 func (r *Renderer) fixOutside() {
 	for _, name := range []string{outsideOnly, outsideFirst} {
-		r.fixOutsideTable(name, nil)
-		r.fixOutsideTable(name+overlaySuffix, r.node.Far)
+		r.fixOutsideTable(name, []netip.Prefix{match.V4.All(), match.V6.All()})
+		r.fixOutsideTable(name+overlaySuffix, r.homes())
 	}
 }
 
-// fixOutsideTable writes a table of the check. Packets to pods of other nodes in far pass.
-func (r *Renderer) fixOutsideTable(name string, far []netip.Prefix) {
+// homes are the destinations of packets that the node takes for itself or its pods, perhaps by a Service.
+func (r *Renderer) homes() []netip.Prefix {
+	out := slices.Concat(r.node.Own, r.node.Frontends)
+	for _, a := range slices.Concat(r.node.Hairpin, r.node.HostAddrs, r.node.Addrs) {
+		out = append(out, netip.PrefixFrom(a, a.BitLen()))
+	}
+	for _, o := range r.node.Outer {
+		out = append(out, netip.PrefixFrom(o.Addr, o.Addr.BitLen()))
+	}
+	return netset.Separate(out)
+}
+
+// fixOutsideTable writes a table of the check, which denies the node's own sources at some destinations.
+func (r *Renderer) fixOutsideTable(name string, to []netip.Prefix) {
 	if r.outside == nil {
 		r.unfix(name)
 		return
 	}
 	t := &table{name: name}
-	leaves := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "by the overlay to another node's pod"}
 	for _, p := range r.outside.not {
-		for _, to := range netset.Separate(slices.Clone(far)) {
-			r.addWide(t, match.Atom{Verb: match.Admit, Src: p, Dst: to, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, leaves)
+		for _, dst := range to {
+			r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: dst, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, r.outside.cause())
 		}
-	}
-	for _, p := range r.outside.not {
-		r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: match.FamilyOf(p.Addr()).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, r.outside.cause())
 	}
 	if strings.HasPrefix(name, outsideOnly) {
 		rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}

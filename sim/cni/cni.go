@@ -74,7 +74,7 @@ type CNI struct {
 func New(v VPP, nodeName string) *CNI {
 	v.AddInterface(sim.Interface{Name: Gateway, Addresses: gateways()})
 	for _, name := range []string{Uplink, Overlay, Host} {
-		v.AddInterface(sim.Interface{Name: name, Unnumbered: Gateway})
+		v.AddInterface(sim.Interface{Name: name, Unnumbered: Gateway, Bridges: name == Overlay})
 	}
 	c := &CNI{vpp: v, name: nodeName, nodes: map[string]*model.Node{}, pods: map[model.PodID]*model.Pod{}}
 	for _, out := range []string{"0.0.0.0/0", "::/0"} {

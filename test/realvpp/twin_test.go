@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/choices"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -446,7 +447,7 @@ func (w *twin) explain(mark sim.Mark, story []scene) (landed []landing, hidden b
 			first = d
 		}
 		w.sim.Restore(mark)
-		script = sim.NextScript(script, options)
+		script = choices.Next(script, options)
 	}
 	if os.Getenv("CONTIV_VPP_TRACE") != "" {
 		first.trace = w.lab.watch(first.in, first.sent.real)
@@ -491,7 +492,7 @@ func (w *twin) hidden(mark sim.Mark, story []scene, script, options []int) (bool
 	if !concealed(story[0].real) {
 		return false, nil
 	}
-	for other := sim.NextScript(script, options); other != nil; {
+	for other := choices.Next(script, options); other != nil; {
 		w.sim.Restore(mark)
 		_, options, d, err := w.attempt(story, other)
 		if err != nil {
@@ -502,7 +503,7 @@ func (w *twin) hidden(mark sim.Mark, story []scene, script, options []int) (bool
 			_, _, _, err = w.attempt(story, script)
 			return true, err
 		}
-		other = sim.NextScript(other, options)
+		other = choices.Next(other, options)
 	}
 	w.sim.Restore(mark)
 	_, _, _, err := w.attempt(story, script)

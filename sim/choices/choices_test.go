@@ -1,4 +1,4 @@
-package sim
+package choices
 
 import (
 	"fmt"
@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNextScriptCountsThroughAllDecisions(t *testing.T) {
+func TestNextCountsThroughAllDecisions(t *testing.T) {
 	var got []string
 	script := []int{}
 	for script != nil {
@@ -16,7 +16,7 @@ func TestNextScriptCountsThroughAllDecisions(t *testing.T) {
 		if len(script) > 0 && script[0] == 1 {
 			options = []int{2} // the second decision does not occur then
 		}
-		script = NextScript(script, options)
+		script = Next(script, options)
 	}
 	want := []string{"[]", "[0 1]", "[0 2]", "[1]"}
 	if diff := cmp.Diff(want, got); diff != "" {
