@@ -1,20 +1,15 @@
 package acl
 
 import (
-	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/outside"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // A host outside the node may write any source address. No packet enters by the uplink or the overlay from an address that only this node's
 // pods, its NAT or its own processes send from. The check is first at these inputs, before NAT44 makes sessions (ADR 13).
-//
-// If the overlay's interface is the routed interface of a bridge domain (BVI), VPP evaluates its input list for the packets that leave by it, too
-// (l2-input-feat-arc, 24.06 to 26.06). Those go to other nodes, so there the check denies packets to destinations of this node alone.
 
 // The tables of the check of packets from outside. Those of the overlay's input have the suffix.
 const (
@@ -28,18 +23,10 @@ func (r *Renderer) ownPrefixes() *sources {
 	if r.cfg.SourceCheck == SourceOff {
 		return nil
 	}
-	c := &sources{not: slices.Clone(r.node.Own)}
-	list := slices.Clone(r.node.Hairpin)
-	if r.node.Host != "" && r.node.Host != r.node.Uplink && r.node.Host != r.node.Overlay {
-		list = append(list, r.ownSources()...)
+	if own := outside.Sources(&r.node, r.ownSources()); len(own) > 0 {
+		return &sources{not: own}
 	}
-	for _, a := range list {
-		c.not = append(c.not, netip.PrefixFrom(a, a.BitLen()))
-	}
-	if c.not = netset.Separate(c.not); len(c.not) == 0 {
-		return nil
-	}
-	return c
+	return nil
 }
 
 // guards reports whether forging an address has a use: policies restrict the packets to a local pod. A closed interface admits nobody.
@@ -81,41 +68,24 @@ func (r *Renderer) checkedOutside(iface string, l lists) lists {
 
 // fixOutside writes the tables; a list has one of them.
 func (r *Renderer) fixOutside() {
-	for _, name := range []string{outsideOnly, outsideFirst} {
-		r.fixOutsideTable(name, []netip.Prefix{match.V4.All(), match.V6.All()})
-		r.fixOutsideTable(name+overlaySuffix, r.homes())
-	}
-}
-
-// homes are the destinations of packets that the node takes for itself or its pods, perhaps by a Service.
-func (r *Renderer) homes() []netip.Prefix {
-	out := slices.Concat(r.node.Own, r.node.Frontends)
-	for _, a := range slices.Concat(r.node.Hairpin, r.node.HostAddrs, r.node.Addrs) {
-		out = append(out, netip.PrefixFrom(a, a.BitLen()))
-	}
-	for _, o := range r.node.Outer {
-		out = append(out, netip.PrefixFrom(o.Addr, o.Addr.BitLen()))
-	}
-	return netset.Separate(out)
-}
-
-// fixOutsideTable writes a table of the check, which denies the node's own sources at some destinations.
-func (r *Renderer) fixOutsideTable(name string, to []netip.Prefix) {
-	if r.outside == nil {
-		r.unfix(name)
-		return
-	}
-	t := &table{name: name}
-	for _, p := range r.outside.not {
-		for _, dst := range to {
-			r.addWide(t, match.Atom{Verb: match.Deny, Src: p, Dst: dst, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, r.outside.cause())
+	for _, name := range []string{outsideOnly, outsideFirst, outsideOnly + overlaySuffix, outsideFirst + overlaySuffix} {
+		if r.outside == nil {
+			r.unfix(name)
+			continue
 		}
-	}
-	if strings.HasPrefix(name, outsideOnly) {
-		rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
-		for _, f := range match.Families {
-			t.add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
+		t, denied := &table{name: name}, outside.AtUplink(r.outside.not)
+		if strings.HasSuffix(name, overlaySuffix) {
+			denied = outside.AtOverlay(&r.node, r.outside.not)
 		}
+		for _, a := range denied {
+			r.addWide(t, a, r.outside.cause())
+		}
+		if strings.HasPrefix(name, outsideOnly) {
+			rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
+			for _, f := range match.Families {
+				t.add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
+			}
+		}
+		r.fixTable(t)
 	}
-	r.fixTable(t)
 }

@@ -219,7 +219,7 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 // SetNode takes the complete state of the node.
 func (r *Renderer) SetNode(n dataplane.Node) {
 	if !dataplane.SameOuter(r.node.Outer, n.Outer) {
-		r.dirty.outer, r.dirty.host, r.news, r.resent = true, true, true, true
+		r.dirty.outer, r.dirty.host, r.dirty.remote, r.news, r.resent = true, true, true, true, true
 	}
 	if !slices.Equal(r.node.Served, n.Served) {
 		r.dirty.places, r.news = true, true
