@@ -136,19 +136,29 @@ func (l *load) learn(held bool) {
 	l.changes, l.written = 0, 0
 }
 
-// after returns the rate after a turn of that cost and work. More changes in one turn may make less work for each: a hundred changes of members
-// write the same tables as one. So the share shrinks only as long as less changes make less work in proportion.
+// after returns the rate after a turn of that cost and work. Two turns of different costs show a fixed part of the work, and a part that grows with
+// the cost. A hundred changes of members write the same tables as one, so the share does not shrink where the fixed part alone is more than
+// turnWork: then it is so large that both parts are equal.
 func (r rate) after(cost, work int) rate {
 	next := r.share
-	each, before := work*max(r.cost, 1), r.work*cost // of each change, now and in the turn before
+	near := 8*max(cost-r.cost, r.cost-cost) <= cost
 	switch {
 	case work <= turnWork && 2*cost <= r.share: // the share was not used
 	case work <= turnWork:
 		next = 2 * r.share
-	case r.cost > 0 && cost > r.cost && 4*each < 3*before, r.cost > cost && 3*each > 4*before, r.turns%8 == 7:
-		next = 2 * cost
+	case r.cost == 0, near && work > 2*r.work:
+		next = cost / 4
+	case near:
+		if r.turns%16 == 15 {
+			next = 2 * cost
+		}
 	default:
-		next = min(cost/2, max(cost/8, cost*turnWork/work))
+		each := float64(work-r.work) / float64(cost-r.cost)
+		fixed := float64(work) - each*float64(cost)
+		next = 4 * cost
+		if most := max(turnWork-fixed, fixed); each*float64(next) > most {
+			next = int(most / each)
+		}
 	}
 	if work > turnWork {
 		r.turns++

@@ -76,16 +76,17 @@ func TestShareFollowsWork(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		each, all int
-		few, most int // changes in any turn behind the first eight, but for single ones that try
+		few, most int // changes in most turns
+		changes   int
 	}{
-		{"much work for each", 400, 0, 1, 2},
-		{"some work for each", 50, 0, 4, 20},
-		{"little work", 0, 0, share / lightCost, share / lightCost},
-		{"the same work for any number", 0, 10 * turnWork, 32, share / lightCost},
+		{"much work for each", 400, 0, 1, 2, 300},
+		{"some work for each", 50, 0, 4, 20, 1000},
+		{"little work", 0, 0, share / lightCost, share / lightCost, 5000},
+		{"the same work for any number", 0, 10 * turnWork, 32, share / lightCost, 5000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, w := writing(t, tc.each, tc.all)
-			got := turnsFor(c, w, 5000)
+			got := turnsFor(c, w, tc.changes)
 			later := got[min(8, len(got)-1) : len(got)-1]
 			slices.Sort(later)
 			if middle := later[len(later)/2]; middle < tc.few || middle > tc.most {
