@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
+	"github.com/contiv-agent/contiv-agent/vppagent/journal"
 	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
 
@@ -67,7 +68,7 @@ type Agent struct {
 	cfg     Config
 	g       *graph
 	epoch   uint64
-	journal *journal
+	journal *journal.Journal
 	history history
 	check   recheck
 	pace    pace.Pacer

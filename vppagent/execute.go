@@ -101,7 +101,7 @@ func (x *execution) finishAll(b *bunch, lost error) {
 // intend records in the journal the objects without a tag that the next requests make or take over from another owner: whatever happens
 // next, they are known to be ours.
 func (x *execution) intend(level []Step) {
-	if x.a.journal.path == "" {
+	if x.a.journal.Path == "" {
 		return
 	}
 	for _, s := range level {
@@ -110,7 +110,7 @@ func (x *execution) intend(level []Step) {
 			continue
 		}
 		if s.Action == Create || s.Action == Update && !s.v.plan.beside && (!k.Tagged && !s.v.ours || !k.Tagged && k.Unmarked != nil && k.Unmarked(s.v.have)) {
-			x.a.journal.set(s.Key, k.Descriptor, s.v.want, true)
+			x.a.journal.Set(s.Key, k.Descriptor, s.v.want, true)
 		}
 	}
 	x.a.saveJournal()
@@ -137,6 +137,10 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 			v.plan.err = fmt.Errorf("%s is still there and needs it", user.key)
 			return nil, true
 		}
+		if s.stage != nil {
+			ops, v.plan.after, v.plan.err = x.toStage(s)
+			return ops, true
+		}
 		ops, v.plan.err = v.kind.Delete(w, v.have)
 	case !x.a.g.should(v):
 		return nil, false
@@ -149,6 +153,8 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		ops, v.plan.err = x.reach(v)
 	case v.plan.beside:
 		ops, v.plan.after = v.kind.Replace.Make(w, v.have, v.want)
+	case s.stage != nil:
+		ops, v.plan.after, v.plan.err = x.toStage(s)
 	case s.Action == Create:
 		if v.rebind {
 			ops, _ = v.kind.Delete(w, v.want)
@@ -348,6 +354,8 @@ func (x *execution) finish(s Step, lost error) {
 		return
 	}
 	switch {
+	case s.stage != nil && s.Action != Create:
+		x.a.setHave(v, now, true)
 	case s.Action == Delete:
 		x.a.setHave(v, nil, false)
 		x.c.Del++
@@ -361,19 +369,6 @@ func (x *execution) finish(s Step, lost error) {
 		}
 	}
 	v.unsure, v.tried, v.rebind, v.plan.after = false, nil, false, nil
-}
-
-// note records the result of a step for the history.
-func (x *execution) note(s Step) {
-	if len(x.done) == x.a.history.room() {
-		x.over++
-		return
-	}
-	op := OpRecord{Action: s.Action, Key: s.Key}
-	if s.v.plan.err != nil {
-		op.Err = s.v.plan.err.Error()
-	}
-	x.done = append(x.done, op)
 }
 
 // notCreated makes the values that need v wait.
@@ -399,7 +394,7 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 	a.g.setUses(v)
 	if v.kind.journalled() {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Unmarked(have))
-		a.journal.set(v.key, v.kind.Descriptor, v.have, untagged)
+		a.journal.Set(v.key, v.kind.Descriptor, v.have, untagged)
 	}
 }
 

@@ -113,3 +113,16 @@ func (a *Agent) record(began time.Time, c *event.Committed, x *execution) {
 	}
 	a.history.add(r)
 }
+
+// note records the result of a step for the history.
+func (x *execution) note(s Step) {
+	if len(x.done) == x.a.history.room() {
+		x.over++
+		return
+	}
+	op := OpRecord{Action: s.Action, Key: s.Key}
+	if s.v.plan.err != nil {
+		op.Err = s.v.plan.err.Error()
+	}
+	x.done = append(x.done, op)
+}

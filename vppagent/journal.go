@@ -1,197 +1,28 @@
 package vppagent
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-
 	"github.com/contiv-agent/contiv-agent/kv"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/journal"
 )
-
-// journal records in a file the objects that are ours and have no tag in VPP. The file has a header, and lines with a checksum
-// each; the last line of a key counts:
-//
-//	contiv-agent journal 1
-//	+ 89abcdef config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {…}
-//	- 01234567 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2
-//
-// Each transaction appends lines; when most lines are outdated, the file is rewritten and renamed.
-type journal struct {
-	path    string // "": no journal
-	live    map[string]entry
-	pending []string // lines not yet appended
-	lines   int      // in the file
-	broken  bool     // the file has to be rewritten
-}
-
-// entry is the record of a key.
-type entry struct {
-	text  string
-	state any // the state that text encodes; nil: not known
-}
-
-const journalHeader = "contiv-agent journal 1"
-
-func (j *journal) set(key string, d *descriptor.Descriptor, have any, ours bool) {
-	if j.path == "" {
-		return
-	}
-	if !ours {
-		if _, ok := j.live[key]; ok {
-			delete(j.live, key)
-			j.pending = append(j.pending, journalLine('-', key))
-		}
-		return
-	}
-	was := j.live[key]
-	if was.state == have { // recorded before the request, and again after its success
-		return
-	}
-	m := d.Message(have)
-	text := kv.Format(key, m)
-	if was.text != "" && was.text != text {
-		if _, err := d.Compile(key, m); err != nil {
-			return // half of a value, as after a refusal: it could not be parsed again, so the record keeps the whole value
-		}
-	}
-	if j.live[key] = (entry{text, have}); was.text == text {
-		return
-	}
-	j.pending = append(j.pending, journalLine('+', text))
-}
-
-func journalLine(op byte, text string) string {
-	return fmt.Sprintf("%c %08x %s\n", op, crc32.ChecksumIEEE([]byte(string(op)+text)), text)
-}
-
-func parseJournalLine(line string) (op byte, text string, ok bool) {
-	if len(line) < 12 || line[1] != ' ' || line[10] != ' ' {
-		return 0, "", false
-	}
-	op, text = line[0], line[11:]
-	return op, text, journalLine(op, text) == line+"\n"
-}
-
-// load reads the file. It skips lines that it cannot trust and reports them in the error; a torn last line is normal.
-func (j *journal) load() error {
-	j.live = map[string]entry{}
-	data, err := os.ReadFile(j.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		j.broken = true // the file does not exist yet
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	scanner := bufio.NewScanner(bytes.NewReader(data))
-	scanner.Buffer(nil, 16<<20)
-	if !scanner.Scan() || scanner.Text() != journalHeader {
-		j.broken = true
-		return fmt.Errorf("journal %s: unknown version %.40q, ignored", j.path, scanner.Text())
-	}
-	var bad int
-	for scanner.Scan() {
-		op, text, ok := parseJournalLine(scanner.Text())
-		switch {
-		case !ok:
-			bad++
-		case op == '+':
-			key, _, err := kv.ParseLine(text)
-			if err != nil {
-				bad++
-				continue
-			}
-			j.live[key] = entry{text: text}
-		case op == '-':
-			delete(j.live, text)
-		}
-		j.lines++
-	}
-	if scanner.Err() != nil { // a line is too long; the rest is not read
-		bad++
-	}
-	if bad > 0 || !bytes.HasSuffix(data, []byte("\n")) {
-		j.broken = true
-		return fmt.Errorf("journal %s: %d lines damaged, left out", j.path, bad)
-	}
-	return nil
-}
-
-// save writes pending changes to the file.
-func (j *journal) save() error {
-	if j.path == "" || len(j.pending) == 0 && !j.broken {
-		return nil
-	}
-	if j.broken || j.lines+len(j.pending) > 2*len(j.live)+1000 {
-		return j.rewrite()
-	}
-	f, err := os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	_, err = f.WriteString(strings.Join(j.pending, ""))
-	if err = errors.Join(err, f.Close()); err != nil {
-		j.broken = true
-		return fmt.Errorf("journal: %w", err)
-	}
-	j.lines += len(j.pending)
-	j.pending = nil
-	return nil
-}
-
-func (j *journal) rewrite() error {
-	var b strings.Builder
-	b.WriteString(journalHeader + "\n")
-	texts := make([]string, 0, len(j.live))
-	for _, e := range j.live {
-		texts = append(texts, e.text)
-	}
-	slices.Sort(texts)
-	for _, text := range texts {
-		b.WriteString(journalLine('+', text))
-	}
-	f, err := os.CreateTemp(filepath.Dir(j.path), filepath.Base(j.path)+".new-*")
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	_, err = f.WriteString(b.String())
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), j.path)
-	}
-	if err != nil {
-		return fmt.Errorf("journal: %w", errors.Join(err, os.Remove(f.Name())))
-	}
-	j.lines, j.pending, j.broken = len(texts), nil, false
-	return nil
-}
 
 // openJournal makes the recorded objects values that are ours and not wanted yet.
 func (a *Agent) openJournal() {
-	a.journal = &journal{path: a.cfg.Journal}
+	a.journal = &journal.Journal{Path: a.cfg.Journal}
 	if a.cfg.Journal == "" {
 		return
 	}
-	if err := a.journal.load(); err != nil {
+	if err := a.journal.Load(); err != nil {
 		a.cfg.Logger.Warn("journal", "err", err)
 	}
-	for key, e := range a.journal.live {
-		_, m, err := kv.ParseLine(e.text)
+	for key, line := range a.journal.Entries() {
+		_, m, err := kv.ParseLine(line)
 		v := a.g.node(key)
 		if err == nil && v.kind != nil && v.kind.journalled() {
 			v.have, err = v.kind.Compile(key, m)
 		}
 		if err != nil || v.have == nil {
 			a.cfg.Logger.Warn("journal: left out", "key", key, "err", err)
-			delete(a.journal.live, key)
+			a.journal.Drop(key)
 			v.have = nil
 			a.g.collect(v)
 			continue
@@ -202,7 +33,7 @@ func (a *Agent) openJournal() {
 }
 
 func (a *Agent) saveJournal() {
-	if err := a.journal.save(); err != nil {
+	if err := a.journal.Save(); err != nil {
 		a.cfg.Logger.Warn("journal", "err", err)
 	}
 }

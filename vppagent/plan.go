@@ -65,6 +65,7 @@ type Step struct {
 
 	sweep bool // removes the object that was replaced beside
 	shut  bool // denies everything, before all other steps
+	stage any  // the state that the step leads to; nil: the whole of the change
 	v     *value
 }
 

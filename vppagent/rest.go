@@ -8,17 +8,20 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
 
-// A large access list that many interfaces have is replaced beside: one request for each interface, with pauses, takes seconds in total.
-// Other owners do not wait for that long. Run ends a transaction early, when VPP has acknowledged the first portion of such requests:
+// A large access list that many interfaces have is replaced beside: one request for each interface, with pauses, takes seconds in total. So
+// do thousands of NAT mappings. Other owners do not wait for that long. Run ends a transaction early, when VPP has acknowledged the first portion
+// of such requests:
 //
 //	transaction ─▶ all that is not such a request ─▶ a portion of them ─▶ Committed, Left has the keys of the others
 //	pause       ─▶ another transaction, if one waits
 //	            ─▶ the next portion of the rest, planned anew ─▶ pause ─▶ … ─▶ Committed (Seq 0), Left is empty
 //
-// Each state in between also occurs in the undivided transaction: the plan is only cut (ADR 20).
+// Each state in between also occurs in the undivided transaction: the plan is only cut (ADR 20). A value may be cut as well
+// (descriptor.Gradual).
 
 // pausing is the remark on a value whose requests wait for a later portion.
 const pausing = "the agent pauses before the request, so that VPP forwards"
@@ -128,7 +131,7 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 		return nil, x.whole(ctx, level)
 	}
 	first, switches := x.divide(level)
-	if len(switches) < 2 {
+	if len(switches) < 2 && !slices.ContainsFunc(switches, func(s Step) bool { return s.gradual() }) {
 		return nil, x.whole(ctx, level)
 	}
 	if len(first) > 0 {
@@ -138,20 +141,58 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 	}
 	b := &bunch{p: x.p}
 	var sum time.Duration
+	var unfinished []Step
 	for len(switches) > 0 {
-		next := x.prepare(switches[:1:1])
+		s := x.staged(switches[0])
+		next := x.prepare([]Step{s})
 		took := x.a.pace.Total(x.a.costs(next.requests)) + x.a.pace.Total(follow(next.requests))
 		if sum > 0 && sum+took > x.a.cfg.Stall {
 			break // the step is prepared again
 		}
 		sum += took
 		b.tried, b.requests = append(b.tried, next.tried...), append(b.requests, next.requests...)
+		if s.stage != nil {
+			unfinished = append(unfinished, switches[0])
+		}
 		switches = switches[1:]
 	}
 	x.a.rest.at = x.a.cfg.Now()
 	lost = x.send(ctx, b.requests)
 	x.finishAll(b, lost)
+	for _, s := range unfinished {
+		if s.v.plan.err == nil {
+			switches = append(switches, s)
+		}
+	}
 	return switches, lost
+}
+
+// staged returns the step, or one that makes a part of its change if all of it would take too long.
+func (x *execution) staged(s Step) Step {
+	state := s.v.want
+	if s.Action == Delete {
+		state = s.v.have
+	}
+	g, gradual := state.(descriptor.Gradual)
+	if !gradual {
+		return s
+	}
+	want := s.v.want
+	if s.Action == Delete {
+		want = nil
+	}
+	s.stage = g.Toward(x.a.g.world, s.v.have, want, x.a.cfg.Stall)
+	return s
+}
+
+// toStage are the requests of a step that makes a part of its change.
+func (x *execution) toStage(s Step) (ops []descriptor.Op, after any, err error) {
+	if s.v.have == nil {
+		ops, err = s.v.kind.Create(x.a.g.world, s.stage)
+	} else {
+		ops, err = s.v.kind.Update(x.a.g.world, s.v.have, s.stage)
+	}
+	return ops, s.stage, err
 }
 
 // follow is the cost of the requests that follow from the replies.
@@ -167,10 +208,11 @@ func follow(batch []request) (out []pace.Estimate) {
 // divide finds the steps of a level after which VPP may get a pause of any length; steps of earlier transactions come last.
 func (x *execution) divide(level []Step) (first, switches []Step) {
 	var old []Step
+	linked := claimed(level)
 	for _, s := range level {
 		_, before := x.before[s.v]
 		switch {
-		case s.Action != Update || s.shut || s.sweep || s.v.kind.Stands == nil:
+		case s.shut || s.sweep || !s.switches() && (!s.gradual() || linked[s.v]):
 			first = append(first, s)
 		case before:
 			old = append(old, s)
@@ -179,6 +221,60 @@ func (x *execution) divide(level []Step) (first, switches []Step) {
 		}
 	}
 	return first, append(switches, old...)
+}
+
+// switches reports that the step gives an interface other access lists.
+func (s *Step) switches() bool { return s.Action == Update && s.v.kind.Stands != nil }
+
+// gradual reports that VPP may have a part of the step's value, for any time.
+func (s *Step) gradual() bool {
+	state := s.v.want
+	if s.Action == Delete {
+		state = s.v.have
+	}
+	_, gradual := state.(descriptor.Gradual)
+	return gradual && s.v.plan.action != Recreate && !s.v.rebind && !s.v.unsure
+}
+
+// claimed are the values of steps of which one frees a claim that another one takes: their requests stay together.
+func claimed(level []Step) map[*value]bool {
+	freed, out := map[string]*value{}, map[*value]bool{}
+	each := func(f func(v *value, had, has []string)) {
+		for i := range level {
+			s := &level[i]
+			if v := s.v; s.gradual() && v.kind.Claims != nil && len(level) > 1 {
+				var had, has []string
+				if v.have != nil {
+					had = v.kind.Claims(v.have)
+				}
+				if s.Action != Delete {
+					has = v.kind.Claims(v.want)
+				}
+				f(v, had, has)
+			}
+		}
+	}
+	each(func(v *value, had, has []string) {
+		keep := map[string]bool{}
+		for _, c := range has {
+			keep[c] = true
+		}
+		for _, c := range had {
+			if !keep[c] {
+				freed[c] = v
+			}
+		}
+	})
+	if len(freed) > 0 {
+		each(func(v *value, _, has []string) {
+			for _, c := range has {
+				if from := freed[c]; from != nil && from != v {
+					out[v], out[from] = true, true
+				}
+			}
+		})
+	}
+	return out
 }
 
 // leave adds steps to the rest.

@@ -55,7 +55,44 @@ func TestVictimOvertakes(t *testing.T) {
 // changesBefore is the number of the tenant's changes before the victim's.
 const changesBefore = 3
 
-func overtake(t *testing.T, egress bool) {
+// TestVictimOvertakesService: all endpoints of a Service of the tenant with many ports change. The change of the victim that follows is in force after
+// the messages for one port.
+func TestVictimOvertakesService(t *testing.T) {
+	const ports, endpoints = 20, 60
+	crowd := func(base int) []event.Change {
+		list := service(ports, endpoints, func(*model.Service) {})
+		slice := list[1].Object.(*model.EndpointSlice)
+		for i := range slice.Endpoints {
+			slice.Endpoints[i].Addr = netip.AddrFrom4([4]byte{10, 9, byte(base), byte(1 + i)})
+		}
+		return list
+	}
+	n := dividing(t, crowd(1)...)
+	messages, at := 0, -1
+	n.vpp.After(func(r sim.Record) {
+		if r.Name == "nat44_lb_static_mapping_add_del_local" {
+			messages++
+		}
+		if at < 0 && n.passes("pod-victim/client", PodIP(3), PodIP(2), n.port) {
+			at = messages
+		}
+	})
+	err := n.agent.Feed(context.Background(),
+		&event.Update{Source: source, Changes: crowd(2)}, &event.Update{Source: source, Changes: []event.Change{n.policy(90)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.vpp.After(nil)
+	if messages != 2*ports*endpoints || at < 0 || at > 2*endpoints {
+		t.Errorf("the victim's change is in force after %d of %d messages", at, messages)
+	}
+	if why := n.verdicts(); why != "" {
+		t.Error(why)
+	}
+}
+
+// dividing is a node whose agent divides every change that it can.
+func dividing(t *testing.T, tenant ...event.Change) *node {
 	v := sim.New(sim.Config{Seed: 1, PuntLocal: true, LogLimit: 1})
 	t.Cleanup(v.Close)
 	n := &node{t: t, vpp: v, port: 80}
@@ -71,8 +108,12 @@ func overtake(t *testing.T, egress bool) {
 	}
 	t.Cleanup(a.Close)
 	n.agent = a
-	n.feed(append(append(before, n.policy(80)), largeSet(500, egress)...))
+	n.feed(append(append(before, n.policy(80)), tenant...))
+	return n
+}
 
+func overtake(t *testing.T, egress bool) {
+	n := dividing(t, largeSet(500, egress)...)
 	switched, at, since := 0, -1, 0 // messages for pods of the tenant, and how many there were when the victim's change came into force
 	n.vpp.After(func(r sim.Record) {
 		if r.Name == "acl_interface_set_acl_list" {

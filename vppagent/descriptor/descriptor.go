@@ -125,6 +125,13 @@ type Rest struct {
 	Suspect func(w *World) bool
 }
 
+// Gradual is a state whose change VPP may have a part of, for any time: other values then go between the parts.
+type Gradual interface {
+	// Toward returns a state between have and want, whose requests take about most of VPP's and the agent's time; nil: the requests to want take
+	// no longer. have or want may be nil.
+	Toward(w *World, have, want any, most time.Duration) any
+}
+
 // Dependency is a condition of a value: a key that must be in VPP before the value, or a claim that must be free.
 type Dependency struct {
 	Key   string // exact key; or

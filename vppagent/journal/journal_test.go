@@ -1,4 +1,4 @@
-package vppagent
+package journal
 
 import (
 	"maps"
@@ -14,8 +14,8 @@ import (
 // Any file is read: the remembered entries can be parsed, and a rewrite keeps them.
 func FuzzJournal(f *testing.F) {
 	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
-	whole := journalHeader + "\n" + journalLine('+', route)
-	for _, text := range []string{"", whole, whole + journalLine('-', route), whole[:len(whole)-3], "contiv-agent journal 9\n", journalHeader + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
+	whole := header + "\n" + journalLine('+', route)
+	for _, text := range []string{"", whole, whole + journalLine('-', route), whole[:len(whole)-3], "contiv-agent journal 9\n", header + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -23,8 +23,8 @@ func FuzzJournal(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		j := &journal{path: path}
-		_ = j.load() // the error names the skipped lines
+		j := &Journal{Path: path}
+		_ = j.Load() // the error names the skipped lines
 		for key, e := range j.live {
 			if got, _, err := kv.ParseLine(e.text); err != nil || got != key {
 				t.Fatalf("%q is remembered as %q: %v", key, e.text, err)
@@ -33,8 +33,8 @@ func FuzzJournal(f *testing.F) {
 		if err := j.rewrite(); err != nil {
 			t.Fatal(err)
 		}
-		again := &journal{path: path}
-		if err := again.load(); err != nil {
+		again := &Journal{Path: path}
+		if err := again.Load(); err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
 		if a, b := slices.Sorted(maps.Keys(j.live)), slices.Sorted(maps.Keys(again.live)); !slices.Equal(a, b) {
@@ -47,12 +47,12 @@ func FuzzJournal(f *testing.F) {
 func TestJournalWithAnEndlessLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
-	text := journalHeader + "\n" + strings.Repeat("x", 17<<20) + "\n" + journalLine('+', route)
+	text := header + "\n" + strings.Repeat("x", 17<<20) + "\n" + journalLine('+', route)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j := &journal{path: path}
-	if err := j.load(); err == nil || !strings.Contains(err.Error(), "damaged") || !j.broken {
+	j := &Journal{Path: path}
+	if err := j.Load(); err == nil || !strings.Contains(err.Error(), "damaged") || !j.broken {
 		t.Errorf("%v, to be written anew: %t", err, j.broken)
 	}
 }
