@@ -345,7 +345,7 @@ func (c *Controller) next() *event.Txn {
 		c.take(c.release())
 		c.turns.begins()
 		txn := c.change()
-		c.load.learn(c.behind())
+		c.load.learn(c.behind(), c.turns.sparesTurn)
 		if txn == nil {
 			c.turns.ends()
 		}

@@ -3,6 +3,7 @@ package controller
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -17,9 +18,9 @@ import (
 //
 // The share depends on the work that the namespace's last changes made: see work.go.
 //
-// While VPP is behind (event.Committed.Left), a namespace has one small share for all transactions until VPP has caught up, and
-// lanes wait. Most changes of the busiest namespace then concern keys that wait anyway, and rendering them would take time from
-// other namespaces.
+// While VPP is behind (event.Committed.Left), a namespace has one small share for all transactions until VPP has caught up; lanes
+// with changes beyond it wait. Most changes of the busiest namespace then concern keys that wait anyway, and rendering them would
+// take time from other namespaces.
 //
 // Cluster-scoped objects, and all changes before the first sync, do not wait.
 
@@ -80,11 +81,7 @@ func (f *fair) pays(ch *event.Change) bool {
 		return true
 	}
 	ns := ch.Ref.Namespace
-	most := f.load.share(ns)
-	if f.behind {
-		most = min(most, restShare)
-	}
-	if price >= heavyCost || f.spent[ns]+price > most {
+	if !f.affords(ns, price) {
 		return false
 	}
 	if f.spent == nil {
@@ -93,6 +90,15 @@ func (f *fair) pays(ch *event.Change) bool {
 	f.spent[ns] += price
 	f.seen[ch.Ref] = struct{}{}
 	return true
+}
+
+// affords reports whether a change of that cost is within the rest of the namespace's share.
+func (f *fair) affords(ns string, price int) bool {
+	most := f.load.share(ns)
+	if f.behind {
+		most = min(most, restShare)
+	}
+	return price < heavyCost && f.spent[ns]+price <= most
 }
 
 // does notes changes that the next turn renders.
@@ -116,8 +122,11 @@ func (f *fair) wait(ns string) *lane {
 // release returns the changes that are due from the lanes: for each lane the changes within a share, but at least one. If other
 // namespaces have changes for this transaction, lanes wait for the next one, once.
 func (f *fair) release() (out []event.Change) {
-	if len(f.lanes) == 0 || f.behind {
+	if len(f.lanes) == 0 {
 		return nil
+	}
+	if f.behind {
+		return f.releaseBehind()
 	}
 	if !f.waited && len(f.spent) > 0 {
 		f.waited = true
@@ -130,19 +139,63 @@ func (f *fair) release() (out []event.Change) {
 			if total += cost(&l.list[n]); n > 0 && total > f.load.share(ns) {
 				break
 			}
-			f.does(ns, cost(&l.list[n]))
-			delete(l.at, l.list[n].Ref)
 			n++
 		}
-		out = append(out, l.list[:n]...)
-		if l.list = slices.Clone(l.list[n:]); len(l.list) == 0 {
-			delete(f.lanes, ns)
-		}
-		for ref := range l.at {
-			l.at[ref] -= n
-		}
+		out = append(out, f.dequeue(ns, n)...)
 	}
 	return out
+}
+
+// dequeue takes the first changes out of a lane.
+func (f *fair) dequeue(ns string, n int) []event.Change {
+	l := f.lanes[ns]
+	out := l.list[:n]
+	for i := range out {
+		delete(l.at, out[i].Ref)
+		f.does(ns, cost(&out[i]))
+	}
+	if l.list = slices.Clone(l.list[n:]); len(l.list) == 0 {
+		delete(f.lanes, ns)
+	}
+	for ref := range l.at {
+		l.at[ref] -= n
+	}
+	return out
+}
+
+// releaseBehind returns what is due from the lanes while VPP is behind: the changes within the rest of a share. So the lane of a namespace that
+// did not spend its share does not wait for VPP.
+func (f *fair) releaseBehind() (out []event.Change) {
+	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
+		l, n := f.lanes[ns], 0
+		for n < len(l.list) && f.mayLeave(ns, l) && f.pays(&l.list[n]) {
+			n++
+		}
+		out = append(out, f.dequeue(ns, n)...)
+	}
+	return out
+}
+
+// mayLeave reports that the lane of a namespace need not wait.
+func (f *fair) mayLeave(ns string, l *lane) bool {
+	return !f.turns.rests(ns) && (!f.behind || f.affords(ns, cost(&l.list[0])))
+}
+
+// nextDue is when the changes in one of the lanes are due; zero: not before an event.
+func (f *fair) nextDue() (next time.Time) {
+	for ns, l := range f.lanes {
+		until := f.turns.until[ns]
+		switch {
+		case f.mayLeave(ns, l):
+			until = f.turns.clock()
+		case !f.turns.rests(ns):
+			continue
+		}
+		if next.IsZero() || until.Before(next) {
+			next = until
+		}
+	}
+	return next
 }
 
 // waits reports that every lane waits, or that there is none.

@@ -37,7 +37,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 			continue
 		}
 		txn := c.Step(c.gather(ev, in))
-		if next := c.turns.next(c.lanes); !next.IsZero() && c.inFlight == 0 && !c.behind() {
+		if next := c.nextDue(); !next.IsZero() && c.inFlight == 0 {
 			turn.Reset(time.Until(next))
 		}
 		if txn == nil {

@@ -9,7 +9,8 @@ import "time"
 //	turn of evil: rendering, and the transaction ─▶ evil rests ─▶ turn of evil ─▶ …
 //	                                                ▲ changes of others find the loop idle
 //
-// A turn of several namespaces counts for each by the costs of its changes.
+// A turn of several namespaces counts for each by the costs of its changes. It does not count for a namespace that made little work: then the
+// turn took long for other reasons, and the next turn would take as long.
 
 const (
 	restTurns = 3
@@ -83,6 +84,9 @@ func (t *turns) begins() {
 	}
 }
 
+// sparesTurn takes the present turn from a namespace.
+func (t *turns) sparesTurn(ns string) { delete(t.under, ns) }
+
 // ends notes that VPP has acknowledged what the turn rendered, or that nothing was to be sent.
 func (t *turns) ends() {
 	if t.clock == nil || len(t.under) == 0 {
@@ -101,18 +105,4 @@ func (t *turns) ends() {
 		}
 	}
 	t.under = nil
-}
-
-// next is when the changes in one of the lanes are due; zero: there is none.
-func (t *turns) next(lanes map[string]*lane) (next time.Time) {
-	for ns := range lanes {
-		until := t.clock()
-		if t.rests(ns) {
-			until = t.until[ns]
-		}
-		if next.IsZero() || until.Before(next) {
-			next = until
-		}
-	}
-	return next
 }

@@ -130,7 +130,7 @@ func TestOneTurnBetweenEvents(t *testing.T) {
 	if n := len(s.took()); n > 2*turnWork/lightCost {
 		t.Errorf("%d changes were applied in one step", n)
 	}
-	if next := c.turns.next(c.lanes); next.IsZero() || next.After(time.Now()) {
+	if next := c.nextDue(); next.IsZero() || next.After(time.Now()) {
 		t.Errorf("the lane is due at %v", next)
 	}
 }
@@ -141,5 +141,54 @@ func TestLongSelectorsAreWork(t *testing.T) {
 	p.InboundRules = []model.Rule{{Source: model.Peer{Selector: strings.Repeat("x", 500_000)}}}
 	if got := cost(&event.Change{Ref: p.Ref(), Object: p}); got < heavyCost {
 		t.Errorf("costs %d", got)
+	}
+}
+
+// TestSmallWorkDoesNotRest: a turn that took long does not count for a namespace that made little work in it.
+func TestSmallWorkDoesNotRest(t *testing.T) {
+	c, _ := fairly(t)
+	now := time.Unix(1e6, 0)
+	c.turns.clock = func() time.Time { return now }
+	c.Step(done(c.Step(of("evil", "other"))))
+	txn := c.Step(of("victim", "one"))
+	now = now.Add(time.Second)
+	c.Step(done(txn))
+	if c.turns.rests("victim") {
+		t.Error("the victim rests")
+	}
+}
+
+// TestLaneOfAnotherDoesNotWaitForVPP: while VPP is behind, the lane of a namespace that spent its share waits, and that of another one does not.
+func TestLaneOfAnotherDoesNotWaitForVPP(t *testing.T) {
+	c, s := fairly(t)
+	now := time.Unix(1e6, 0)
+	c.turns.clock = func() time.Time { return now }
+	txn := c.Step(of("evil", "a"))
+	c.Step(divided(txn, "config/left"))
+	s.took()
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprint(i))
+	}
+	c.turns.until = map[string]time.Time{"victim": now.Add(100 * time.Millisecond)}
+	txn = c.Step(of("evil", names...))
+	c.Step(of("victim", "one"))
+	if got := s.took(); len(got) > restShare/lightCost || slices.Contains(got, "victim/one") {
+		t.Fatalf("%q", got)
+	}
+	c.Step(divided(txn, "config/left"))
+	if next := c.nextDue(); !next.Equal(now.Add(100 * time.Millisecond)) {
+		t.Errorf("a lane is due at %s", next)
+	}
+	now = now.Add(time.Second)
+	if next := c.nextDue(); !next.Equal(now) {
+		t.Errorf("a lane is due at %s", next)
+	}
+	txn = c.Step(&event.Tick{Now: now})
+	if got := s.took(); txn == nil || !slices.Equal(got, []string{"victim/one"}) {
+		t.Errorf("%q", got)
+	}
+	if next := c.nextDue(); !next.IsZero() {
+		t.Errorf("the lane of evil is due at %s", next)
 	}
 }
