@@ -60,7 +60,7 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 		ns := ch.Ref.Namespace
 		f.turns.hears(ns)
 		if ns == "" || f.lanes[ns] == nil && !f.turns.rests(ns) && f.pays(ch) {
-			f.does(ns, cost(ch))
+			f.does(ch.Ref, cost(ch))
 			if waiting > 0 {
 				now = append(now, *ch)
 			}
@@ -81,7 +81,7 @@ func (f *fair) pays(ch *event.Change) bool {
 		return true
 	}
 	ns := ch.Ref.Namespace
-	if !f.affords(ns, price) {
+	if !f.affords(ch.Ref, price) {
 		return false
 	}
 	if f.spent == nil {
@@ -93,18 +93,18 @@ func (f *fair) pays(ch *event.Change) bool {
 }
 
 // affords reports whether a change of that cost is within the rest of the namespace's share.
-func (f *fair) affords(ns string, price int) bool {
-	most := f.load.share(ns)
+func (f *fair) affords(ref model.Ref, price int) bool {
+	most := f.load.share(ref)
 	if f.behind {
 		most = min(most, restShare)
 	}
-	return price < heavyCost && f.spent[ns]+price <= most
+	return price < heavyCost && f.spent[ref.Namespace]+price <= most
 }
 
 // does notes changes that the next turn renders.
-func (f *fair) does(ns string, cost int) {
-	f.load.does(ns, cost)
-	f.turns.does(ns, cost)
+func (f *fair) does(ref model.Ref, cost int) {
+	f.load.does(ref, cost)
+	f.turns.does(ref.Namespace, cost)
 }
 
 func (f *fair) wait(ns string) *lane {
@@ -136,7 +136,7 @@ func (f *fair) release() (out []event.Change) {
 	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
 		l, n, total := f.lanes[ns], 0, f.spent[ns]
 		for n < len(l.list) && !f.turns.rests(ns) {
-			if total += cost(&l.list[n]); n > 0 && total > f.load.share(ns) {
+			if total += cost(&l.list[n]); n > 0 && total > f.load.share(l.list[n].Ref) {
 				break
 			}
 			n++
@@ -152,7 +152,7 @@ func (f *fair) dequeue(ns string, n int) []event.Change {
 	out := l.list[:n]
 	for i := range out {
 		delete(l.at, out[i].Ref)
-		f.does(ns, cost(&out[i]))
+		f.does(out[i].Ref, cost(&out[i]))
 	}
 	if l.list = slices.Clone(l.list[n:]); len(l.list) == 0 {
 		delete(f.lanes, ns)
@@ -178,7 +178,7 @@ func (f *fair) releaseBehind() (out []event.Change) {
 
 // mayLeave reports that the lane of a namespace need not wait.
 func (f *fair) mayLeave(ns string, l *lane) bool {
-	return !f.turns.rests(ns) && (!f.behind || f.affords(ns, cost(&l.list[0])))
+	return !f.turns.rests(ns) && (!f.behind || f.affords(l.list[0].Ref, cost(&l.list[0])))
 }
 
 // nextDue is when the changes in one of the lanes are due; zero: not before an event.

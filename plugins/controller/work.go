@@ -13,7 +13,7 @@ import (
 //	share ─▶ rules read + rules written ─▶ next share: as many changes as make turnWork
 //
 // Work is counted, not measured: the same changes make the same shares on any machine. A namespace begins with few changes. Its share
-// doubles while its changes make little work.
+// doubles while its changes make little work. A share of changes of members does not depend on their work: see ofMembers.
 
 // Costs of changes, and the work that they make, approximately in rules of access lists.
 const (
@@ -67,38 +67,41 @@ func latest(changes []event.Change) []event.Change {
 
 // load learns how much work the changes of namespaces make. The zero value knows nothing.
 type load struct {
-	rates   map[string]rate // by namespace
-	present map[string]int  // costs by namespace, of changes since the last turn
-	changes int             // number of them
-	written int             // rules in values that the present turn changed
+	shares  map[string]int // by namespace, if known: cost of the changes that the next turn may have
+	present map[string]int // costs by namespace, of changes since the last turn
+	members bool           // some of these are changes of members
+	changes int            // their number
+	written int            // rules in values that the present turn changed
 }
 
-// rate is what the last turn of a namespace showed.
-type rate struct {
-	share int // cost of the changes that the next turn may have
-	cost  int // of the last turn; 0: none yet
-	work  int // of the last turn
-	turns int // with more than turnWork
+// maxShares bounds the namespaces that a load remembers.
+const maxShares = 1 << 10
+
+// ofMembers reports whether a change may change the members of sets. A hundred such changes write the same tables as one, so the share of them
+// does not depend on their work.
+func ofMembers(ref model.Ref) bool {
+	return ref.Kind == model.KindPod || ref.Kind == model.KindNamespace || ref.Kind == model.KindServiceAccount
 }
 
-// maxRates bounds the namespaces that a load remembers.
-const maxRates = 1 << 10
-
-// share is the cost of the changes that a namespace may have in a transaction.
-func (l *load) share(ns string) int {
-	if r, known := l.rates[ns]; known {
-		return r.share
+// share is the cost of the changes that a namespace may have in a transaction, up to that change.
+func (l *load) share(ref model.Ref) int {
+	if ofMembers(ref) {
+		return share
+	}
+	if n, known := l.shares[ref.Namespace]; known {
+		return n
 	}
 	return turnWork
 }
 
 // does notes a change that the present turn renders.
-func (l *load) does(ns string, cost int) {
+func (l *load) does(ref model.Ref, cost int) {
 	if l.present == nil {
 		l.present = map[string]int{}
 	}
-	l.present[ns] += cost
+	l.present[ref.Namespace] += cost
 	l.changes++
+	l.members = l.members || ofMembers(ref)
 }
 
 // wrote notes values that the present turn changed.
@@ -123,50 +126,28 @@ func (l *load) learn(held bool, small func(ns string)) {
 		if work*n/all <= smallWork {
 			small(ns)
 		}
-		r, known := l.rates[ns]
-		if !known {
-			r.share = turnWork
-			if len(l.rates) >= maxRates {
-				clear(l.rates)
-			}
-		}
-		if l.rates == nil {
-			l.rates = map[string]rate{}
-		}
-		if ns != "" && !held {
-			l.rates[ns] = r.after(n, work*n/all)
+		if ns != "" && !held && !l.members {
+			l.setShare(ns, n, work*n/all)
 		}
 	}
 	clear(l.present)
-	l.changes, l.written = 0, 0
+	l.changes, l.written, l.members = 0, 0, false
 }
 
-// after returns the rate after a turn of that cost and work. Two turns of different costs show a fixed part of the work, and a part that grows with
-// the cost. A hundred changes of members write the same tables as one, so the share does not shrink where the fixed part alone is more than
-// turnWork: then it is so large that both parts are equal.
-func (r rate) after(cost, work int) rate {
-	next := r.share
-	near := 8*max(cost-r.cost, r.cost-cost) <= cost
+// setShare sets the share of a namespace after a turn of that cost and work.
+func (l *load) setShare(ns string, cost, work int) {
+	now, known := l.shares[ns]
+	if !known {
+		now = turnWork
+	}
 	switch {
-	case work <= turnWork && 2*cost <= r.share: // the share was not used
-	case work <= turnWork:
-		next = 2 * r.share
-	case r.cost == 0, near && work > 2*r.work:
-		next = cost / 4
-	case near:
-		if r.turns%16 == 15 {
-			next = 2 * cost
-		}
-	default:
-		each := float64(work-r.work) / float64(cost-r.cost)
-		fixed := float64(work) - each*float64(cost)
-		next = 4 * cost
-		if most := max(turnWork-fixed, fixed); each*float64(next) > most {
-			next = int(most / each)
-		}
+	case work > turnWork:
+		now = max(lightCost, cost*turnWork/work)
+	case 2*cost > now: // the share was used
+		now = min(2*now, share)
 	}
-	if work > turnWork {
-		r.turns++
+	if l.shares == nil || len(l.shares) >= maxShares {
+		l.shares = map[string]int{}
 	}
-	return rate{share: min(max(next, lightCost), share), cost: cost, work: work, turns: r.turns}
+	l.shares[ns] = now
 }

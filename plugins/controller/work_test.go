@@ -70,8 +70,7 @@ func turnsFor(c *Controller, w *writer, changes int) (out []int) {
 	return out
 }
 
-// TestShareFollowsWork: a turn of changes that each make much work has few of them, down to one; a turn has many that make little work, or whose
-// work does not grow with their number.
+// TestShareFollowsWork: a turn of changes that each make much work has few of them, down to one, and a turn has many that make little work.
 func TestShareFollowsWork(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
@@ -81,8 +80,7 @@ func TestShareFollowsWork(t *testing.T) {
 	}{
 		{"much work for each", 400, 0, 1, 2, 300},
 		{"some work for each", 50, 0, 4, 20, 1000},
-		{"little work", 0, 0, share / lightCost, share / lightCost, 5000},
-		{"the same work for any number", 0, 10 * turnWork, 32, share / lightCost, 5000},
+		{"little work", 0, 0, share/lightCost - 1, share / lightCost, 5000},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c, w := writing(t, tc.each, tc.all)
@@ -190,5 +188,23 @@ func TestLaneOfAnotherDoesNotWaitForVPP(t *testing.T) {
 	}
 	if next := c.nextDue(); !next.IsZero() {
 		t.Errorf("the lane of evil is due at %s", next)
+	}
+}
+
+// TestMembersShareDoesNotShrink: a change of a member writes as much as a hundred such changes, so they stay together.
+func TestMembersShareDoesNotShrink(t *testing.T) {
+	c, w := writing(t, 0, 10*turnWork)
+	held := c.Step(of("first", "one"))
+	w.took()
+	ev := &event.Update{Source: "test"}
+	for i := range 1000 {
+		pod := &model.Pod{ID: model.PodID{Namespace: "evil", Name: fmt.Sprint(i)}}
+		ev.Changes = append(ev.Changes, event.Change{Ref: pod.Ref(), Object: pod})
+	}
+	c.Step(ev)
+	for txn := c.Step(done(held)); txn != nil; txn = c.Step(done(txn)) {
+		if n := len(w.took()); n != share/lightCost && n != 1000%(share/lightCost) {
+			t.Errorf("a turn of %d changes", n)
+		}
 	}
 }
