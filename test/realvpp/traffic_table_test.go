@@ -134,6 +134,9 @@ func noTallies() map[string]*tally {
 	return map[string]*tally{"allowed": {}, "revoked": {}, "let in": {}, "denied": {}}
 }
 
+// gapUnit is the precision of a gap in documents.
+const gapUnit = 10 * time.Millisecond
+
 // cells are the columns of the table, which docs/traffic.md explains.
 func cells(by map[string]*tally) string {
 	allowed, letIn, revoked, denied := by["allowed"], by["let in"], by["revoked"], by["denied"]
@@ -142,7 +145,7 @@ func cells(by map[string]*tally) string {
 		goOn += fmt.Sprintf(", %d end", allowed.excused)
 	}
 	return strings.Join([]string{
-		goOn, fmt.Sprintf("%d of %d", allowed.lost, allowed.sent), allowed.gap.Round(10 * time.Millisecond).String(),
+		goOn, fmt.Sprintf("%d of %d", allowed.lost, allowed.sent), allowed.gap.Round(gapUnit).String(),
 		fmt.Sprintf("%d of %d", letIn.alive, letIn.flows),
 		fmt.Sprint(revoked.flows), fmt.Sprint(revoked.meanwhile), fmt.Sprint(revoked.forbidden), fmt.Sprint(revoked.back),
 		fmt.Sprint(denied.flows), fmt.Sprint(denied.meanwhile), fmt.Sprint(denied.forbidden),
