@@ -283,7 +283,7 @@ func (d *demo) services() {
 		"frontend-0 sees 10.1.1.254", "frontend-1 sees 10.1.1.2", "frontend-2 sees 10.1.1.2")
 	d.balanced("client → kubernetes 10.96.0.1:443, on node-1 itself", client, "10.96.0.1:443", "kube-apiserver sees 10.1.1.4")
 	d.balanced("frontend-1 → kubernetes 10.96.0.1:443, from node-2", frontend1, "10.96.0.1:443", "kube-apiserver sees 10.1.2.2")
-	d.balanced("node-1 itself, as a kubelet, → the pod frontend-0 10.1.1.2:8080", "node-1", "10.1.1.2:8080", "frontend-0 sees 192.168.16.1")
+	d.balanced("node-1 itself, as a kubelet, → the pod frontend-0 10.1.1.2:8080", "node-1", "10.1.1.2:8080", "frontend-0 sees 169.254.1.2")
 	d.refused("client → admin 10.96.0.30:80, a service without endpoints", client, "10.96.0.30:80")
 	d.refused("client → frontend 10.96.0.80:81, a port it does not have", client, "10.96.0.80:81")
 	d.balanced("client → a server outside, 198.51.100.10:8080", client, abroad.server.String()+":8080", "web sees 192.168.16.1")

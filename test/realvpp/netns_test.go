@@ -76,6 +76,12 @@ func (n *netns) ip(batch string) error {
 	return err
 }
 
+// set writes a setting of the namespace's network, a file in /proc/sys/net.
+func (n *netns) set(name, value string) (err error) {
+	n.do(func() { err = os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) })
+	return err
+}
+
 func (n *netns) close() {
 	close(n.calls)
 	<-n.ended

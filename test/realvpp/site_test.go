@@ -75,6 +75,7 @@ func openSite(t *testing.T, path, manifests string) *site {
 	s.hosts[""] = world
 	s.check(world.ip(fmt.Sprintf("link set lo up\nlink add br0 type bridge\nlink set br0 up\naddr add %s/24 dev br0\naddr add %s/32 dev lo\naddr add %s/32 dev lo\n",
 		abroad.router, abroad.client, abroad.server)))
+	s.check(world.set("ipv4/conf/br0/arp_announce", "2")) // it asks from its address in the nodes' network, as VPP expects
 	var pods []*model.Pod
 	for _, c := range changes {
 		switch o := c.Object.(type) {
@@ -214,7 +215,12 @@ func (n *siteNode) wireUp() error {
 	if n.dual() {
 		orders = append(orders, fmt.Sprintf("set interface ip address %s %s/64", overlayLoop, n.inner6()))
 	}
-	return n.orders(orders...)
+	if err := n.orders(orders...); err != nil {
+		return err
+	}
+	// VPP gave the kernel's device its own address. The kernel must not take the packets, too, nor answer for the node's address, which it has.
+	uplink := vethName(n.pairs[cni.Uplink])
+	return errors.Join(n.ns.ip(fmt.Sprintf("link set %s address %s\n", uplink, n.mac(0xab))), n.ns.set("ipv4/conf/"+uplink+"/arp_ignore", "8"))
 }
 
 // meet makes the way to another node's pods.
