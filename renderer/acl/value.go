@@ -52,7 +52,7 @@ func (t *table) write(old *table, served *law.Ports) *wire {
 	if old != nil {
 		before = old.written(served.Key())
 	}
-	mine, from := t.condensed()
+	mine, from := match.Condenser{Egress: t.egress, Join6: t.join6}.Condense(t.rules, t.causes)
 	now := wire{served: served.Key(), joined: mine, ends: make([]int32, 0, len(mine)), from: from}
 	if before != nil {
 		start, end = alike(before.joined, mine)

@@ -1,4 +1,4 @@
-package acl
+package match
 
 import (
 	"fmt"
@@ -8,28 +8,39 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
+
+type table struct {
+	Condenser
+	rules  []Atom
+	causes []*dataplane.Cause
+}
+
+func (t *table) add(a Atom, c *dataplane.Cause) {
+	t.rules, t.causes = append(t.rules, a), append(t.causes, c)
+}
+
+func (t *table) condensed() ([]Atom, []int32) { return t.Condense(t.rules, t.causes) }
 
 // TestCondensedIsExact: a condensed table matches what the table matches, packet by packet, and each of its rules leads back to one of the
 // same cause.
 func TestCondensedIsExact(t *testing.T) {
 	joinedSome := false
 	rapid.Check(t, func(r *rapid.T) {
-		tab := &table{egress: rapid.Bool().Draw(r, "egress"), join6: rapid.Bool().Draw(r, "join6")}
+		tab := &table{Condenser: Condenser{rapid.Bool().Draw(r, "egress"), rapid.Bool().Draw(r, "join6")}}
 		base := [2]netip.Addr{netip.MustParseAddr("10.0.0.0"), netip.MustParseAddr("fd00::")}[rapid.IntRange(0, 1).Draw(r, "family")]
 		causes := []*dataplane.Cause{{Rule: 1}, {Rule: 2}}
-		verbs := []match.Verb{match.Allow}
+		verbs := []Verb{Allow}
 		if rapid.IntRange(0, 9).Draw(r, "mixed") == 0 {
-			verbs = append(verbs, match.Deny)
+			verbs = append(verbs, Deny)
 		}
-		for range condenseFrom + 20 {
+		for range CondenseFrom + 20 {
 			bits := rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(r, "bits")
 			p, _ := neighbour(base, rapid.IntRange(0, 63).Draw(r, "host")).Prefix(base.BitLen() - bits)
 			port := uint16(rapid.SampledFrom([]int{80, 81}).Draw(r, "port"))
-			a := match.Atom{Verb: rapid.SampledFrom(verbs).Draw(r, "verb"), Proto: match.TCP, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: port, Hi: port}, Src: match.FamilyOf(base).All(), Dst: match.FamilyOf(base).All()}
-			*tab.peer(&a) = p
+			a := Atom{Verb: rapid.SampledFrom(verbs).Draw(r, "verb"), Proto: TCP, SrcPorts: AllPorts, DstPorts: Span{Lo: port, Hi: port}, Src: FamilyOf(base).All(), Dst: FamilyOf(base).All()}
+			*tab.peerOf(&a) = p
 			tab.add(a, rapid.SampledFrom(causes).Draw(r, "cause"))
 		}
 		rules, from := tab.condensed()
@@ -41,10 +52,10 @@ func TestCondensedIsExact(t *testing.T) {
 		}
 		joinedSome = true
 		for i, a := range rules {
-			if of := tab.rules[from[i]]; !tab.peer(&a).Contains(tab.peer(&of).Addr()) || of.DstPorts != a.DstPorts || of.Verb != a.Verb {
+			if of := tab.rules[from[i]]; !tab.peerOf(&a).Contains(tab.peerOf(&of).Addr()) || of.DstPorts != a.DstPorts || of.Verb != a.Verb {
 				r.Fatalf("%v leads back to %v", a, of)
 			}
-			if !tab.join6 && tab.peer(&a).Bits() < base.BitLen()-2 && base.Is6() {
+			if !tab.Join6 && tab.peerOf(&a).Bits() < base.BitLen()-2 && base.Is6() {
 				r.Fatalf("%v though IPv6 is not to be joined", a)
 			}
 		}
@@ -68,9 +79,9 @@ func neighbour(base netip.Addr, n int) netip.Addr {
 	return a
 }
 
-func matchOf(t *table, rules []match.Atom, peer netip.Addr, port uint16) string {
+func matchOf(t *table, rules []Atom, peer netip.Addr, port uint16) string {
 	for _, a := range rules {
-		if t.peer(&a).Contains(peer) && a.DstPorts.Lo <= port && port <= a.DstPorts.Hi {
+		if t.peerOf(&a).Contains(peer) && a.DstPorts.Lo <= port && port <= a.DstPorts.Hi {
 			return fmt.Sprint(a.Verb)
 		}
 	}
@@ -81,14 +92,14 @@ func matchOf(t *table, rules []match.Atom, peer netip.Addr, port uint16) string 
 func TestDenseSetIsShort(t *testing.T) {
 	dense := &table{}
 	for i := range 110 {
-		a := match.Atom{Verb: match.Allow, Src: netip.PrefixFrom(neighbour(netip.MustParseAddr("10.0.0.2"), i), 32), Dst: match.V4.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}
+		a := Atom{Verb: Allow, Src: netip.PrefixFrom(neighbour(netip.MustParseAddr("10.0.0.2"), i), 32), Dst: V4.All(), SrcPorts: AllPorts, DstPorts: AllPorts}
 		dense.add(a, nil)
 	}
 	if rules, _ := dense.condensed(); len(rules) != 7 { // 2/31 4/30 8/29 16/28 32/27 64/27 96/28
 		t.Errorf("110 pods are %d rules", len(rules))
 	}
-	small := &table{rules: dense.rules[:condenseFrom-1], causes: dense.causes[:condenseFrom-1]}
-	if rules, from := small.condensed(); len(rules) != condenseFrom-1 || from != nil {
+	small := &table{rules: dense.rules[:CondenseFrom-1], causes: dense.causes[:CondenseFrom-1]}
+	if rules, from := small.condensed(); len(rules) != CondenseFrom-1 || from != nil {
 		t.Errorf("%d rules of a small table", len(rules))
 	}
 }
