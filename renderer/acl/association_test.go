@@ -91,8 +91,8 @@ func (s *scene) checkFilters(t *rapid.T) {
 		for d, list := range [2][]string{l.GetInput(), l.GetOutput()} {
 			own := kv.SCTPPortsACL(name, d == 0)
 			first := 0
-			if len(list) > 0 && isSource(list[0]) {
-				first = 1
+			for first < len(list) && (isSource(list[first]) || list[first] == serviceFronts || list[first] == nodeFronts) {
+				first++
 			}
 			switch at := slices.Index(list, own); {
 			case at > first:

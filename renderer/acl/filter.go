@@ -150,7 +150,11 @@ func (r *Renderer) letThrough(name string, l lists, f *filter) lists {
 			continue
 		}
 		r.fixTable(t)
-		*list = append([]place{{table: t.name}}, *list...)
+		n := 0
+		for n < len(*list) && isFront((*list)[n]) {
+			n++
+		}
+		*list = slices.Concat((*list)[:n], []place{{table: t.name}}, (*list)[n:])
 	}
 	return l
 }

@@ -21,7 +21,7 @@ type place struct {
 	dials  bool             // it permits packets to addresses that VPP translates: they may reach any interface
 	srcs   []netip.Addr     // its rules decide only about these sources, although they do not name them; nil: they name their sources
 	// repeats: it denies only what the list of the packet's receiver denies, too, unless a session there passes it. So it adds nothing to what
-	// two hooks decide together, and has no effect that an interim state depends on.
+	// two hooks decide together, and has no effect that an interim state depends on. Or it denies what no other hook evaluates: see fixFronts.
 	repeats bool
 	served  *law.Ports // replaces lists.served; nil: does not
 }
@@ -100,7 +100,9 @@ func (r *Renderer) podLists(i *iface, in, out *program) (now lists, f *filter, n
 	if f == nil {
 		now.in, now.out = withoutSCTP(now.in, in.open), withoutSCTP(now.out, out.open)
 	}
-	now = r.shorten(i.name, now, r.room(f))
+	fronts := frontPlaces(r, out)
+	now = r.shorten(i.name, now, r.room(f)-len(fronts))
+	now.in = inFront(now.in, fronts)
 	notes = r.crowded(slices.Concat(now.in, now.out), i)
 	if !fits {
 		notes = append(notes, i.unfiltered()...)

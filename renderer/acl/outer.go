@@ -44,6 +44,7 @@ func (r *Renderer) expose() {
 			}
 		}
 		r.fixKept()
+		fixFronts(r)
 	}
 	for _, i := range r.ifaces {
 		var now []exposure

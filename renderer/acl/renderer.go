@@ -228,7 +228,7 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 		r.node.Outer, r.node.Served = n.Outer, n.Served
 		return
 	}
-	if r.node.ByteMatch6 != n.ByteMatch6 || !slices.Equal(r.node.Peers, n.Peers) {
+	if r.node.ByteMatch6 != n.ByteMatch6 || !slices.Equal(r.node.Peers, n.Peers) || !slices.Equal(r.node.Addrs, n.Addrs) {
 		for _, s := range r.segments {
 			s.rewrite()
 			r.dirty.segments[s] = ^uint64(0)
@@ -417,6 +417,7 @@ func (r *Renderer) compile() {
 		x := &compiler{match.Expander{Sets: r.sets, WholeBytes: r.node.ByteMatch6, Note: r.notes.of(seg), Peers: r.peersOf(seg)}, &r.parts, r.most}
 		var changed []*table
 		old := seg.tables
+		noteFronts(r, seg, x.Note)
 		relisted := seg.compile(x, r.dirty.segments[seg], &changed)
 		r.refilter(seg)
 		for _, t := range changed {

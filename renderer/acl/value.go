@@ -180,7 +180,7 @@ func (t *table) lawOf(served *law.Ports) law.Law {
 // lawless reports whether a table has one name under every law: it permits nothing by policy, so each law writes it alike.
 func lawless(table string) bool {
 	switch table {
-	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden:
+	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden, serviceFronts, nodeFronts:
 		return true
 	}
 	_, reserved := kv.NeedsSCTPPorts(table)

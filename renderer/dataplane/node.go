@@ -94,6 +94,38 @@ func (n *Node) EqualButPorts(o *Node) bool {
 		slices.Equal(n.Frontends, o.Frontends) && n.ByteMatch6 == o.ByteMatch6
 }
 
+// Fronts returns the IPv4 addresses of Services and of nodes behind which nat44 may hide a pod, in the view PreDNAT; both sorted, no address in
+// both lists. A packet of a protocol that nat44 does not translate, SCTP for one, gets such an address as its source. A packet that the
+// receiver then sends to that address reaches the pod.
+func (n *Node) Fronts() (services, nodes []netip.Prefix) {
+	if n.View4 != PreDNAT {
+		return nil, nil
+	}
+	hides := map[netip.Addr]bool{}
+	for _, a := range slices.Concat(n.Addrs, n.Peers) {
+		if a.Is4() && !hides[a] {
+			hides[a] = true
+			nodes = append(nodes, netip.PrefixFrom(a, 32))
+		}
+	}
+	for _, p := range n.Frontends {
+		if p = p.Masked(); p.Addr().Is4() && !(p.IsSingleIP() && hides[p.Addr()]) {
+			services = append(services, p)
+		}
+	}
+	ranges := len(services)
+	for i := range n.Outer {
+		a := n.Outer[i].Addr
+		if a.Is4() && !hides[a] && !slices.ContainsFunc(services[:ranges], func(p netip.Prefix) bool { return p.Contains(a) }) {
+			hides[a] = true
+			services = append(services, netip.PrefixFrom(a, 32))
+		}
+	}
+	slices.SortFunc(services, netip.Prefix.Compare)
+	slices.SortFunc(nodes, netip.Prefix.Compare)
+	return slices.Compact(services), nodes
+}
+
 // LowestClientPort is the first port that Linux gives to clients which ask for no port (net.ipv4.ip_local_port_range).
 // Lower ports, and the ports in Served, count as ports of servers.
 const LowestClientPort = 32768

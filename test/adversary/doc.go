@@ -10,8 +10,7 @@
 //
 // The law. A packet that arrives is allowed if the policies of now allow its true sender to open a connection to that address and port, or
 // if it is an answer: the policies of now allow whoever got it to open a connection to the port that it was sent from, and it opens nothing
-// itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). A node that gets a packet under its host link's address counts as dialled by
-// the address of the node that the sender used. ICMP errors pass, as test/oracle/policy says. A client that is
+// itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). ICMP errors pass, as test/oracle/policy says. A client that is
 // outside, or is a node, may be hidden behind an address of a node; a pod may be hidden from itself alone. Between the first and the last
 // message of a change, the policies before it count as well.
 //
@@ -64,10 +63,8 @@
 //	SCTP of a revoked association, where policies ask for ports of SCTP   until a side begins anew: an interface with a filter lets through
 //	                           what begins nothing (ADR 11)
 //	SCTP by a session of the receiver's, who is silent since   it sent SCTP to that address before policies changed (ADR 11)
-//	SCTP from outside by a session of the node's   the node sent SCTP to that address before, and has a host endpoint (ADR 11)
-//	SCTP to a node's address, behind which nat44 hides the receiver   the sender's egress allows a node's address; the receiver sent SCTP to the
-//	                           sender or to a node before, and its ingress allows the packet (ADR 11)
-//	SCTP to a Service's address, behind which nat44 hides the receiver   the same by a Service's address: the sender dialled the Service before
+//	SCTP from outside by a session of the node's   the node sent SCTP to that address before, or a sender behind
+//	                           its address did; it has a host endpoint (ADR 11)
 //	between two nodes, of which one has changed already   the sender's egress and the receiver's ingress allow it, one as before a change
 //	                           and one as after it: until the change ends
 //	an answer to a port that its receiver serves   an allowed connection fails: its client uses a port from 32768 on that its containers, an

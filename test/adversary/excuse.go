@@ -151,34 +151,18 @@ func (l *Law) behind(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 }
 
 // paired says that an association begins by a session of the receiver's own, which is a pair of addresses: the receiver sent SCTP to the
-// address that the packet comes from, policies changed, and it sent no more. Or nat44 hid the receiver's SCTP behind a node's or a Service's address,
-// which the sender dials, as its egress allows. "": not so.
-func (l *Law) paired(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) string {
+// address that the packet comes from, policies changed, and it sent no more. "": not so.
+func (l *Law) paired(a *trace.Arrival) string {
 	when, sent := l.pairs[pair{a.At, a.Packet.Src}]
-	fromPod := strings.HasPrefix(a.Sender, "pod:")
 	switch {
 	case a.Sent.Proto != model.SCTP:
 		return ""
 	case sent && when < l.changes:
 		return "SCTP by a session of the receiver's, who is silent since"
-	case sent && strings.HasPrefix(a.At, "node:") && !fromPod && !strings.HasPrefix(a.Sender, "node:"):
+	case sent && strings.HasPrefix(a.At, "node:") && !strings.HasPrefix(a.Sender, "pod:") && !strings.HasPrefix(a.Sender, "node:"):
 		return "SCTP from outside by a session of the node's"
-	case !fromPod || a.Sent.Src != src || a.Sent.Dst == a.Packet.Dst:
-		return ""
 	}
-	_, asked := l.pairs[pair{a.At, src}]
-	for node := range l.nodes {
-		_, ok := l.pairs[pair{a.At, node}]
-		asked = asked || ok
-	}
-	dialled, shown := flowOf(who.node, src, a.Sent.Dst, &a.Sent), flowOf(who.node, a.Packet.Src, a.Packet.Dst, &a.Packet)
-	if !asked || !c.JudgeEgress(&dialled).Allowed || !c.JudgeIngress(&shown).Allowed || !l.nodes[a.Sent.Dst] && strings.HasPrefix(a.At, "node:") {
-		return ""
-	}
-	if l.nodes[a.Sent.Dst] {
-		return "SCTP to a node's address, behind which nat44 hides the receiver"
-	}
-	return "SCTP to a Service's address, behind which nat44 hides the receiver"
+	return ""
 }
 
 // loose says why a packet of SCTP that begins no association passes (ADR 11): there is none between these ports, so that it does nothing, or

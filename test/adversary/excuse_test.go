@@ -13,7 +13,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
@@ -400,9 +399,9 @@ func TestForgottenTranslations(t *testing.T) {
 	}
 }
 
-// TestHostLinksAreNodes: a pod may send to its node's address alone. The node's own SCTP makes a session of nat44, by which the pod's SCTP reaches
-// the node under the address of its host link. That is allowed, as the node has both addresses. A packet to another address is not.
-func TestHostLinksAreNodes(t *testing.T) {
+// TestHostLinksStayHidden: a pod may send to its node's address alone. The node's own SCTP makes a session of nat44, by which the pod's SCTP to that
+// address would reach the node under the address of its host link. So it is dropped.
+func TestHostLinksStayHidden(t *testing.T) {
 	egress := deny("pod", networkingv1.PolicyTypeEgress)
 	egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.0/30"}}}}}
 	objects := []policy.Object{smallNode(), smallPod("pod", "10.1.1.2"), egress}
@@ -411,81 +410,89 @@ func TestHostLinksAreNodes(t *testing.T) {
 	own.From = "node:node-1"
 	play(own)
 	a := play(oneWay("pod", "192.168.16.1:8080", "SCTP", 33000, "INIT"))
-	if a.At != "node:node-1" || a.Packet.Dst == a.Sent.Dst || len(tb.law.Excused) != 0 {
+	if a.At != "" || len(tb.law.Excused) != 0 {
 		t.Errorf("%q got %s; excused: %v", a.At, &a.Packet, tb.law.Excused)
 	}
-	a.Sent.Dst = netip.MustParseAddr("192.168.16.2")
+	a.At, a.AtNode, a.Packet.Dst = "node:node-1", "node-1", netip.MustParseAddr("169.254.1.2")
 	if tb.law.Judge("pod:prod/pod", &a).None() {
-		t.Error("a packet to an address that is not the node's is allowed")
+		t.Error("a packet to the host link is allowed")
 	}
-	// Had the pod got it, the pod's SCTP would pass by that session after a change, until the node sends more.
+	// Had the pod got the node's packet, its SCTP would pass by that session after a change, until the node sends more.
 	sent := packet.NewSCTP(netip.MustParseAddrPort("169.254.1.2:53"), netip.MustParseAddrPort("10.1.1.2:80"))
 	tb.law.Try("node:node-1", &trace.Arrival{Sender: "node:node-1", Node: "node-1", At: "pod:prod/pod", AtNode: "node-1", Sent: sent, Packet: sent})
 	other := egress.DeepCopy()
 	other.Spec.Egress[0].To[0].IPBlock.CIDR = "10.9.0.0/16"
 	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(other), Object: other}}})
-	a.Sent.Dst = netip.MustParseAddr("192.168.16.1")
 	if breach := tb.law.Judge("pod:prod/pod", &a); !breach.None() || !maps.Equal(tb.law.Excused, map[string]int{"SCTP by a session of the receiver's, who is silent since": 1}) {
 		t.Errorf("%s; excused: %v", breach.Text, tb.law.Excused)
 	}
 }
 
-// TestNodesHideSCTP: a pod may send to nodes, not to another pod. With nat44 its SCTP to the node's address reaches the other pod once that pod sent
-// SCTP to it, although a list dropped that packet. With cnat it does not.
-func TestNodesHideSCTP(t *testing.T) {
+// TestNodesHideNobody: a pod may send to nodes, not to another pod. With nat44 its SCTP to the node's address would reach the other pod once that pod
+// sent SCTP to it, as a session of nat44 exists although a list dropped that packet. So it is dropped. With cnat the node gets it.
+func TestNodesHideNobody(t *testing.T) {
 	for _, r := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
 		egress := deny("cell", networkingv1.PolicyTypeEgress)
 		egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.0/24"}}}}}
 		objects := []policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), smallPod("zeal", "10.1.1.3"), egress}
 		tb, play := lay(t, r, objects)
-		early := trace.Arrival{Sender: "pod:prod/cell", Node: "node-1", At: "pod:prod/zeal", AtNode: "node-1", Sent: packet.Packet{
-			Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("192.168.16.1"), Proto: model.SCTP, SrcPort: 80, DstPort: 81, Chunk: packet.Init,
-		}}
-		early.Packet = early.Sent
-		early.Packet.Dst = netip.MustParseAddr("10.1.1.3")
-		if tb.law.Judge("pod:prod/cell", &early).None() {
-			t.Errorf("%s: excused before the other pod sent anything", r)
-		}
 		if a := play(oneWay("zeal", "10.1.1.2:80", "SCTP", 4002, "INIT")); a.At != "" {
 			t.Errorf("%s: %q got an association that its lists do not track", r, a.At)
 		}
-		at, excuses := "pod:prod/zeal", map[string]int{"SCTP to a node's address, behind which nat44 hides the receiver": 1}
-		if r == agent.RendererCNAT {
-			at, excuses = "node:node-1", nil
-		}
 		a := play(oneWay("cell", "192.168.16.1:81", "SCTP", 80, "INIT"))
-		if a.At != at || !maps.Equal(tb.law.Excused, excuses) {
-			t.Errorf("%s: %q got it; excused: %v", r, a.At, tb.law.Excused)
+		if want := map[agent.ServiceRenderer]string{agent.RendererCNAT: "node:node-1"}[r]; a.At != want {
+			t.Errorf("%s: %q got it, not %q", r, a.At, want)
 		}
-		a.At, a.Packet.Dst, a.Sent.Dst = "pod:prod/zeal", netip.MustParseAddr("10.1.1.3"), netip.MustParseAddr("10.1.1.3")
-		if tb.law.Judge("pod:prod/cell", &a).None() {
-			t.Errorf("%s: the pod's own address is excused", r)
+		a.At, a.Packet.Dst = "pod:prod/zeal", netip.MustParseAddr("10.1.1.3")
+		if tb.law.Judge("pod:prod/cell", &a).None() || len(tb.law.Excused) > 0 {
+			t.Errorf("%s: the law admits it; excused: %v", r, tb.law.Excused)
 		}
 	}
 }
 
-// TestServicesHideSCTP: a pod may send to Services, not to another pod, which is the endpoint of one. It dials that Service by TCP; the endpoint sends
-// SCTP to it. With nat44 its SCTP to the Service's address reaches the endpoint then. Without the endpoint's packet, and with cnat, it does not.
-func TestServicesHideSCTP(t *testing.T) {
-	const excuse = "SCTP to a Service's address, behind which nat44 hides the receiver"
-	lure := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeClusterIP, Target: 8080, Every: 1}
-	zeal := smallPod("zeal", "10.1.1.3")
-	vip := netip.AddrPortFrom(netip.MustParseAddr(lure.Addresses()[0]), uint16(lure.Port()))
-	for _, r := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
-		egress := deny("cell", networkingv1.PolicyTypeEgress)
-		egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.96.0.0/16"}}}}}
-		objects := append([]policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), zeal, egress}, lure.Objects([]*corev1.Pod{zeal})...)
-		tb, play := lay(t, r, objects)
-		begin := oneWay("cell", vip.String(), "SCTP", 4001, "INIT")
-		play(oneWay("cell", vip.String(), "TCP", 60000, "S"))
-		if a := play(begin); a.At == "pod:prod/zeal" {
-			t.Fatalf("%s: it got SCTP before it sent any", r)
+// TestServicesHideNobody: a pod may send to Services, not to another pod, which is the endpoint of one. It dials that Service by TCP; the endpoint
+// sends SCTP to it. With nat44 its SCTP to the Service's address, a cluster IP or an external one, would reach the endpoint then. So it is dropped.
+func TestServicesHideNobody(t *testing.T) {
+	for _, kind := range []corev1.ServiceType{corev1.ServiceTypeClusterIP, corev1.ServiceTypeLoadBalancer} {
+		lure := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: kind, Target: 8080, Every: 1}
+		for _, text := range lure.Addresses() {
+			zeal := smallPod("zeal", "10.1.1.3")
+			vip := netip.AddrPortFrom(netip.MustParseAddr(text), uint16(lure.Port()))
+			for _, r := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
+				egress := deny("cell", networkingv1.PolicyTypeEgress)
+				egress.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: vip.Addr().String() + "/32"}}}}}
+				objects := append([]policy.Object{smallNode(), smallPod("cell", "10.1.1.2"), zeal, egress}, lure.Objects([]*corev1.Pod{zeal})...)
+				tb, play := lay(t, r, objects)
+				begin := oneWay("cell", vip.String(), "SCTP", 4001, "INIT")
+				play(oneWay("cell", vip.String(), "TCP", 60000, "S"))
+				play(begin)
+				play(oneWay("zeal", "10.1.1.2:8080", "SCTP", 4000, "INIT"))
+				if a := play(begin); a.At == "pod:prod/zeal" || r == agent.RendererNAT44 && a.At != "" || len(tb.law.Excused) > 0 {
+					t.Errorf("%s, %s: %q got it; excused: %v", r, vip, a.At, tb.law.Excused)
+				}
+			}
 		}
-		play(oneWay("zeal", "10.1.1.2:8080", "SCTP", 4000, "INIT"))
-		a := play(begin)
-		if got, reaches := tb.law.Excused[excuse], r == agent.RendererNAT44; (a.At == "pod:prod/zeal") != reaches || (got == 1) != reaches {
-			t.Errorf("%s: %q got it; excused: %v", r, a.At, tb.law.Excused)
-		}
+	}
+}
+
+// TestHiddenSendersInviteSCTP: SCTP of a pod leaves to an address outside, with the node's address. The node has a host endpoint. Once nat44 has
+// forgotten the pod, an association from that address to the node is let in, from no other.
+func TestHiddenSendersInviteSCTP(t *testing.T) {
+	host := &policy.CalicoHostEndpoint{TypeMeta: metav1.TypeMeta{APIVersion: "projectcalico.org/v3", Kind: "HostEndpoint"}, ObjectMeta: metav1.ObjectMeta{Name: "node-1-uplink"}}
+	host.Spec.Node, host.Spec.InterfaceName, host.Spec.ExpectedIPs = "node-1", "uplink", []string{"192.168.16.1"}
+	tb, play := lay(t, agent.RendererNAT44, []policy.Object{smallNode(), smallPod("pod", "10.1.1.2"), host})
+	from := func(outside string) trace.Arrival {
+		e := oneWay("", "192.168.16.1:8080", "SCTP", 33000, "INIT")
+		e.From = "external:" + outside + "@node-1"
+		return play(e)
+	}
+	if a := play(oneWay("pod", "198.51.100.7:4000", "SCTP", 8080, "INIT")); a.Packet.Src.String() != "192.168.16.1" {
+		t.Fatalf("the node does not hide the pod: %s", &a.Packet)
+	}
+	play(Event{Step: trace.Step{After: "6m"}})
+	other, a := from("198.51.100.8"), from("198.51.100.7")
+	if other.At != "" || a.At != "node:node-1" || !maps.Equal(tb.law.Excused, map[string]int{"SCTP from outside by a session of the node's": 1}) {
+		t.Errorf("%q and %q got it; excused: %v", other.At, a.At, tb.law.Excused)
 	}
 }
 

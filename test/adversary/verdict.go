@@ -162,12 +162,16 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 	l.pair(who, a)
 }
 
-// pair remembers that a party sent SCTP under its address. Nodes send to their pods from the host link.
+// pair remembers that a party sent SCTP under its address, or a sender that nat44 hid behind a node's address. Nodes send to their pods from the host
+// link.
 func (l *Law) pair(who *party, a *trace.Arrival) {
 	src, _ := who.of(a.Sent.Dst.Is4())
 	hostLink := a.Sent.Src == cni.HostLink && strings.HasPrefix(who.name, "node:")
 	if a.Sent.Proto == model.SCTP && (a.Sent.Src == src || hostLink) {
 		l.pairs[pair{a.Sender, a.Sent.Dst}] = l.changes
+	}
+	if at := l.addrs["node:"+a.AtNode]; a.Sent.Proto == model.SCTP && at != nil && a.Packet.Src != a.Sent.Src && slices.Contains(at.addrs, a.Packet.Src) {
+		l.pairs[pair{at.name, a.Packet.Dst}] = l.changes
 	}
 }
 
@@ -231,7 +235,7 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 		l.fronts[there] = netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
 		return true, ""
 	}
-	if why := cmp.Or(l.loose(c, who, src, a), l.behind(c, who, src, a), l.paired(c, who, src, a)); why != "" {
+	if why := cmp.Or(l.loose(c, who, src, a), l.behind(c, who, src, a), l.paired(a)); why != "" {
 		l.excuse(why, 1)
 		return true, ""
 	}
@@ -291,10 +295,6 @@ func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 	v := c.JudgePods(&f)
 	if !v.Allowed && !strings.HasPrefix(who.name, "pod:") && a.Packet.Src != src {
 		v = c.JudgeHidden(&f, a.Packet.Src)
-	}
-	if at := l.addrs[a.At]; !v.Allowed && at != nil && strings.HasPrefix(a.At, "node:") && slices.Contains(at.addrs, a.Sent.Dst) {
-		f.Dst = a.Sent.Dst // the node got it by its host link's address
-		v = c.JudgePods(&f)
 	}
 	if v.Allowed && strings.HasPrefix(who.name, "external:") && a.Sent.Dst == a.Packet.Dst { // a Service is evaluated as it is dialled
 		v = c.JudgeUplinks(&f, false)

@@ -131,6 +131,11 @@ func (s *Side) AnyAddr() bool {
 	return s.Nets == nil && s.NotNets == nil && s.Sets == nil && s.NotSets == nil
 }
 
+// AnyHost is AnyAddr for sets of addresses and ports as well.
+func (s *Side) AnyHost() bool {
+	return s.AnyAddr() && s.Named == nil && s.NotNamed == nil && s.IPPorts == nil
+}
+
 // ICMPKind is a type and, from 0 on, a code.
 type ICMPKind struct{ typ, code int32 }
 

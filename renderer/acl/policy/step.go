@@ -100,13 +100,10 @@ func (s Steps) Each(yield func(*match.Clause) bool) {
 
 // IgnoresSources reports whether a program evaluates all sources' addresses alike.
 func (s Steps) IgnoresSources() bool {
-	for i := range s {
-		for _, c := range s[i].Clauses {
-			for _, m := range c.Matches {
-				s := &m.Src
-				if !s.AnyAddr() || s.Named != nil || s.NotNamed != nil || s.IPPorts != nil {
-					return false
-				}
+	for c := range s.Each {
+		for _, m := range c.Matches {
+			if !m.Src.AnyHost() {
+				return false
 			}
 		}
 	}
@@ -117,12 +114,22 @@ func (s Steps) IgnoresSources() bool {
 func (s Steps) IgnoresDestinations() bool {
 	for c := range s.Each {
 		for _, m := range c.Matches {
-			if s := &m.Dst; !s.AnyAddr() || s.Named != nil || s.NotNamed != nil || s.IPPorts != nil {
+			if !m.Dst.AnyHost() {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+// AsksHosts reports whether the verdict of a program about IPv4 packets of SCTP or UDP-Lite may depend on destinations' addresses.
+func (s Steps) AsksHosts() bool {
+	for c := range s.Each {
+		if c.Untranslated() && slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return !m.Dst.AnyHost() }) {
+			return true
+		}
+	}
+	return false
 }
 
 // NamesSet reports whether the program depends on a set.

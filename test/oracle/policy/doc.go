@@ -24,7 +24,7 @@
 //
 // Packets that no policy stops. A pod to its own address. A node to its own pods (from any of the node's addresses; probes);
 // another node's address is like one from outside. (With nat44 this holds for TCP, UDP and ICMP only: nat44 gives the node's
-// address to all senders of SCTP.) A pod that reaches itself through a Service: it then has the address that replaces hidden
+// address to all senders of SCTP, and lists deny SCTP to it.) A pod that reaches itself through a Service: it then has the address that replaces hidden
 // clients. If such clients reach the same port they cannot be distinguished, and both are evaluated by that address. (Since
 // July 2026 the documents of ClusterNetworkPolicy say that such a pod is evaluated; here it is not.) From a pod to its own
 // node there is no such exception: egress is evaluated.
