@@ -17,6 +17,7 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -318,8 +319,32 @@ func (l *lab) create(i sim.Interface) (interface_types.InterfaceIndex, error) {
 		return 0, err
 	}
 	l.pairs[i.Name] = pair
+	if i.Bridges {
+		return l.bridge(i.Name, index, pair)
+	}
 	_, err = l.do(&interfaces.SwInterfaceSetInterfaceName{SwIfIndex: index, Name: i.Name})
 	return index, err
+}
+
+// bridge makes the routed interface (BVI) of a bridge domain whose other member is an af_packet interface. That one has an address in another table:
+// otherwise an agent takes it for a new pod's, and closes it.
+func (l *lab) bridge(name string, port interface_types.InterfaceIndex, pair int) (interface_types.InterfaceIndex, error) {
+	const domain, space = 1000, 4
+	routed, err := l.loopback(name)
+	if err != nil {
+		return 0, err
+	}
+	id := uint32(domain + pair)
+	own := netip.PrefixFrom(netip.AddrFrom4([4]byte{198, 19, 0, byte(space*pair + 1)}), 30)
+	_, err = l.do(
+		&interfaces.SwInterfaceSetMacAddress{SwIfIndex: routed, MacAddress: vppMAC(pair)},
+		&interfaces.SwInterfaceSetTable{SwIfIndex: port, VrfID: probeTable},
+		&interfaces.SwInterfaceAddDelAddress{SwIfIndex: port, IsAdd: true, Prefix: ip_types.AddressWithPrefix(prefix(own))},
+		&l2.BridgeDomainAddDelV2{BdID: id, IsAdd: true, Learn: true, Forward: true, Flood: true, UuFlood: true},
+		&l2.SwInterfaceSetL2Bridge{RxSwIfIndex: port, BdID: id, Enable: true},
+		&l2.SwInterfaceSetL2Bridge{RxSwIfIndex: routed, BdID: id, PortType: l2.L2_API_PORT_TYPE_BVI, Enable: true},
+	)
+	return routed, err
 }
 
 // attachHearing attaches until frames arrive: once in some thousand times none ever does (VPP 24.06; its socket's ring stays empty).
@@ -377,6 +402,7 @@ func (l *lab) freePair() int {
 
 // RemoveInterface is sim.VPP's.
 func (l *lab) RemoveInterface(name string) {
+	bridges := slices.ContainsFunc(l.made, func(i sim.Interface) bool { return i.Name == name && i.Bridges })
 	l.made = slices.DeleteFunc(l.made, func(i sim.Interface) bool { return i.Name == name })
 	index, ok := l.index[name]
 	if !ok {
@@ -394,6 +420,9 @@ func (l *lab) RemoveInterface(name string) {
 		msgs = append(msgs, neighbor(false, index, pair, a))
 	}
 	delete(l.met, name)
+	if bridges {
+		msgs = append(msgs, &interfaces.DeleteLoopback{SwIfIndex: index}) // its port follows
+	}
 	l.abandon(uint32(index))
 	_, err := l.do(append(msgs, last)...)
 	l.note(err)
