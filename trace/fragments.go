@@ -3,7 +3,6 @@ package trace
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -35,16 +34,8 @@ func fragments(c *Cluster, s *Step, p *sim.Packet) ([]sim.Packet, error) {
 		c.given++
 		id = c.given
 	}
-	parts := packet.Split(p, s.Fragments, id)
-	switch s.Only {
-	case "":
-	case "first":
-		parts = parts[:1]
-	case "later":
-		parts = parts[1:]
-	case "reversed":
-		slices.Reverse(parts)
-	default:
+	parts, known := packet.Pick(packet.Split(p, s.Fragments, id), s.Only)
+	if !known {
 		return nil, fmt.Errorf("only: %q: must be first, later or reversed", s.Only)
 	}
 	return parts, nil

@@ -47,6 +47,23 @@ func Split(p *Packet, n int, id uint16) []Packet {
 	return out
 }
 
+// Pick returns some fragments of a datagram that is split: "first", "later" (all others), "reversed" (all, the last one first), "" (all, in
+// order). False: another word.
+func Pick(parts []Packet, only string) ([]Packet, bool) {
+	switch only {
+	case "":
+	case "first":
+		return parts[:1], true
+	case "later":
+		return parts[1:], true
+	case "reversed":
+		slices.Reverse(parts)
+	default:
+		return nil, false
+	}
+	return parts, true
+}
+
 // validate returns why a fragment cannot exist on a wire.
 func (f *Fragment) validate(p *Packet) error {
 	switch {

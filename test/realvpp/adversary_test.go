@@ -36,7 +36,8 @@ const (
 )
 
 // TestVPPAdversary lets pods send anything to two nodes with a real VPP each, and checks what arrives against the policies of its true sender. Beside each
-// real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Agents stay away while objects change. Time
+// real VPP there is a simulated one: agents must write the same, and packets must leave both alike. Fragments, and outsiders that forge addresses,
+// are among them. Agents stay away while objects change. Time
 // passes now and then, a few seconds in place of minutes: NAT44's sessions live shorter meanwhile, those of cnat and of access lists do not.
 func TestVPPAdversary(t *testing.T) {
 	path := theVPP(t)
@@ -68,8 +69,8 @@ func TestVPPAdversary(t *testing.T) {
 			break
 		}
 	}
-	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about, %d packets of established ones; %s",
-		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, all.Established, time.Since(start).Round(time.Second))
+	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about, %d packets of established ones; %d datagrams in fragments, %d other fragments, %d forged from outside; %s",
+		all.Sequences, all.Packets, all.Arrived, all.Allowed, all.Answers, all.Checks, all.Established, all.Whole, all.Pieces, all.Forged, time.Since(start).Round(time.Second))
 	t.Logf("also: %s", figures(did))
 	t.Logf("%d worlds ended early: nobody saw what a load balancer chose", blind)
 	for _, why := range slices.Sorted(maps.Keys(all.Excused)) {
@@ -92,6 +93,8 @@ type adversaryGame struct {
 	ports    map[netip.AddrPort]uint16 // of NAT: the simulated VPP's for the real one's
 	ids      map[netip.AddrPort]uint16 // the same for identifiers of ICMP
 	did      map[string]int            // events, by kind
+	parts    map[string]packet.Reassembly
+	passed   uint16 // times that passed: no identification of fragments serves again after one
 }
 
 func newAdversaryGame(path string, seed uint64) *adversaryGame {
@@ -101,7 +104,7 @@ func newAdversaryGame(path string, seed uint64) *adversaryGame {
 	}
 	g := &adversaryGame{
 		cluster: newCluster(path, cfg.Agent), attacker: adversary.NewAttacker(seed, adversary.Limits{NoBetween: true}), law: adversary.NewLaw(), cfg: cfg,
-		ports: map[netip.AddrPort]uint16{}, ids: map[netip.AddrPort]uint16{}, did: map[string]int{},
+		ports: map[netip.AddrPort]uint16{}, ids: map[netip.AddrPort]uint16{}, did: map[string]int{}, parts: map[string]packet.Reassembly{},
 	}
 	g.begin = g.attacker.Objects()
 	return g
@@ -111,10 +114,18 @@ func (g *adversaryGame) play(sequences int) error {
 	if err := g.change(kube.Differ(nil, g.begin)); err != nil {
 		return err
 	}
+	for _, node := range g.names() {
+		if err := g.nodes[node].patient(); err != nil {
+			return err
+		}
+	}
 	for range sequences {
 		g.law.Sequences++
 		for range 1 + g.attacker.Int(adversaryEvents) {
 			if err := g.one(g.attacker.Next(g.current)); err != nil {
+				return err
+			}
+			if err := g.extras(); err != nil {
 				return err
 			}
 		}
@@ -177,7 +188,7 @@ func (g *adversaryGame) restart(what string) error {
 	if kind != "vpp" {
 		return nil
 	}
-	err := w.restartVPPs()
+	err := errors.Join(w.restartVPPs(), w.patient())
 	g.law.Restarted(node)
 	g.law.Settled()
 	return err
@@ -199,6 +210,7 @@ func (g *adversaryGame) pass(after string) error {
 		return err
 	}
 	g.did["times that passed"]++
+	g.passed++
 	g.law.Passed()
 	if d <= shortPause {
 		time.Sleep(d)
@@ -277,12 +289,17 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 		return a, breach, nil
 	}
 	unseen := g.choices()
-	j, err := g.travel(from, f)
+	a = trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real}
+	var j journey
+	if e.Fragments > 0 {
+		j, err = g.pieces(e, from, f, &a)
+	} else {
+		j, err = g.travel(from, f)
+	}
 	if err != nil {
 		return a, breach, err
 	}
-	a = trace.Arrival{Sender: sentBy(e.From), Node: from.node, Sent: f.real, Packet: j.real, Lost: j.lost}
-	if j.lost == "" {
+	if a.Packet, a.Lost = j.real, j.lost; j.lost == "" {
 		a.At, a.AtNode = g.who(j.end), j.end.node
 		if j.sim.SrcPort != j.real.SrcPort {
 			g.ports[netip.AddrPortFrom(j.real.Src, j.real.SrcPort)] = j.sim.SrcPort
@@ -297,7 +314,9 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 	if breach = g.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
 		breach = g.law.Arrives(&a, e.Goes == "back")
 	}
-	g.attacker.Note(e.From, a)
+	if !e.Extra {
+		g.attacker.Note(e.From, a)
+	}
 	return a, breach, nil
 }
 

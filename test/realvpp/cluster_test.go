@@ -199,27 +199,37 @@ func (c *cluster) travel(from place, f flight) (journey, error) {
 			return journey{flight: flight{sim: w.seen, real: w.seen}, lost: at.node + ": " + w.hop + "; nothing left VPP: " + w.way}, nil
 		case len(out) > 1:
 			return journey{}, fmt.Errorf("node %s: %d packets left at once", at.node, len(out))
-		case out[0].spoil:
-			return journey{lost: "wrong checksum"}, nil
 		}
 		f = out[0].flight
 		way += " " + at.node + " " + w.way
-		dst := f.sim.Dst
-		next := ""
-		switch out[0].at {
-		case cni.Overlay:
-			if next = c.behindOverlay(dst); next == "" || next == at.node {
-				return journey{lost: "nobody behind the overlay has " + dst.String()}, nil
-			}
-		case cni.Uplink:
-			next = c.nodeOf(dst)
+		end, next := c.onward(at.node, out[0])
+		if next == nil {
+			end.way = way
+			return end, nil
 		}
-		if next == "" || next == at.node {
-			return journey{flight: f, end: place{node: at.node, door: out[0].at, addr: dst}, way: way}, nil
-		}
-		at = place{node: next, door: out[0].at}
+		at = *next
 	}
 	return journey{lost: "it goes round"}, nil
+}
+
+// onward is where a packet that left the VPP of a node enters another node; nil: it ends there.
+func (c *cluster) onward(node string, out landing) (end journey, next *place) {
+	dst, to := out.sim.Dst, ""
+	switch out.at {
+	case cni.Overlay:
+		if to = c.behindOverlay(dst); to == "" || to == node {
+			return journey{lost: "nobody behind the overlay has " + dst.String()}, nil
+		}
+	case cni.Uplink:
+		to = c.nodeOf(dst)
+	}
+	switch {
+	case out.spoil:
+		return journey{lost: "wrong checksum"}, nil
+	case to == "" || to == node:
+		return journey{flight: out.flight, end: place{node: node, door: out.at, addr: dst}}, nil
+	}
+	return journey{}, &place{node: to, door: out.at}
 }
 
 // outcome is what became of one connection attempt.

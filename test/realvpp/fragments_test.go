@@ -251,11 +251,11 @@ var fragmentCases = []struct {
 }
 
 // reportsMany reports whether a packet makes VPP send several ICMP errors at once.
-func (c *sequenceCase) reportsMany(in string, p *packet.Packet) bool {
-	mark := c.sim.Snapshot()
-	defer c.sim.Release()
-	fate := c.sim.Send(in, *p)
-	c.sim.Restore(mark)
+func (w *twin) reportsMany(in string, p *packet.Packet) bool {
+	mark := w.sim.Snapshot()
+	defer w.sim.Release()
+	fate := w.sim.Send(in, *p)
+	w.sim.Restore(mark)
 	n := 0
 	for _, h := range fate.Hops {
 		if slices.Contains(rationed, h.Node) {

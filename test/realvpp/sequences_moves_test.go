@@ -193,7 +193,10 @@ func (c *sequenceCase) complains(in string, p *packet.Packet) bool {
 	if !p.IsICMP() || p.IsEcho() || !c.translatedByCNAT(p) {
 		return false
 	}
-	about := func(p *packet.Packet) bool { return p.IsICMPError() && p.Inner.IsICMP() && !p.Inner.IsEcho() }
+	about := func(p *packet.Packet) bool {
+		in := p.Inner
+		return p.IsICMPError() && in.IsICMP() && !in.IsEcho() && (in.Dst.Is4() || !in.Fragment.Any()) // cnat knows fragments of IPv6 by their fragment header
+	}
 	mark := c.sim.Snapshot()
 	defer c.sim.Release()
 	fate := c.sim.Send(in, *p)

@@ -403,6 +403,9 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 		return landed, err
 	}
 	w.unseen++
+	if f.sim.Fragment.Later() {
+		return nil, nil // no opening is made of it
+	}
 	// The load balancer chose a backend and the packet went nowhere. VPP may remember the choice as the client's affinity: the next packet
 	// shows it. Where sessions are compared the choice left none, as NAT44 makes none without a SYN; an opening of the same flow, which the
 	// lists of the interface let in as well, makes one.
