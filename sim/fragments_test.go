@@ -153,3 +153,37 @@ func TestFragmentsInOneVector(t *testing.T) {
 		}
 	}
 }
+
+// TestSecondFirstFragments: NAT44 writes the ports of a session's flow into a second first fragment, even if it translates nothing; without a
+// session the fragment passes with its own ports.
+func TestSecondFirstFragments(t *testing.T) {
+	v := node(t, Config{})
+	natOn(t, v)
+	second := func(id int) string {
+		t.Helper()
+		var last string
+		for _, ports := range [][2]int{{5000, 53}, {5001, 54}} {
+			p, err := packet.Parse(fmt.Sprintf("udp 192.168.16.1:%d -> 10.1.2.2:%d fragment %d offset 0 length 24 more", ports[0], ports[1], id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := v.Send("pod-a", p).Out
+			if len(out) != 1 {
+				t.Fatalf("%v left", out)
+			}
+			last = fmt.Sprintf("%d -> %d", out[0].Packet.SrcPort, out[0].Packet.DstPort)
+		}
+		return last
+	}
+	if got := second(1); got != "5001 -> 54" {
+		t.Errorf("no session: %s", got)
+	}
+	p, err := packet.Parse("udp 10.1.2.2:53 -> 192.168.16.1:5000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Send("overlay", p)
+	if got := second(2); len(v.Sessions()) != 1 || got != "5000 -> 53" {
+		t.Errorf("a session for answers: %s, %v", got, v.Sessions())
+	}
+}

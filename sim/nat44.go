@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
-	"github.com/contiv-agent/contiv-agent/sim/reassembly"
 )
 
 // natNet is the NAT engine's view of the rest of VPP. The engine runs under v.mu.
@@ -91,11 +90,11 @@ func (v *VPP) natInterfaceGone(f *iface) { v.nat.InterfaceDeleted(f.index) }
 
 // natInput and natOutput are the places of NAT44-ED on the arcs.
 func (f *flow) natInput() bool {
-	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Input(p, f.rx, f.pause) }))
+	return f.translated(f.v.nat.Input(&f.p, f.rx, nat44ed.Meta{First: f.first, Pause: f.pause}))
 }
 
 func (f *flow) natOutput() bool {
-	return f.translated(reassembly.Translate(&f.p, f.first, func(p *Packet) nat44ed.Result { return f.v.nat.Output(p, f.rx, f.tx, f.pause) }))
+	return f.translated(f.v.nat.Output(&f.p, f.rx, f.tx, nat44ed.Meta{First: f.first, Pause: f.pause}))
 }
 
 func (f *flow) translated(r nat44ed.Result) bool {

@@ -390,9 +390,11 @@ func TestRestore(t *testing.T) {
 }
 
 // TestErrorsAboutFragments: an ICMPv6 error about a fragment is known by the fragment header, which VPP takes for ports. VPP does not translate
-// the quoted packet, and leaves the checksum as it was.
+// the quoted packet, and leaves the checksum as it was. In IPv4 it takes the first bytes of a later fragment for ports, and leaves changes of
+// port 0 out of the checksum, but not those of identifiers.
 func TestErrorsAboutFragments(t *testing.T) {
 	l := newLab(t)
+	l.echo = true
 	l.SetSNATAddresses(netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1"), None)
 	for _, c := range []struct{ pkt, want, session string }{
 		{
@@ -404,6 +406,16 @@ func TestErrorsAboutFragments(t *testing.T) {
 			"icmpv6 fd00:1::4 -> fd00:1::3 type 1 code 0 about (icmpv6 fd00:1::3 -> fd00:1::2 type 0 code 0 fragment 7 offset 24 length 24)",
 			"icmpv6 fd00:1::4 -> fd00:1::3 type 1 code 0 about (icmpv6 fd00:1::3 -> fd00:1::2 type 0 code 0 fragment 7 offset 24 length 24)",
 			"output proto-44 [fd00:1::2]:24 -> [fd00:1::3]:14848 => [2001:db8::1]:49153 -> [fd00:1::3]:49153",
+		},
+		{
+			"icmp 10.1.1.2 -> 10.1.1.3 type 11 code 0 about (udp 10.1.1.3:0 -> 10.1.1.2:0 fragment 7 offset 24 length 24)",
+			"icmp 192.0.2.1 -> 10.1.1.3 type 11 code 0 about (udp 10.1.1.3:49152 -> 192.0.2.1:49152 fragment 7 offset 24 length 24) bad checksum",
+			"output UDP 10.1.1.2:0 -> 10.1.1.3:0 => 192.0.2.1:49152 -> 10.1.1.3:49152",
+		},
+		{
+			"icmp 10.1.1.2 -> 10.1.1.3 type 11 code 0 about (icmp 10.1.1.3 -> 10.1.1.2 echo-reply id 0 fragment 7 offset 24 length 24)",
+			"icmp 192.0.2.1 -> 10.1.1.3 type 11 code 0 about (icmp 10.1.1.3 -> 192.0.2.1 echo-reply id 49153 fragment 7 offset 24 length 24)",
+			"output ICMP 10.1.1.2:0 -> 10.1.1.3:0 => 192.0.2.1:49153 -> 10.1.1.3:49153",
 		},
 	} {
 		got := l.pass(func(p *packet.Packet) Result { r := l.Output(p, 2, 3); l.bad = r.BadChecksum; return r }, c.pkt)

@@ -18,13 +18,25 @@ func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *sessio
 		p.Src, p.Dst, p.ICMPID = to.Src, to.Dst, to.SrcPort
 	default:
 		was := addrSum(p)
-		done := e.translateError(p, k, to)
-		r.BadChecksum = !done && p.Dst.Is6() && addrSum(p) != was || done && p.Inner.Fragment.Later() // a checksum that is none
+		in := p.Inner
+		if e.translateError(p, k, to) {
+			r.BadChecksum = p.Dst.Is4() && in.HasPorts() && (omitted(in.SrcPort, to.DstPort)+omitted(in.DstPort, to.SrcPort))%0xffff != 0
+		} else {
+			r.BadChecksum = p.Dst.Is6() && addrSum(p) != was
+		}
 	}
 	if p.Proto == model.TCP {
 		e.tcp(p.TCPFlags, s.stamp)
 	}
 	r.Text = fmt.Sprintf("%s, %s", change(&k.Tuple, to), how)
+}
+
+// omitted is how much VPP leaves out of the checksum of an IPv4 error for a port of the quoted packet: a change from 0 or to 0.
+func omitted(was, now uint16) int {
+	if was != 0 && now != 0 {
+		return 0
+	}
+	return int(now) - int(was)
 }
 
 // change describes the translation of one end.

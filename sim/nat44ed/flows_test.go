@@ -254,7 +254,7 @@ func TestHopsAreVPPsNodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out []string
-		for _, h := range l.Input(&p, swIf, nil).Hops {
+		for _, h := range l.Input(&p, swIf, Meta{}).Hops {
 			out = append(out, h.Node+": "+h.Text)
 		}
 		return strings.Join(out, "\n")
@@ -344,7 +344,7 @@ func TestVRFRoutesChooseTheTable(t *testing.T) {
 	table := func() uint32 {
 		q := p.Clone()
 		p.SrcPort++
-		return l.Input(&q, podA, nil).Table
+		return l.Input(&q, podA, Meta{}).Table
 	}
 	if got := table(); got != 3 {
 		t.Errorf("table %d, want that of the outside interface", got)
@@ -363,7 +363,7 @@ func TestVRFRoutesChooseTheTable(t *testing.T) {
 		t.Errorf("table %d, want the outside interface's new one", got)
 	}
 	q, _ := packet.Parse("udp 8.8.8.8:53 -> 192.168.16.7:5002")
-	if got := l.Input(&q, uplink, nil); got.Table != 7 || q.Dst != addr("10.1.1.2") {
+	if got := l.Input(&q, uplink, Meta{}); got.Table != 7 || q.Dst != addr("10.1.1.2") {
 		t.Errorf("answer to %s in table %d, want the inside host in table 7", q, got.Table)
 	}
 }

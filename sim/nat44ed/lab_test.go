@@ -143,7 +143,7 @@ func (l *lab) in(swIf uint32, line string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return fate(l.Input(&p, swIf, nil), &p)
+	return fate(l.Input(&p, swIf, Meta{}), &p)
 }
 
 func (l *lab) out(rx, tx uint32, line string) string {
@@ -152,7 +152,7 @@ func (l *lab) out(rx, tx uint32, line string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return fate(l.Output(&p, rx, tx, nil), &p)
+	return fate(l.Output(&p, rx, tx, Meta{}), &p)
 }
 
 // send lets a packet in by an interface, routes it, and returns the output and its interface.
@@ -162,12 +162,12 @@ func (l *lab) send(swIf uint32, line string) string {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	in := l.Input(&p, swIf, nil)
+	in := l.Input(&p, swIf, Meta{})
 	if in.Action != Next {
 		return fate(in, &p)
 	}
 	tx, _ := l.Resolve(0, p.Dst)
-	out := l.Output(&p, swIf, tx, nil)
+	out := l.Output(&p, swIf, tx, Meta{})
 	out.BadChecksum = out.BadChecksum || in.BadChecksum
 	return fate(out, &p)
 }

@@ -247,7 +247,7 @@ func BenchmarkFastPath(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				q := p
-				if r := l.Input(&q, c.swIf, nil); r.Action != Next || q == p {
+				if r := l.Input(&q, c.swIf, Meta{}); r.Action != Next || q == p {
 					b.Fatal(r)
 				}
 			}
@@ -267,11 +267,11 @@ func BenchmarkSnapshotConnectRestore(b *testing.B) {
 	for b.Loop() {
 		m := l.Snapshot()
 		q := p
-		if r := l.Input(&q, podC, nil); r.Action != Next {
+		if r := l.Input(&q, podC, Meta{}); r.Action != Next {
 			b.Fatal(r)
 		}
 		back := q.Reply()
-		if r := l.Input(&back, podB, nil); r.Action != Next {
+		if r := l.Input(&back, podB, Meta{}); r.Action != Next {
 			b.Fatal(r)
 		}
 		l.Restore(m)

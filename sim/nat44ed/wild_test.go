@@ -125,12 +125,12 @@ func (w wild) packet() {
 		p = packet.NewPing(w.addr(), w.addr(), w.port())
 	}
 	w.l.advance(time.Duration(rapid.SampledFrom([]int{0, 1, 500}).Draw(w.t, "seconds")) * time.Second)
-	r := w.l.Input(&p, w.swIf(), nil)
+	r := w.l.Input(&p, w.swIf(), Meta{})
 	if r.Action == Drop && (len(r.Hops) == 0 || r.Hops[len(r.Hops)-1].Text == "") {
 		w.t.Fatalf("%s dropped without a reason", p)
 	}
 	if r.Action == Next {
-		w.l.Output(&p, w.swIf(), w.swIf(), nil)
+		w.l.Output(&p, w.swIf(), w.swIf(), Meta{})
 	}
 }
 

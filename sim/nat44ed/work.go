@@ -33,10 +33,15 @@ type Result struct {
 	BadChecksum bool
 }
 
-// Input runs the NAT nodes of the interface's ip4-unicast arc on a packet that came by it, and changes the packet. pause is called before
-// a slow path, which other packets of a vector reach together; nil: the packet is alone.
-func (e *Engine) Input(p *packet.Packet, swIf uint32, pause func()) Result {
-	w := work{e: e, p: p, rx: swIf, tx: None, pause: pause, res: Result{Table: None}}
+// Meta is what VPP knows about a packet that the packet does not say.
+type Meta struct {
+	First *packet.Packet // behind reassembly: the first fragment of its datagram, by whose header a fragment is translated
+	Pause func()         // is called before a slow path, which the packets of a vector reach together; nil: the packet is alone
+}
+
+// Input runs the NAT nodes of the interface's ip4-unicast arc on a packet that came by it, and changes the packet.
+func (e *Engine) Input(p *packet.Packet, swIf uint32, meta Meta) Result {
+	w := work{e: e, p: p, rx: swIf, tx: None, meta: meta, res: Result{Table: None}}
 	a := e.arcs[swIf]
 	if a == nil {
 		return w.res
@@ -65,9 +70,8 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32, pause func()) Result {
 }
 
 // Output runs the NAT nodes of the ip4-output arc of txIf on a packet that came by rxIf; a packet made by VPP came by interface 0.
-// pause is as for Input.
-func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32, pause func()) Result {
-	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, pause: pause, res: Result{Table: None}}
+func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32, meta Meta) Result {
+	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, meta: meta, res: Result{Table: None}}
 	a := e.arcs[txIf]
 	if a == nil {
 		return w.res
@@ -99,7 +103,7 @@ type work struct {
 	proto        uint8
 	flags        uint8
 	icmpType     uint8
-	pause        func() // before a slow path
+	meta         Meta
 	res          Result
 }
 
@@ -113,6 +117,9 @@ func (w *work) read() {
 // it quotes, swapped. Other protocols have none. Interfaces that lost their reassembly node (vpp.md 3.2 B11) have zeros everywhere.
 func (w *work) reassemble() {
 	p := w.p
+	if w.meta.First != nil && p.Fragment.Any() {
+		p = w.meta.First
+	}
 	w.flags, w.icmpType = p.TCPFlags, p.ICMPType
 	switch {
 	case p.Proto == model.TCP || p.Proto == model.UDP:
@@ -227,8 +234,8 @@ func (w *work) live(node string, k tuple) (uint32, bool) {
 
 // known finds the session that another packet of the vector made since the fast path. VPP looks for none of ICMP.
 func (w *work) known() (uint32, bool) {
-	if w.pause != nil {
-		w.pause()
+	if w.meta.Pause != nil {
+		w.meta.Pause()
 	}
 	i, ok := w.e.flows[w.key()]
 	return i, ok && (w.proto == protoTCP || w.proto == protoUDP)
@@ -250,8 +257,8 @@ func (w *work) rewrite(f *flow, d direction) bool {
 	p := w.p
 	if w.proto != protoICMP {
 		p.Src, p.Dst = numAddr(f.saddr), numAddr(f.daddr)
-		if w.proto == protoTCP || w.proto == protoUDP {
-			w.res.BadChecksum = w.res.BadChecksum || p.SrcPort != f.match.sport || p.DstPort != f.match.dport
+		if (w.proto == protoTCP || w.proto == protoUDP) && !p.Fragment.Later() {
+			w.res.BadChecksum = w.res.BadChecksum || !p.Fragment.Any() && (p.SrcPort != f.match.sport || p.DstPort != f.match.dport)
 			p.SrcPort, p.DstPort = f.sport, f.dport
 		}
 		return true
@@ -264,7 +271,7 @@ func (w *work) rewrite(f *flow, d direction) bool {
 	}
 	p.Dst = numAddr(f.daddr)
 	if p.Inner == nil {
-		if f.ops&opICMPID != 0 {
+		if f.ops&opICMPID != 0 && !p.Fragment.Later() && p.IsEcho() {
 			p.ICMPID = f.icmpID
 		}
 		return true

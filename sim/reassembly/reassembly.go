@@ -135,27 +135,3 @@ func Together[T any](vector []T, run func(p T, pause func())) {
 func hasPorts(p *packet.Packet) bool {
 	return (p.Proto == model.TCP || p.Proto == model.UDP) && p.SrcPort != 0 && p.DstPort != 0 || p.IsEcho() && p.ICMPID != 0
 }
-
-// Translate runs a translation. A fragment is translated by the header of its datagram: a later one gets the addresses, a first one the
-// ports as well, whatever ports it had. first is nil for other packets, and for fragments that met no reassembly.
-func Translate[R any](p, first *packet.Packet, run func(*packet.Packet) R) R {
-	if !p.Fragment.Any() {
-		return run(p)
-	}
-	q := *p
-	if first != nil {
-		q = *first
-		q.Src, q.Dst, q.TTL = p.Src, p.Dst, p.TTL
-	}
-	q.Fragment = packet.Fragment{}
-	was := q
-	r := run(&q)
-	switch p.Src, p.Dst = q.Src, q.Dst; {
-	case p.Fragment.Later() || q == was:
-	case p.HasPorts():
-		p.SrcPort, p.DstPort = q.SrcPort, q.DstPort
-	case q.ICMPID != was.ICMPID:
-		p.ICMPID = q.ICMPID
-	}
-	return r
-}
