@@ -69,7 +69,9 @@ type flow struct {
 	steps       int
 	fate        *Fate
 	first       *Packet // a fragment behind reassembly: the first fragment of its datagram
-	pause       func()  // a packet of a vector: lets the others reach the same node
+	// of a packet of a vector: pause lets the others reach the same node, reported are the addresses of packets that VPP reported
+	pause    func()
+	reported map[[2]netip.Addr]bool
 }
 
 // Send lets a packet arrive on an interface and returns its fate. Session state is kept. The packet must be valid (Packet.Validate)
@@ -93,7 +95,7 @@ func (v *VPP) SendLocal(p Packet) Fate {
 
 func (v *VPP) process(p Packet, start func(*flow)) Fate {
 	var fate Fate
-	f := &flow{v: v, p: p.ForFamily(), origin: Forwarded, tx: noIndex, fate: &fate}
+	f := &flow{v: v, p: p.ForFamily(), origin: Forwarded, tx: noIndex, fate: &fate, reported: map[[2]netip.Addr]bool{}}
 	if v.crashed != nil {
 		f.drop("vpp", "%v", v.crashed)
 		return fate
@@ -299,10 +301,9 @@ func (v *VPP) usable(p path, e *entry, dst netip.Addr, hash uint32, depth int) (
 // rewrite sends the packet out of an interface.
 func (f *flow) rewrite(p path) {
 	f.tx = p.swIf
-	node := fmt.Sprintf("ip%d-rewrite", version(f.p.Dst))
 	if !f.own {
 		if f.p.TTL--; f.p.TTL == 0 {
-			f.complain(node, timeExceeded())
+			f.complain(f.node("rewrite"), timeExceeded())
 			return
 		}
 	}

@@ -21,13 +21,11 @@ func reassemblyMessages(t *apiTable) {
 
 // addReassembly puts the nodes of shallow virtual reassembly in their places. NAT44 enables them.
 func addReassembly(a *arcs, v *VPP) {
-	for id, name := range map[arcID]string{ip4Unicast: "ip4-sv-reassembly-feature", ip4Output: "ip4-sv-reassembly-output-feature"} {
-		on := v.nat.Reassembles
-		if id == ip4Output {
-			on = v.nat.OnOutput
-		}
+	put := func(id arcID, name string, on func(uint32) bool) {
 		a.add(id, feature{name: name, on: on, run: func(f *flow) bool { return !f.p.Fragment.Any() || reassemble(f, id, name) }})
 	}
+	put(ip4Unicast, "ip4-sv-reassembly-feature", v.nat.Reassembles)
+	put(ip4Output, "ip4-sv-reassembly-output-feature", v.nat.OnOutput)
 }
 
 // reassemble is a node for a fragment. False: it waits for the first one, is dropped, or has left the arc: a first one is, with those
@@ -47,7 +45,7 @@ func reassemble(f *flow, id arcID, node string) bool {
 	}
 	behind := 1 + slices.IndexFunc(f.v.arcs[id], func(n feature) bool { return n.name == node })
 	reassembly.Together(slices.Concat(r.Waited, []flow{*f}), func(g flow, pause func()) {
-		g.fate, g.first, g.pause = f.fate, f.first, pause
+		g.fate, g.first, g.pause, g.reported = f.fate, f.first, pause, f.reported
 		swIf, proceed := g.rx, g.lookup
 		if id == ip4Output {
 			swIf, proceed = g.tx, func() { g.transmit(g.v.ifs.get(g.tx)) }

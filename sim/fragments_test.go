@@ -187,3 +187,24 @@ func TestSecondFirstFragments(t *testing.T) {
 		t.Errorf("a session for answers: %s, %v", got, v.Sessions())
 	}
 }
+
+// TestOneReportOfAVector: of fragments that pass together VPP reports the first one.
+func TestOneReportOfAVector(t *testing.T) {
+	v := node(t, Config{})
+	natOn(t, v)
+	p, err := packet.Parse("udp 10.1.1.2:5000 -> 8.8.8.8:53 ttl 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	parts := packet.Split(&p, 3, 1)
+	slices.Reverse(parts)
+	for _, f := range append(parts, parts...) {
+		for _, o := range v.Send("pod-a", f).Out {
+			out = append(out, fmt.Sprint(o.Packet.Inner.Fragment.Offset))
+		}
+	}
+	if got := strings.Join(out, " "); got != "48 48 24 0" { // of the vector, and of each that comes alone
+		t.Errorf("reported: %s", got)
+	}
+}

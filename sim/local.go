@@ -19,7 +19,8 @@ func timeExceeded() complaint {
 func (f *flow) node(name string) string { return fmt.Sprintf("ip%d-%s", version(f.p.Dst), name) }
 
 // complain is ip4-icmp-error and ip6-icmp-error: VPP quotes the packet in its present form, after translation, from an address of
-// the incoming interface, and routes the error as any packet that it makes. The quoted TTL is the one at arrival.
+// the incoming interface, and routes the error as any packet that it makes. The quoted TTL is the one at arrival. Of a vector VPP reports the
+// first packet between two addresses.
 func (f *flow) complain(node string, c complaint) {
 	kind, code := c.type4, c.code4
 	if f.p.Dst.Is6() {
@@ -28,7 +29,11 @@ func (f *flow) complain(node string, c complaint) {
 	text := "icmp-error " + packet.ErrorName(f.p.Dst.Is6(), kind, code)
 	rx := f.v.ifs.get(f.rx)
 	from, ok := f.v.sourceAddr(rx, f.p.Src)
+	pair := [2]netip.Addr{f.p.Src, f.p.Dst}
 	switch {
+	case f.reported[pair]:
+		f.drop(node, "%s, but VPP has just reported a packet between these addresses", text)
+		return
 	case f.p.IsICMPError() || f.own:
 		f.drop(node, "%s about an error or a packet of VPP's own", text)
 		return
@@ -36,6 +41,7 @@ func (f *flow) complain(node string, c complaint) {
 		f.drop(f.node("icmp-error"), "%s, but %s has no address to complain from", text, rx.name)
 		return
 	}
+	f.reported[pair] = true
 	f.hop(node, "%s", text)
 	f.p.TTL = max(f.p.TTL, 1)
 	e := f.p.ICMPError(from, kind, code)

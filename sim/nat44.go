@@ -136,16 +136,12 @@ func (v *VPP) dumpNAT(b *strings.Builder) {
 		fmt.Fprintf(b, " mss %d", mss)
 	}
 	b.WriteByte('\n')
-	lines := func(list []string) {
+	for _, list := range [][]string{v.natInterfaceLines(), v.natPoolLines(), v.natSingleLines(), v.natLBLines()} {
 		slices.Sort(list)
 		for _, l := range list {
 			b.WriteString(l + "\n")
 		}
 	}
-	lines(v.natInterfaceLines())
-	lines(v.natPoolLines())
-	lines(v.natSingleLines())
-	lines(v.natLBLines())
 }
 
 func (v *VPP) natInterfaceLines() []string {

@@ -100,7 +100,7 @@
 // The times are of one core. On two cores that seven other programs shared the longest took 3 min 12 s.
 //
 // BUGS. Extra packets are not sent between messages. No kernel joins fragments of two senders. On real VPPs no fragment is sent behind which VPP
-// would report several that waited: it reports few in a time. Of host endpoints only what comes in from outside, and not by
+// would report several that waited, between different addresses. Of host endpoints only what comes in from outside, and not by
 // a Service, is judged. On real VPPs nothing is sent between messages,
 // interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and minutes are seconds in which only
 // sessions of NAT44 end. A question of trace --stateful has no field for a packet between messages, for an agent that is

@@ -72,7 +72,7 @@ func (g *adversaryGame) travelAll(from place, f flight) (ends []journey, err err
 		l := todo[0]
 		w := g.nodes[l.at.node]
 		if w.reportsMany(l.at.door, &l.sim) {
-			g.did["fragments not sent: VPP would report several that waited, and reports few"]++
+			g.did["fragments not sent: VPP would report several that waited, between different addresses"]++
 			ends = append(ends, journey{flight: l.flight, lost: l.at.node + ": not sent"})
 			continue
 		}
