@@ -22,7 +22,7 @@ var largePackages = map[string]int{
 	"renderer/acl":            6551,
 	"sim":                     7286,
 	"cmd/contiv-agent":        5114,
-	"vppagent":                5143,
+	"vppagent":                5140,
 	"vpp":                     5157,
 	"calc":                    4836,
 	"calico/datastore":        4244,

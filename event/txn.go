@@ -148,8 +148,9 @@ type Committed struct {
 	Writes        int           // binary-API messages that change VPP
 	Statuses      []ValueStatus // every value touched, and every value whose state changed; sorted by key
 	Took          time.Duration
-	Triggered     []time.Time // copied from the transaction
-	Drift         []Drift     // of a recheck: what other programs changed in VPP; sorted by key
+	Busy          time.Duration // the part of Took in which VPP served requests: the rest are pauses and the agent's own work
+	Triggered     []time.Time   // copied from the transaction
+	Drift         []Drift       // of a recheck: what other programs changed in VPP; sorted by key
 	// Left are the keys that VPP does not have as desired yet, because the VPP agent pauses between their requests, and the keys that those
 	// requests need; sorted. Transactions must not change them until a later result no longer names them. Nil: none.
 	Left []string

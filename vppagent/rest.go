@@ -169,17 +169,13 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 
 // staged returns the step, or one that makes a part of its change if all of it would take too long.
 func (x *execution) staged(s Step) Step {
-	state := s.v.want
+	state, want := s.v.want, s.v.want
 	if s.Action == Delete {
-		state = s.v.have
+		state, want = s.v.have, nil
 	}
 	g, gradual := state.(descriptor.Gradual)
 	if !gradual {
 		return s
-	}
-	want := s.v.want
-	if s.Action == Delete {
-		want = nil
 	}
 	s.stage = g.Toward(x.a.g.world, s.v.have, want, x.a.cfg.Stall)
 	return s

@@ -302,7 +302,7 @@ func (c *Controller) committed(ev *event.Committed) {
 	c.last = ev
 	c.done = c.done || c.phase == running && c.inFlight == 0 && ev.Err == nil
 	if ended {
-		c.turns.ends()
+		c.turns.ends(ev.Busy)
 		c.answer(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil
 	}
@@ -345,9 +345,10 @@ func (c *Controller) next() *event.Txn {
 		c.take(c.release())
 		c.turns.begins()
 		txn := c.change()
-		c.load.learn(c.behind(), c.turns.sparesTurn)
+		c.load.learn(c.behind())
+		c.turns.rendered()
 		if txn == nil {
-			c.turns.ends()
+			c.turns.ends(0)
 		}
 		if txn != nil || c.waits() || c.behind() || c.turns.clock != nil {
 			return txn // Run continues with the lanes, behind the events that wait

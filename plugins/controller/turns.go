@@ -9,8 +9,8 @@ import "time"
 //	turn of evil: rendering, and the transaction ─▶ evil rests ─▶ turn of evil ─▶ …
 //	                                                ▲ changes of others find the loop idle
 //
-// A turn of several namespaces counts for each by the costs of its changes. It does not count for a namespace that made little work: then the
-// turn took long for other reasons, and the next turn would take as long.
+// A turn of several namespaces counts for each by the costs of its changes. A turn is rendering, and the time that VPP serves its requests: the
+// pauses in a transaction come from earlier ones.
 
 const (
 	restTurns = 3
@@ -26,6 +26,7 @@ type turns struct {
 	work  map[string]int // costs by namespace, of changes since the last turn
 	under map[string]int // of the present turn
 	since time.Time      // when it began
+	took  time.Duration  // rendering it
 	until map[string]time.Time
 	last  [2]active // the two namespaces that changed last, of different names
 }
@@ -84,11 +85,15 @@ func (t *turns) begins() {
 	}
 }
 
-// sparesTurn takes the present turn from a namespace.
-func (t *turns) sparesTurn(ns string) { delete(t.under, ns) }
+// rendered notes that the present turn is rendered.
+func (t *turns) rendered() {
+	if t.clock != nil {
+		t.took = t.clock().Sub(t.since)
+	}
+}
 
-// ends notes that VPP has acknowledged what the turn rendered, or that nothing was to be sent.
-func (t *turns) ends() {
+// ends notes that VPP has acknowledged what the turn rendered, and how long it was busy with that; or that nothing was to be sent.
+func (t *turns) ends(busy time.Duration) {
 	if t.clock == nil || len(t.under) == 0 {
 		return
 	}
@@ -97,7 +102,7 @@ func (t *turns) ends() {
 		all += n
 	}
 	for ns, n := range t.under {
-		if rest := restTurns * now.Sub(t.since) * time.Duration(n) / time.Duration(all); rest > 0 {
+		if rest := restTurns * (t.took + busy) * time.Duration(n) / time.Duration(all); rest > 0 {
 			if t.until == nil {
 				t.until = map[string]time.Time{}
 			}

@@ -24,7 +24,8 @@ func turnsOf() (*fair, *time.Time) {
 func (f *fair) turn(now *time.Time, took time.Duration) {
 	f.turns.begins()
 	*now = now.Add(took)
-	f.turns.ends()
+	f.turns.rendered()
+	f.turns.ends(0)
 	f.begin()
 }
 

@@ -22,7 +22,6 @@ const (
 	restShare = 1 << 8  // of a namespace while VPP has not acknowledged all of the ended transactions
 	heavyCost = share / 4
 	turnWork  = 1 << 9 // rendering takes about 8 µs for a rule
-	smallWork = turnWork / 8
 	// ruleBytes is the size of a rule in a value; selectorBytes is the length of a selector that takes as long as a rule.
 	ruleBytes, selectorBytes = 64, 256
 )
@@ -114,18 +113,14 @@ func (l *load) wrote(values map[string]proto.Message) {
 	}
 }
 
-// learn ends a turn, and calls small for each namespace that made little work. The work counts for each namespace by the costs of its changes.
-// Held: VPP is behind, so that values are not written yet.
-func (l *load) learn(held bool, small func(ns string)) {
+// learn ends a turn. Its work counts for each namespace by the costs of its changes. Held: VPP is behind, so that values are not written yet.
+func (l *load) learn(held bool) {
 	all := 0
 	for _, n := range l.present {
 		all += n
 	}
 	work := all - (lightCost-1)*l.changes + l.written
 	for ns, n := range l.present {
-		if work*n/all <= smallWork {
-			small(ns)
-		}
 		if ns != "" && !held && !l.members {
 			l.setShare(ns, n, work*n/all)
 		}

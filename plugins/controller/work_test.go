@@ -142,17 +142,21 @@ func TestLongSelectorsAreWork(t *testing.T) {
 	}
 }
 
-// TestSmallWorkDoesNotRest: a turn that took long does not count for a namespace that made little work in it.
-func TestSmallWorkDoesNotRest(t *testing.T) {
+// TestPausesAreNoTurn: a transaction pauses because VPP was busy with earlier ones. So only the time in which VPP serves requests counts as a turn.
+func TestPausesAreNoTurn(t *testing.T) {
 	c, _ := fairly(t)
 	now := time.Unix(1e6, 0)
 	c.turns.clock = func() time.Time { return now }
 	c.Step(done(c.Step(of("evil", "other"))))
-	txn := c.Step(of("victim", "one"))
-	now = now.Add(time.Second)
-	c.Step(done(txn))
-	if c.turns.rests("victim") {
-		t.Error("the victim rests")
+	for _, busy := range []time.Duration{0, 10 * time.Millisecond} {
+		end := done(c.Step(of("victim", "one")))
+		end.Busy = busy
+		now = now.Add(time.Second)
+		c.Step(end)
+		if got := max(0, c.turns.until["victim"].Sub(now)); got != restTurns*busy {
+			t.Errorf("the victim rests %s after a turn of %s", got, busy)
+		}
+		now = now.Add(time.Second)
 	}
 }
 

@@ -30,6 +30,8 @@ type Pacer struct {
 	Now    func() time.Time
 	Stall  time.Duration // the longest group
 
+	Busy time.Duration // how long VPP served requests so far, without the pauses
+
 	debt  time.Duration       // busy time of VPP that no pause has made up for
 	ahead time.Duration       // the part of debt from small requests that did not wait for a pause
 	at    time.Time           // the time of that debt
@@ -64,6 +66,8 @@ func (e Estimate) most() float64 {
 // Do sends calls, each with its estimated cost, and returns the replies.
 func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vpp.Reply {
 	if p.Pause == nil {
+		began := p.Now()
+		defer func() { p.Busy += p.Now().Sub(began) }()
 		return p.Caller.Do(ctx, calls...)
 	}
 	var out []vpp.Reply
@@ -72,6 +76,7 @@ func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vp
 		p.pauseBefore(ctx, sum)
 		began := p.Now()
 		replies := p.Caller.Do(ctx, calls[:n]...)
+		p.Busy += p.Now().Sub(began)
 		p.spent(costs[:n], p.Now().Sub(began))
 		if n == len(calls) && out == nil {
 			return replies
