@@ -50,6 +50,31 @@ func (l *lane) put(ch event.Change) {
 	l.list = append(l.list, ch)
 }
 
+// joinSlices moves the EndpointSlices of the first one's Service to the front, and returns their number; 0: the first change is none. The processors
+// build a Service once, however many of its slices changed.
+func (l *lane) joinSlices() (n int) {
+	first, is := l.list[0].Object.(*model.EndpointSlice)
+	if !is {
+		return 0
+	}
+	slices.SortStableFunc(l.list, func(a, b event.Change) int {
+		joins := func(ch event.Change) int {
+			if s, is := ch.Object.(*model.EndpointSlice); is && s.Service == first.Service {
+				return 0
+			}
+			return 1
+		}
+		return joins(a) - joins(b)
+	})
+	for i := range l.list {
+		l.at[l.list[i].Ref] = i
+		if s, is := l.list[i].Object.(*model.EndpointSlice); is && s.Service == first.Service {
+			n++
+		}
+	}
+	return n
+}
+
 // admit returns the changes that need not wait, and puts the others into lanes.
 func (f *fair) admit(changes []event.Change) []event.Change {
 	changes = latest(changes)
@@ -135,6 +160,9 @@ func (f *fair) release() (out []event.Change) {
 	f.waited = false
 	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
 		l, n, total := f.lanes[ns], 0, f.spent[ns]
+		if !f.turns.rests(ns) && cost(&l.list[0]) >= heavyCost {
+			n = l.joinSlices()
+		}
 		for n < len(l.list) && !f.turns.rests(ns) {
 			if total += cost(&l.list[n]); n > 0 && total > f.load.share(l.list[n].Ref) {
 				break

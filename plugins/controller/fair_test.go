@@ -121,6 +121,30 @@ func TestHeavyChangesAlternate(t *testing.T) {
 	}
 }
 
+// TestSlicesOfServiceAreOneChange: heavy EndpointSlices of one Service are in one transaction, and those of another Service in the next.
+func TestSlicesOfServiceAreOneChange(t *testing.T) {
+	c, s := fairly(t)
+	held := c.Step(of("victim", "zero"))
+	s.took()
+	ev := &event.Update{Source: "test"}
+	for _, name := range []string{"a-1", "b-1", "a-2", "b-2", "a-3"} {
+		slice := &model.EndpointSlice{ID: model.SliceID{Namespace: "evil", Name: name}, Service: model.ServiceID{Namespace: "evil", Name: name[:1]}}
+		slice.Ports, slice.Endpoints = make([]model.EndpointPort, 10), make([]model.Endpoint, heavyCost)
+		ev.Changes = append(ev.Changes, event.Change{Ref: slice.Ref(), Object: slice})
+	}
+	c.Step(ev)
+	txn := c.Step(done(held))
+	for _, want := range [][]string{{"evil/a-1", "evil/a-2", "evil/a-3"}, {"evil/b-1", "evil/b-2"}} {
+		if got := s.took(); txn == nil || !slices.Equal(got, want) {
+			t.Fatalf("a transaction has %q, want %q", got, want)
+		}
+		txn = c.Step(done(txn))
+	}
+	if txn != nil || len(c.lanes) > 0 {
+		t.Errorf("then %+v, and %d lanes", txn, len(c.lanes))
+	}
+}
+
 // After any waiting, processors have the latest change of every object, and no lane is left.
 func TestFairnessLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
