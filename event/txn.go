@@ -148,7 +148,7 @@ type Committed struct {
 	Writes        int           // binary-API messages that change VPP
 	Statuses      []ValueStatus // every value touched, and every value whose state changed; sorted by key
 	Took          time.Duration
-	Busy          time.Duration // the part of Took in which VPP served requests: the rest are pauses and the agent's own work
+	Cost          time.Duration // Took without its pauses, which come from earlier requests, and the pause that its own requests need
 	Triggered     []time.Time   // copied from the transaction
 	Drift         []Drift       // of a recheck: what other programs changed in VPP; sorted by key
 	// Left are the keys that VPP does not have as desired yet, because the VPP agent pauses between their requests, and the keys that those

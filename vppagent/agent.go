@@ -301,7 +301,7 @@ func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, ca
 }
 
 func (a *Agent) execution(cause string, resync event.ResyncKind) *execution {
-	return &execution{a: a, c: &event.Committed{Cause: cause, Resync: resync}, began: a.cfg.Now(), busy: a.pace.Busy, divisible: a.rest.on && resync == event.NoResync}
+	return &execution{a: a, c: &event.Committed{Cause: cause, Resync: resync}, began: a.cfg.Now(), balance: a.pace.Balance, divisible: a.rest.on && resync == event.NoResync}
 }
 
 // carryOut executes a plan.
@@ -344,7 +344,7 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 		c.Statuses = x.statuses.all()
 	}
 	a.saveJournal()
-	c.Took, c.Busy = a.cfg.Now().Sub(x.began), a.pace.Busy-x.busy
+	c.Took, c.Cost = a.cfg.Now().Sub(x.began), a.cfg.Now().Sub(x.began)+a.pace.Balance-x.balance
 	if c.Left = a.rest.keys(); x == a.rest.x {
 		a.publish() // more portions follow
 		return

@@ -19,7 +19,7 @@ type execution struct {
 	p        *planner
 	c        *event.Committed
 	began    time.Time
-	busy     time.Duration // of the pacer, when it began
+	balance  time.Duration // of the pacer, when it began
 	statuses statusLists
 	done     []OpRecord // done or tried; as many as the history keeps
 	over     int        // not kept

@@ -302,7 +302,7 @@ func (c *Controller) committed(ev *event.Committed) {
 	c.last = ev
 	c.done = c.done || c.phase == running && c.inFlight == 0 && ev.Err == nil
 	if ended {
-		c.turns.ends(ev.Busy)
+		c.turns.ends(ev.Cost)
 		c.answer(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil
 	}

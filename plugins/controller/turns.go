@@ -9,8 +9,8 @@ import "time"
 //	turn of evil: rendering, and the transaction ─▶ evil rests ─▶ turn of evil ─▶ …
 //	                                                ▲ changes of others find the loop idle
 //
-// A turn of several namespaces counts for each by the costs of its changes. A turn is rendering, and the time that VPP serves its requests: the
-// pauses in a transaction come from earlier ones.
+// A turn of several namespaces counts for each by the costs of its changes. A turn is rendering and the cost of the transaction: not its pauses, which
+// come from earlier ones, but the pause that follows from its own requests.
 
 const (
 	restTurns = 3
@@ -92,8 +92,8 @@ func (t *turns) rendered() {
 	}
 }
 
-// ends notes that VPP has acknowledged what the turn rendered, and how long it was busy with that; or that nothing was to be sent.
-func (t *turns) ends(busy time.Duration) {
+// ends notes that VPP has acknowledged what the turn rendered, at that cost; or that nothing was to be sent.
+func (t *turns) ends(cost time.Duration) {
 	if t.clock == nil || len(t.under) == 0 {
 		return
 	}
@@ -102,7 +102,7 @@ func (t *turns) ends(busy time.Duration) {
 		all += n
 	}
 	for ns, n := range t.under {
-		if rest := restTurns * (t.took + busy) * time.Duration(n) / time.Duration(all); rest > 0 {
+		if rest := restTurns * (t.took + cost) * time.Duration(n) / time.Duration(all); rest > 0 {
 			if t.until == nil {
 				t.until = map[string]time.Time{}
 			}

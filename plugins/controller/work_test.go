@@ -142,19 +142,19 @@ func TestLongSelectorsAreWork(t *testing.T) {
 	}
 }
 
-// TestPausesAreNoTurn: a transaction pauses because VPP was busy with earlier ones. So only the time in which VPP serves requests counts as a turn.
+// TestPausesAreNoTurn: a transaction pauses because VPP was busy with earlier ones. So its cost counts as a turn, and not how long it was in flight.
 func TestPausesAreNoTurn(t *testing.T) {
 	c, _ := fairly(t)
 	now := time.Unix(1e6, 0)
 	c.turns.clock = func() time.Time { return now }
 	c.Step(done(c.Step(of("evil", "other"))))
-	for _, busy := range []time.Duration{0, 10 * time.Millisecond} {
+	for _, cost := range []time.Duration{0, 10 * time.Millisecond} {
 		end := done(c.Step(of("victim", "one")))
-		end.Busy = busy
+		end.Cost = cost
 		now = now.Add(time.Second)
 		c.Step(end)
-		if got := max(0, c.turns.until["victim"].Sub(now)); got != restTurns*busy {
-			t.Errorf("the victim rests %s after a turn of %s", got, busy)
+		if got := max(0, c.turns.until["victim"].Sub(now)); got != restTurns*cost {
+			t.Errorf("the victim rests %s after a turn of %s", got, cost)
 		}
 		now = now.Add(time.Second)
 	}

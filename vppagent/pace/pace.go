@@ -30,7 +30,7 @@ type Pacer struct {
 	Now    func() time.Time
 	Stall  time.Duration // the longest group
 
-	Busy time.Duration // how long VPP served requests so far, without the pauses
+	Balance time.Duration // how long VPP served requests so far, less the pauses
 
 	debt  time.Duration       // busy time of VPP that no pause has made up for
 	ahead time.Duration       // the part of debt from small requests that did not wait for a pause
@@ -67,7 +67,7 @@ func (e Estimate) most() float64 {
 func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vpp.Reply {
 	if p.Pause == nil {
 		began := p.Now()
-		defer func() { p.Busy += p.Now().Sub(began) }()
+		defer func() { p.Balance += p.Now().Sub(began) }()
 		return p.Caller.Do(ctx, calls...)
 	}
 	var out []vpp.Reply
@@ -76,7 +76,7 @@ func (p *Pacer) Do(ctx context.Context, calls []vpp.Call, costs []Estimate) []vp
 		p.pauseBefore(ctx, sum)
 		began := p.Now()
 		replies := p.Caller.Do(ctx, calls[:n]...)
-		p.Busy += p.Now().Sub(began)
+		p.Balance += p.Now().Sub(began)
 		p.spent(costs[:n], p.Now().Sub(began))
 		if n == len(calls) && out == nil {
 			return replies
@@ -140,7 +140,9 @@ func (p *Pacer) pauseBefore(ctx context.Context, next time.Duration) {
 		p.ahead += next
 		return
 	default:
+		began := p.Now()
 		p.Pause(ctx, p.debt)
+		p.Balance -= p.Now().Sub(began)
 		p.debt = 0
 	}
 	p.ahead = 0

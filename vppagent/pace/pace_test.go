@@ -67,3 +67,17 @@ func TestJoinedCallsAreInOneGroup(t *testing.T) {
 		t.Errorf("groups of %s", got)
 	}
 }
+
+// TestBalance: requests count for the balance as long as they took, and pauses against it. So a small request behind a large one adds its own time only.
+func TestBalance(t *testing.T) {
+	c := &clock{now: time.Unix(1e6, 0), slow: 2 * time.Millisecond}
+	p := c.pacer()
+	cost := Estimate{Cost: 2 * time.Millisecond, Known: true}
+	p.Do(t.Context(), make([]vpp.Call, 1), []Estimate{cost})
+	before, began := p.Balance, c.now
+	p.Do(t.Context(), make([]vpp.Call, 1), []Estimate{cost})
+	took := c.now.Sub(began)
+	if before != 2*time.Millisecond || took != 4*time.Millisecond || took+p.Balance-before != 4*time.Millisecond {
+		t.Errorf("balance %s after the first request, %s after the second, which took %s", before, p.Balance, took)
+	}
+}
