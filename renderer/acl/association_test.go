@@ -13,6 +13,7 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -82,7 +83,7 @@ func TestPortsOfSCTP(t *testing.T) {
 // checkFilters checks the filters beside lists: that they exist where a policy names ports of SCTP, and their content.
 func (s *scene) checkFilters(t *rapid.T) {
 	for name, i := range s.r.ifaces {
-		asks := i.progs[0] != nil && (asksPorts(i.progs[0].uses) || asksPorts(i.progs[1].uses))
+		asks := i.progs[0] != nil && (table.AskPorts(i.progs[0].uses) || table.AskPorts(i.progs[1].uses))
 		if s.b.ports[name] != nil && !asks {
 			t.Fatalf("%s has a filter, and nobody asks for ports of SCTP\n%s", name, s)
 		}
@@ -91,7 +92,7 @@ func (s *scene) checkFilters(t *rapid.T) {
 		for d, list := range [2][]string{l.GetInput(), l.GetOutput()} {
 			own := kv.SCTPPortsACL(name, d == 0)
 			first := 0
-			for first < len(list) && (isSource(list[first]) || list[first] == serviceFronts || list[first] == nodeFronts) {
+			for first < len(list) && (table.IsSource(list[first]) || list[first] == table.ServiceFronts || list[first] == table.NodeFronts) {
 				first++
 			}
 			switch at := slices.Index(list, own); {
@@ -151,54 +152,6 @@ func pairPermitted(rules []*contivacl.SCTPPorts_Rule, p packet) (permitted, befo
 		}
 	}
 	return false, false
-}
-
-// literally returns the verdict of rules for one association.
-func literally(rules []association, p packet) bool {
-	for _, a := range rules {
-		if a.src.Contains(p.src) && a.dst.Contains(p.dst) && a.sport.Lo <= p.sport && p.sport <= a.sport.Hi && a.dport.Lo <= p.dport && p.dport <= a.dport.Hi {
-			return a.permit
-		}
-	}
-	return false
-}
-
-// Between two filters the associations may begin that both permit, or fewer if those need too many rules.
-func TestMeet(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		draw := func(label string) []association {
-			one := rapid.Custom(func(t *rapid.T) association {
-				f := pick(t, "family", match.Families[:])
-				network := func() netip.Prefix {
-					if rapid.Bool().Draw(t, "all") {
-						return f.All()
-					}
-					return prefix(pick(t, "net", slices.DeleteFunc(slices.Clone(nets), func(n string) bool { return match.FamilyOf(prefix(n).Addr()) != f })))
-				}
-				ports := func() match.Span {
-					lo := rapid.Uint16().Draw(t, "lo")
-					return match.Span{Lo: lo, Hi: rapid.Uint16Range(lo, 65535).Draw(t, "hi")}
-				}
-				a := association{permit: rapid.Bool().Draw(t, "permit"), src: network(), dst: network(), sport: match.AllPorts, dport: match.AllPorts}
-				if rapid.Bool().Draw(t, "ports") {
-					a.sport, a.dport = ports(), ports()
-				}
-				return a
-			})
-			return rapid.SliceOfN(one, 1, 8).Draw(t, label)
-		}
-		a, b := draw("a"), draw("b")
-		both := meet(a, b)
-		for _, f := range match.Families {
-			list, _ := ends(f)
-			for range 50 {
-				p := packet{pick(t, "src", list), pick(t, "dst", list), match.SCTP, rapid.Uint16().Draw(t, "sport"), rapid.Uint16().Draw(t, "dport")}
-				if want := literally(a, p) && literally(b, p); literally(both, p) != want {
-					t.Fatalf("%s: want %v\n%v\n%v\n%v", p, want, a, b, both)
-				}
-			}
-		}
-	})
 }
 
 // withSCTP is a scene with one pod to which policy a1 applies.

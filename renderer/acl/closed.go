@@ -3,12 +3,14 @@ package acl
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -28,7 +30,7 @@ type closedPods struct {
 	in, out *program
 	addrs   []netip.Addr // of the pods, where the input hook sees Services; sorted
 	blind   bool         // a refusal is equal for all of addrs
-	part    int          // of residueParts
+	part    int          // of group.Parts
 	stale   bool         // refusals have to be computed again
 	moved   bool         // addrs differ from those in tables
 }
@@ -47,16 +49,16 @@ type refusalLine struct {
 }
 
 // refusalGroup is one table of refusals, at all senders where they are equal.
-type refusalGroup struct {
-	name    string
-	members []refusalMember // sorted by key
-	users   int             // interfaces
-}
+type refusalGroup = group.Group[*closedPods, *refusal]
 
-type refusalMember struct {
-	pods *closedPods
-	res  *refusal
-}
+// GroupKey is the name of closed pods.
+func (c *closedPods) GroupKey() string { return c.key }
+
+// Part is the part of the closed pods' tables.
+func (c *closedPods) Part() int { return c.part }
+
+// Signature is equal for refusals with equal lines.
+func (res *refusal) Signature() string { return res.sig }
 
 // sender has the refusals at the input of one interface.
 type sender struct {
@@ -71,13 +73,13 @@ type refuser struct {
 	r       *Renderer
 	pods    map[[2]*program]*closedPods
 	senders map[*iface]*sender
-	groups  map[string]*refusalGroup
+	groups  *group.Groups[*closedPods, *refusal]
 	moved   bool // endpoints of interfaces changed, or source checks
 	invitations
 }
 
 func newRefuser(r *Renderer) *refuser {
-	return &refuser{r: r, pods: map[[2]*program]*closedPods{}, senders: map[*iface]*sender{}, groups: map[string]*refusalGroup{}, invitations: newInvitations()}
+	return &refuser{r: r, pods: map[[2]*program]*closedPods{}, senders: map[*iface]*sender{}, groups: group.New(table.ClosedPrefix, r.store, refusalTable), invitations: newInvitations()}
 }
 
 // mostRects bounds the rules for one sender and one closed pod. The largest remain: the rest is let pass, and C's own list drops it unless C invited it.
@@ -136,7 +138,7 @@ func (g *refuser) locate() (gone []*closedPods) {
 	if r := g.r; len(r.node.Frontends)+len(r.node.Outer) > 0 {
 		for _, i := range r.ifaces {
 			if i.progs[0].closes() && i.progs[1].closes() {
-				if list := r.early(addrs[i.progs], i); len(list) > 0 {
+				if list := r.node.Early(addrs[i.progs], i.addrs); len(list) > 0 {
 					addrs[i.progs] = list
 				}
 			}
@@ -153,7 +155,7 @@ func (g *refuser) locate() (gone []*closedPods) {
 		c := g.pods[key]
 		if c == nil {
 			c = &closedPods{key: strconv.Itoa(len(key[0].key)) + key[0].key + key[1].key, in: key[0], out: key[1], stale: true}
-			c.part = partOf(c.key)
+			c.part = group.PartOf(c.key)
 			g.pods[key] = c
 		}
 		_, in := g.r.dirty.outbound[c.in]
@@ -187,7 +189,7 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 	if i.residues[c.out] == nil { // their egress admits all ports
 		return nil
 	}
-	froms, tos := g.r.early(nil, i), c.addrs
+	froms, tos := g.r.node.Early(nil, i.addrs), c.addrs
 	if c.blind {
 		tos = tos[:1]
 	}
@@ -221,7 +223,7 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 // sendsOwn reports whether the source check of an interface admits only the pod's addresses.
 func (g *refuser) sendsOwn(i *iface) bool {
 	c := g.r.checkOf(i)
-	return c != nil && len(c.from) == len(i.addrs)
+	return c != nil && len(c.From) == len(i.addrs)
 }
 
 // uninvited returns the denied packets that are no answers: those of denied whose ports, exchanged, are in back.
@@ -265,75 +267,32 @@ func (res *refusal) sign() {
 
 // regroup assigns the refusals at a sender to tables.
 func (g *refuser) regroup(i *iface, s *sender) {
-	var parts [residueParts][]refusalMember
-	for c, res := range s.refusals {
-		parts[c.part] = append(parts[c.part], refusalMember{c, res})
-	}
-	old := s.groups
-	s.groups, s.regroup = nil, false
-	for n, members := range parts {
-		if len(members) > 0 {
-			slices.SortFunc(members, func(a, b refusalMember) int { return cmp.Compare(a.pods.key, b.pods.key) })
-			s.groups = append(s.groups, g.group(n, members))
-		}
-	}
-	for _, q := range s.groups {
-		q.users++
-	}
-	for _, q := range old {
-		g.ungroup(q)
-	}
+	s.groups, s.regroup = g.groups.Replace(s.groups, s.refusals), false
 	g.r.dirty.ifaces[i] = struct{}{}
-}
-
-// group returns the group of a part with these members.
-func (g *refuser) group(part int, members []refusalMember) *refusalGroup {
-	role := "c" + strconv.Itoa(part)
-	for _, m := range members {
-		role += "\x00" + strconv.Itoa(len(m.pods.key)) + m.pods.key + strconv.Itoa(len(m.res.sig)) + m.res.sig
-	}
-	name := closedPrefix + nameOf(role)
-	q := g.groups[name]
-	if q == nil {
-		q = &refusalGroup{name: name, members: members}
-		g.groups[name] = q
-		g.r.fixTable(q.table())
-	}
-	return q
-}
-
-func (g *refuser) ungroup(q *refusalGroup) {
-	if q.users--; q.users == 0 {
-		delete(g.groups, q.name)
-		g.r.unfix(q.name)
-	}
 }
 
 // rewrite writes the tables of closed pods that changed.
 func (g *refuser) rewrite() {
-	for _, name := range slices.Sorted(maps.Keys(g.groups)) {
-		q := g.groups[name]
-		if slices.ContainsFunc(q.members, func(m refusalMember) bool { return m.pods.stale || m.pods.moved }) {
-			g.r.fixTable(q.table())
-		}
-	}
 	for _, c := range g.pods {
+		if c.stale || c.moved {
+			g.groups.Rewrite(c)
+		}
 		c.stale, c.moved = false, false
 	}
 }
 
-// table writes a group's table.
-func (q *refusalGroup) table() *table {
-	t := &table{name: q.name}
-	for _, m := range q.members {
-		for _, l := range m.res.lines {
-			for _, to := range l.targets(m.pods) {
+// refusalTable writes a group's table.
+func refusalTable(q *refusalGroup) *table.Table {
+	t := &table.Table{Name: q.Name}
+	for _, m := range q.Members {
+		for _, l := range m.Contribution.lines {
+			for _, to := range l.targets(m.Owner) {
 				src := match.FamilyOf(to).All()
 				if l.from.IsValid() {
 					src = netip.PrefixFrom(l.from, l.from.BitLen())
 				}
 				for _, c := range l.rects {
-					t.add(match.Atom{Verb: match.Deny, Src: src, Dst: netip.PrefixFrom(to, to.BitLen()), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
+					t.Add(match.Atom{Verb: match.Deny, Src: src, Dst: netip.PrefixFrom(to, to.BitLen()), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
 				}
 			}
 		}
@@ -350,10 +309,10 @@ func (l *refusalLine) targets(c *closedPods) []netip.Addr {
 }
 
 // places returns the places of refusals in the input list of an interface.
-func (g *refuser) places(i *iface) (out []place) {
+func (g *refuser) places(i *iface) (out []lists.Place) {
 	if s := g.senders[i]; s != nil {
 		for _, q := range s.groups {
-			out = append(out, place{table: q.name, denies: true, repeats: true})
+			out = append(out, lists.Place{Table: q.Name, Denies: true, Repeats: true})
 		}
 	}
 	return out
@@ -371,9 +330,7 @@ func (g *refuser) setReplaced(id string) {
 // leave forgets an interface that exists no more.
 func (g *refuser) leave(i *iface) {
 	if s := g.senders[i]; s != nil {
-		for _, q := range s.groups {
-			g.ungroup(q)
-		}
+		g.groups.Release(s.groups)
 		delete(g.senders, i)
 	}
 	g.moved = true
@@ -382,15 +339,15 @@ func (g *refuser) leave(i *iface) {
 // cause completes the cause of a rule in a table of refusals at a sender: equal rules may have other causes at other senders. It returns the
 // address of the pod that refuses the packet.
 func (g *refuser) cause(i *iface, name string, rule int, c *dataplane.Cause) (of netip.Addr, ok bool) {
-	q := g.groups[name]
+	q := g.groups.Named(name)
 	if q == nil || g.senders[i] == nil {
 		return of, false
 	}
 	n := 0
-	for _, m := range q.members {
-		res := g.senders[i].refusals[m.pods]
-		for k, l := range m.res.lines {
-			for _, to := range l.targets(m.pods) {
+	for _, m := range q.Members {
+		res := g.senders[i].refusals[m.Owner]
+		for k, l := range m.Contribution.lines {
+			for _, to := range l.targets(m.Owner) {
 				if at := rule - n; at < len(l.rects) {
 					if res != nil && k < len(res.lines) && at < len(res.lines[k].rects) {
 						*c = *res.lines[k].rects[at].cause

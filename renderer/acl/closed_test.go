@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -22,7 +23,7 @@ func (w *world) invites(to string, p packet) bool {
 
 // refuses reports whether a pod restricts both directions, and invites no such packet, where NAT may replace the sender's address.
 func (s *scene) refuses(to string, p packet) bool {
-	if s.r.view(match.FamilyOf(p.src)) != dataplane.PreDNAT || !p.translated() || s.w.eps[to].GetState() != "active" {
+	if s.r.node.View(match.FamilyOf(p.src)) != dataplane.PreDNAT || !p.translated() || s.w.eps[to].GetState() != "active" {
 		return false
 	}
 	return !s.w.invites(to, p)
@@ -236,16 +237,16 @@ func TestInvitationsThatAreTooBig(t *testing.T) {
 		s.send(setMessage("many", felix.IPSetUpdate_NET, many))
 		s.settle(t)
 	}
-	s.r.most = mostInvited
+	s.r.segs.Most = mostInvited
 	s.send(setMessage("many", felix.IPSetUpdate_NET, nil), policyMessage(policyIDs[1], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"many"}}}}))
 	s.send(podMessage(1, &felix.WorkloadEndpoint{State: "active", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a2"}, EgressPolicies: []string{"a2"}}}}))
 	refused := func(pod int) bool {
 		return !s.b.on("overlay", false, packet{remotes[2], podIPs[pod][match.V4], match.TCP, 40000, 81})
 	}
 	for _, n := range []int{10, 3000, 10} {
-		s.r.most = maxRules
+		s.r.segs.Most = table.MaxRules
 		if n > 1000 {
-			s.r.most = 1
+			s.r.segs.Most = 1
 		}
 		other(n)
 		left := strings.Contains(strings.Join(s.reasons(), "\n"), "too many rules for the uplink")

@@ -1,6 +1,7 @@
 // Package acl turns Felix's dataplane messages into VPP access lists: it is a dataplane driver in Felix's sense.
 //
 //		OnUpdate ─▶ sets, policies, profiles, endpoints ─▶ programs ─▶ segments ─▶ tables ─▶ ACL            ┐
+//		            match                policy                        table                                │
 //		SetNode  ─▶ interfaces, addresses, views ─────────────────────▶ lists ─────────────▶ InterfaceACLs  ┴▶ renderer.Sink
 //
 //	  - A program has the rules of an endpoint's tiers and profiles for one direction, as one list whose first match decides.

@@ -1,15 +1,15 @@
 package acl
 
 import (
-	"cmp"
 	"encoding/binary"
 	"iter"
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -22,10 +22,6 @@ import (
 //
 // ACLs have no "continue". So if two programs must both allow a packet, the first must only deny: for a destination B only ports
 // remain, and the ports that the program does not allow can be listed. Elsewhere the program is last.
-
-// residueParts is the number of parts that programs are distributed over for the tables of their residues: a change of one program affects
-// few others.
-const residueParts = 16
 
 // rect is a set of denied ports of TCP or UDP.
 type rect struct {
@@ -49,25 +45,19 @@ type residueLine struct {
 // outbound is a program that is evaluated where packets leave.
 type outbound struct {
 	p       *program
-	sources []netip.Addr // sorted: sources of the packets
-	remote  []*segment   // the program for these sources, where packets leave for destinations other than local pods
-	last    bool         // remote is last in the list, so its allowing rules need not name sources
-	clauses int          // number of clauses
-	blind   bool         // its result is the same for all sources
-	sets    []string     // sets of destinations, one entry per use
+	sources []netip.Addr     // sorted: sources of the packets
+	remote  []*table.Segment // the program for these sources, where packets leave for destinations other than local pods
+	last    bool             // remote is last in the list, so its allowing rules need not name sources
+	clauses int              // number of clauses
+	blind   bool             // its result is the same for all sources
+	sets    []string         // sets of destinations, one entry per use
 }
 
 // residueGroup is one table of residues: those of some programs, at all destinations where they are equal.
-type residueGroup struct {
-	name    string
-	members []groupMember // sorted by program
-	users   int           // interfaces
-}
+type residueGroup = group.Group[*program, *residue]
 
-type groupMember struct {
-	p   *program
-	res *residue
-}
+// Signature is equal for residues with equal lines.
+func (res *residue) Signature() string { return res.sig }
 
 // evaluateOutputs updates everything that is evaluated where packets leave.
 func (r *Renderer) evaluateOutputs() {
@@ -100,9 +90,7 @@ func (r *Renderer) evaluateOutputs() {
 		r.regroup(i)
 	}
 	for p := range r.dirty.outbound {
-		for g := range r.ofGroup[p] {
-			r.fixTable(r.residueTable(g))
-		}
+		r.groups.Rewrite(p)
 	}
 	r.refuser.evaluate()
 	clear(r.near)
@@ -118,7 +106,7 @@ func (r *Renderer) evaluateProgram(p *program) {
 	var sources []netip.Addr
 	if p.spec.Egress && !p.open && !p.spec.Down && r.programs[p.key] == p {
 		for i := range p.users {
-			sources = r.early(sources, i)
+			sources = r.node.Early(sources, i.addrs)
 		}
 		slices.SortFunc(sources, netip.Addr.Compare)
 	}
@@ -135,16 +123,6 @@ func (r *Renderer) evaluateProgram(p *program) {
 		delete(r.outbound, p)
 	}
 	r.writeRemote(j)
-}
-
-// early appends the addresses of a pod in the families whose Services the input hook sees.
-func (r *Renderer) early(out []netip.Addr, i *iface) []netip.Addr {
-	for _, a := range i.addrs {
-		if r.view(match.FamilyOf(a)) == dataplane.PreDNAT {
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // evaluateMembers evaluates again the pods that joined or left a set, for the programs that use the set.
@@ -278,85 +256,36 @@ func (res *residue) sign() {
 
 // regroup assigns the residues at a pod to tables.
 func (r *Renderer) regroup(i *iface) {
-	var parts [residueParts][]groupMember
-	for p, res := range i.residues {
-		parts[p.part] = append(parts[p.part], groupMember{p, res})
-	}
-	var now []*residueGroup
-	for n, members := range parts {
-		if len(members) == 0 {
-			continue
-		}
-		slices.SortFunc(members, func(a, b groupMember) int { return cmp.Compare(a.p.key, b.p.key) })
-		now = append(now, r.group(n, members))
-	}
-	old := i.groups
-	i.groups = now
-	for _, g := range now {
-		g.users++
-	}
-	for _, g := range old {
-		r.ungroup(g)
-	}
+	i.groups = r.groups.Replace(i.groups, i.residues)
 	r.dirty.ifaces[i] = struct{}{}
 }
 
-// group returns the group of a part with these members.
-func (r *Renderer) group(part int, members []groupMember) *residueGroup {
-	role := "e" + strconv.Itoa(part)
-	for _, m := range members {
-		role += "\x00" + strconv.Itoa(len(m.p.key)) + m.p.key + strconv.Itoa(len(m.res.sig)) + m.res.sig
-	}
-	name := groupPrefix + nameOf(role)
-	g := r.groups[name]
-	if g == nil {
-		g = &residueGroup{name: name, members: members}
-		r.groups[name] = g
-		for _, m := range members {
-			r.ofGroup.Add(m.p, g)
-		}
-		r.fixTable(r.residueTable(g))
-	}
-	return g
-}
-
-func (r *Renderer) ungroup(g *residueGroup) {
-	if g.users--; g.users > 0 {
-		return
-	}
-	for _, m := range g.members {
-		r.ofGroup.Remove(m.p, g)
-	}
-	delete(r.groups, g.name)
-	delete(r.fixed, g.name)
-	r.dirty.tables[g.name] = struct{}{}
-}
-
 // residueTable writes a group's table: the denials for each source.
-func (r *Renderer) residueTable(g *residueGroup) *table {
-	t := &table{name: g.name}
-	g.each(r, func(src netip.Addr, c rect, _ *program, _, _ int) {
+func (r *Renderer) residueTable(g *residueGroup) *table.Table {
+	t := &table.Table{Name: g.Name}
+	r.eachDenial(g, func(src netip.Addr, c rect, _ *program, _, _ int) {
 		host := netip.PrefixFrom(src, src.BitLen())
-		t.add(match.Atom{Verb: match.Deny, Src: host, Dst: match.FamilyOf(src).All(), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
+		t.Add(match.Atom{Verb: match.Deny, Src: host, Dst: match.FamilyOf(src).All(), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
 	})
 	return t
 }
 
-// each calls f for each rule of the group's table, with its program and its index in the residue.
-func (g *residueGroup) each(r *Renderer, f func(src netip.Addr, c rect, p *program, line, n int)) {
-	for _, m := range g.members {
-		j := r.outbound[m.p]
+// eachDenial calls f for each rule of the group's table, with its program and its index in the residue.
+func (r *Renderer) eachDenial(g *residueGroup, f func(src netip.Addr, c rect, p *program, line, n int)) {
+	for _, m := range g.Members {
+		p, res := m.Owner, m.Contribution
+		j := r.outbound[p]
 		if j == nil {
 			continue
 		}
-		for line, l := range m.res.lines {
+		for line, l := range res.lines {
 			sources := []netip.Addr{l.src}
 			if !l.src.IsValid() {
 				sources = j.sources
 			}
 			for _, src := range sources {
 				for n, c := range l.rects {
-					f(src, c, m.p, line, n)
+					f(src, c, p, line, n)
 				}
 			}
 		}

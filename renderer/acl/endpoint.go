@@ -2,18 +2,20 @@ package acl
 
 import (
 	"cmp"
-	"hash/fnv"
 	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
-	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 )
 
 // workloadID names a workload endpoint.
@@ -63,8 +65,7 @@ type iface struct {
 	work  []*workload  // endpoints of the interface, by id: normally one
 	progs [2]*program  // in, out; nil: isolated
 
-	listed   bool                  // its lists were sent at least once
-	exposed  []exposure            // ports that hidden clients reach; sorted
+	exposed  []node.Exposure       // ports that hidden clients reach; sorted
 	residues map[*program]*residue // packets that other pods may not send to this pod
 	served   *law.Ports            // high ports of the pod
 	groups   []*residueGroup       // as tables
@@ -81,18 +82,16 @@ func (r *Renderer) locate() {
 			r.assign(old, [2]*policy.Spec{})
 			delete(r.ifaces, name)
 			delete(r.dirty.ifaces, old)
-			delete(r.fixed, ownTable(name))
-			delete(r.fixed, selfTable(name))
-			delete(r.fixed, hairpinTable(name))
-			delete(r.fixed, sourceOnly+nameOf(name))
-			delete(r.fixed, sourceFirst+nameOf(name))
-			r.letThrough(name, lists{}, nil)
-			for _, g := range old.groups {
-				r.ungroup(g)
-			}
+			r.store.Forget(node.OwnName(name))
+			r.store.Forget(node.SelfName(name))
+			r.store.Forget(hairpinTable(name))
+			r.store.Forget(table.SourceOnly + table.NameOf(name))
+			r.store.Forget(table.SourceFirst + table.NameOf(name))
+			r.letThrough(name, lists.Lists{}, nil)
+			r.groups.Release(old.groups)
 			r.refuser.leave(old)
-			r.unlist(name)
-			r.notes.forget("interface\x00" + name)
+			r.out.Remove(name)
+			r.notes.Forget("interface\x00" + name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
@@ -122,7 +121,9 @@ func (r *Renderer) locate() {
 		}
 	}
 	if r.dirty.node {
-		r.fix()
+		for _, t := range r.node.Tables() {
+			r.store.Fix(t)
+		}
 		r.dirty.remote, r.dirty.outer = true, true
 	}
 	r.findServed()
@@ -208,7 +209,7 @@ func (r *Renderer) assign(i *iface, specs [2]*policy.Spec) {
 func (r *Renderer) program(key string, s *policy.Spec) *program {
 	p := r.programs[key]
 	if p == nil {
-		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}, part: partOf(key)}
+		p = &program{key: key, spec: *s, users: map[*iface]struct{}{}, part: group.PartOf(key)}
 		r.programs[key] = p
 		s.Each(func(id policy.ID) { r.ofPolicy.Add(id, p) }, func(name string) { r.ofProfile.Add(name, p) })
 		r.dirty.programs[p] = struct{}{}
@@ -223,13 +224,6 @@ func (r *Renderer) sourcesChanged(p *program) {
 	}
 }
 
-// partOf returns the part of the residues that a program is in.
-func partOf(key string) int {
-	h := fnv.New32a()
-	h.Write([]byte(key))
-	return int(h.Sum32() % residueParts)
-}
-
 // forget drops programs without users. It runs after their replacements were made, because both share segments.
 func (r *Renderer) forget() {
 	for _, p := range r.dirty.left {
@@ -242,7 +236,7 @@ func (r *Renderer) forget() {
 		uses := p.uses
 		p.uses = nil
 		for _, u := range uses {
-			r.release(p, u.seg)
+			r.release(p, u.Seg)
 		}
 	}
 	r.dirty.left = nil
@@ -250,10 +244,6 @@ func (r *Renderer) forget() {
 
 func sortedIfaces(m map[*iface]struct{}) []*iface {
 	return slices.SortedFunc(maps.Keys(m), func(a, b *iface) int { return cmp.Compare(a.name, b.name) })
-}
-
-func sortedSegments(m map[*segment]uint64) []*segment {
-	return slices.SortedFunc(maps.Keys(m), func(a, b *segment) int { return cmp.Compare(a.name, b.name) })
 }
 
 func (w *workload) ref() model.Ref { return model.Ref{Kind: KindWorkload, Name: w.id.workload} }
@@ -290,22 +280,21 @@ type program struct {
 	key   string
 	spec  policy.Spec
 	steps policy.Steps
-	uses  []use // the steps
+	uses  []table.Use // the steps
 	users map[*iface]struct{}
 	open  bool // everything is allowed
 	free  bool // host endpoints make all its denials
 	part  int  // of residues
 }
 
+// GroupKey is the program's key.
+func (p *program) GroupKey() string { return p.key }
+
+// Part is the part of the tables of the program's residues.
+func (p *program) Part() int { return p.part }
+
 // closes reports whether a program restricts pods that may send.
 func (p *program) closes() bool { return p != nil && !p.open && !p.spec.Down }
-
-// use is a segment in a list; nil: one verdict for every packet.
-type use struct {
-	seg   *segment
-	verb  match.Verb
-	cause *dataplane.Cause
-}
 
 // flatten returns the steps of a spec, the last of which decides everything.
 func (r *Renderer) flatten(s *policy.Spec) policy.Steps { return r.book.Flatten(s, r.node.ByteMatch6) }

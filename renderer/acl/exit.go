@@ -4,9 +4,12 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -22,7 +25,7 @@ import (
 type exit struct {
 	endpoint string
 	steps    policy.Steps // the last decides everything
-	uses     []use        // the steps at the interface's output
+	uses     []table.Use  // the steps at the interface's output
 }
 
 // Names of the matches that exits depend on.
@@ -33,8 +36,7 @@ const (
 
 // Names of the tables of exits, beside those of segments.
 const (
-	outgoing = "outgoing" // packets of the node
-	leading  = "leading"  // Services that lead out again
+	leading  = "leading" // Services that lead out again
 	exitPack = "exit-"
 )
 
@@ -92,21 +94,20 @@ func (r *Renderer) exitUses(e *exit) {
 		s := &e.steps[i]
 		c := &s.Clauses[len(s.Clauses)-1]
 		if s.Lone() {
-			e.uses = append(e.uses, use{nil, c.Verb, c.Cause})
+			e.uses = append(e.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
 			continue
 		}
-		seg := r.segment(s.Role, scope{egress: true}, s.Clauses)
-		seg.users++
-		seg.host = true
-		e.uses = append(e.uses, use{seg, c.Verb, nil})
+		seg := r.segs.Take(s.Role, table.Scope{Egress: true}, s.Clauses)
+		seg.Host = true
+		e.uses = append(e.uses, table.Use{Seg: seg, Verb: c.Verb, Cause: nil})
 	}
 }
 
 // leave releases the segments of an exit.
 func (r *Renderer) leave(e *exit) {
 	for _, u := range e.uses {
-		if u.seg != nil {
-			r.drop(u.seg)
+		if u.Seg != nil {
+			r.segs.Drop(u.Seg)
 		}
 	}
 }
@@ -188,31 +189,19 @@ func (r *Renderer) inFront(own policy.Steps) policy.Steps {
 }
 
 // exitPlaces returns the end of the output list of an interface with an exit, in at most the given number of tables, which is at least two.
-func (r *Renderer) exitPlaces(name string, e *exit, most int) []place {
-	out := places(e.uses, true)
+func (r *Renderer) exitPlaces(name string, e *exit, most int) []lists.Place {
+	out := lists.Places(e.uses, true)
 	if len(out) <= most {
 		return out
 	}
 	last := len(out) - 1 // the last step decides everything
-	return []place{r.join(exitPack+nameOf(name), out[:last]), out[last]}
-}
-
-// outgoingTable permits packets from the node's address: they were evaluated where they entered. An address of a link belongs to
-// the link.
-func (r *Renderer) outgoingTable() *table {
-	t := &table{name: outgoing, egress: true}
-	own := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself, or masqueraded: evaluated where it entered"}
-	for _, a := range r.node.Addrs {
-		t.add(match.Atom{Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, own)
-	}
-	t.add(match.Atom{Src: netip.MustParsePrefix("fe80::/64"), Dst: match.V6.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "of the link"})
-	return t
+	return []lists.Place{r.packs.Join(exitPack+table.NameOf(name), out[:last]), out[last]}
 }
 
 // leadingTable denies packets to Services at the node's addresses that lead out again, if the uplink's exit denies that: when they
 // leave, they are masqueraded.
-func (r *Renderer) leadingTable() *table {
-	t := &table{name: leading}
+func (r *Renderer) leadingTable() *table.Table {
+	t := &table.Table{Name: leading}
 	e := r.exits[r.node.Uplink]
 	if e == nil || r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
 		return t // nothing is masqueraded
@@ -220,7 +209,7 @@ func (r *Renderer) leadingTable() *table {
 	known := map[netip.Addr][]rect{}
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
-		if r.view(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
+		if r.node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
 			continue
 		}
 		for _, b := range o.Backends {
@@ -229,7 +218,7 @@ func (r *Renderer) leadingTable() *table {
 				continue
 			}
 			if c := r.bars(e.steps, netip.Addr{}, b, o.Proto, known, false); c != nil {
-				t.add(outerAtom(o, match.Deny, match.FamilyOf(o.Addr).All()), c)
+				t.Add(node.OuterAtom(o, match.Deny, match.FamilyOf(o.Addr).All()), c)
 				break
 			}
 		}

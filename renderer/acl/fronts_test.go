@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -96,7 +97,7 @@ func TestFrontsAreShared(t *testing.T) {
 	s.settle(t)
 	for i := range 3 {
 		in := s.b.lists["if-"+pods[i]].GetInput()
-		if !slices.Contains(in, serviceFronts) || !slices.Contains(in, nodeFronts) {
+		if !slices.Contains(in, table.ServiceFronts) || !slices.Contains(in, table.NodeFronts) {
 			t.Fatalf("%s has %v", pods[i], in)
 		}
 	}
@@ -110,7 +111,7 @@ func TestFrontsAreShared(t *testing.T) {
 		}
 	}
 	for name := range s.b.acls {
-		if got := s.b.acls[name].String() != was.acls[name].String(); got != (name == nodeFronts) {
+		if got := s.b.acls[name].String() != was.acls[name].String(); got != (name == table.NodeFronts) {
 			t.Errorf("%s changed: %v", name, got)
 		}
 	}

@@ -8,9 +8,11 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -32,7 +34,7 @@ type hostHook struct {
 	endpoint string
 	egress   bool
 	before   []string // tables in front
-	uses     []use
+	uses     []table.Use
 	forwards bool // its last use allows all that no other one decides about, and no other one for all destinations allows
 }
 
@@ -40,8 +42,6 @@ type hostHook struct {
 const (
 	failsafeIn  = "failsafe-in"
 	failsafeOut = "failsafe-out"
-	tunnels     = "tunnels"
-	inward      = "inward" // destinations that are always open to the node itself
 	hostPack    = "host-"
 )
 
@@ -67,7 +67,7 @@ func (r *Renderer) evaluateHosts() {
 		r.hooks[r.node.Host] = r.hostEgress(r.node.Host, id)
 	}
 	for _, seg := range old {
-		r.drop(seg)
+		r.segs.Drop(seg)
 	}
 	r.noteHosts(at)
 	r.dirty.remote = r.dirty.remote || len(before)+len(r.hooks) > 0
@@ -115,7 +115,7 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 	own, forward := policy.SpecOf(false, e.GetTiers(), e.GetProfileIds()), policy.SpecOf(false, e.GetForwardTiers(), nil)
 	forward.Forward = true
 	passedOn := r.flatten(&forward)
-	h := &hostHook{endpoint: id, before: []string{staticIn, staticOut, failsafeIn, tunnels, leading}, forwards: forwards(passedOn)}
+	h := &hostHook{endpoint: id, before: []string{table.StaticIn, table.StaticOut, failsafeIn, table.Tunnels, leading}, forwards: forwards(passedOn)}
 	for _, kind := range r.translated() {
 		r.hostUses(h, name, kind, passedOn)
 	}
@@ -134,7 +134,7 @@ func forwards(steps policy.Steps) bool {
 func (r *Renderer) hostEgress(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own := policy.SpecOf(true, e.GetTiers(), e.GetProfileIds())
-	h := &hostHook{endpoint: id, egress: true, before: []string{staticIn, staticOut, failsafeOut, inward}}
+	h := &hostHook{endpoint: id, egress: true, before: []string{table.StaticIn, table.StaticOut, failsafeOut, table.Inward}}
 	r.hostUses(h, name, "", r.flatten(&own))
 	return h
 }
@@ -146,14 +146,13 @@ func (r *Renderer) hostUses(h *hostHook, name, kind string, steps policy.Steps) 
 		if kind != "" {
 			s = s.And(r.hostMatches[kind], kind)
 		} else if s.Lone() {
-			h.uses = append(h.uses, use{nil, c.Verb, c.Cause})
+			h.uses = append(h.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
 			continue
 		}
-		seg := r.segment("h\x00"+name+"\x00"+kind+"\x00"+s.Role, scope{egress: h.egress}, s.Clauses)
-		seg.users++
-		seg.host = true
+		seg := r.segs.Take("h\x00"+name+"\x00"+kind+"\x00"+s.Role, table.Scope{Egress: h.egress}, s.Clauses)
+		seg.Host = true
 		r.hostSegs = append(r.hostSegs, seg)
-		h.uses = append(h.uses, use{seg, c.Verb, nil})
+		h.uses = append(h.uses, table.Use{Seg: seg, Verb: c.Verb, Cause: nil})
 	}
 }
 
@@ -183,7 +182,7 @@ func (r *Renderer) translated() []string {
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
 		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.node.Addrs, b.Addr()) })
-		if home || r.view(match.FamilyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
+		if home || r.node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
 			continue
 		}
 		kind := "services " + strconv.Itoa(int(o.Proto)) + " " + o.Addr.String()
@@ -204,111 +203,45 @@ func (r *Renderer) translated() []string {
 
 // fixHosts writes the tables of host endpoints that have no segment.
 func (r *Renderer) fixHosts(at map[string]string) {
-	in, out := &table{name: failsafeIn}, &table{name: failsafeOut, egress: true}
+	in, out := &table.Table{Name: failsafeIn}, &table.Table{Name: failsafeOut, Egress: true}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
 		for _, a := range r.node.Addrs {
-			r.addWide(in, match.Atom{Src: p.Net, Dst: netip.PrefixFrom(a, a.BitLen()), Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause)
+			in.AddWide(match.Atom{Src: p.Net, Dst: netip.PrefixFrom(a, a.BitLen()), Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause, r.node.ByteMatch6)
 		}
 	}
 	for _, p := range r.failsafe[1] {
 		for _, f := range match.Families {
-			r.addWide(out, match.Atom{Src: f.All(), Dst: p.Net, Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause)
+			out.AddWide(match.Atom{Src: f.All(), Dst: p.Net, Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause, r.node.ByteMatch6)
 		}
 	}
-	r.fixTable(in)
-	r.fixTable(out)
-	r.fixTable(r.tunnelTable())
-	r.fixTable(r.inwardTable(at))
-	r.fixTable(r.outgoingTable())
-	r.fixTable(r.leadingTable())
-}
-
-// addWide adds a rule if its ends are of one family (invalid means any), with whole bytes if VPP needs that.
-func (r *Renderer) addWide(t *table, a match.Atom, c *dataplane.Cause) {
-	f := match.FamilyOf(a.Dst.Addr())
-	if !a.Dst.IsValid() {
-		f = match.FamilyOf(a.Src.Addr())
-	}
-	for _, p := range []*netip.Prefix{&a.Src, &a.Dst} {
-		if !p.IsValid() {
-			*p = f.All()
-		}
-	}
-	if match.FamilyOf(a.Src.Addr()) != match.FamilyOf(a.Dst.Addr()) {
-		return
-	}
-	x := match.Expander{WholeBytes: r.node.ByteMatch6}
-	for _, a := range x.Widen([]match.Atom{a}, 0) {
-		t.add(a, c)
-	}
-}
-
-// tunnelTable permits the overlay's tunnel packets, whose ends VPP checks itself.
-func (r *Renderer) tunnelTable() *table {
-	t := &table{name: tunnels}
-	if r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
-		return t
-	}
-	const portVXLAN = 4789
-	for _, a := range r.node.Addrs {
-		dst := netip.PrefixFrom(a, a.BitLen())
-		t.add(match.Atom{Src: match.FamilyOf(a).All(), Dst: dst, Proto: match.UDP, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: portVXLAN, Hi: portVXLAN}}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the overlay"})
-	}
-	return t
-}
-
-// inwardTable has the destinations that are always open to the node: local pods, the node itself, addresses behind an overlay
-// without a host endpoint and, where the input hook sees them, Services.
-func (r *Renderer) inwardTable(at map[string]string) *table {
-	t := &table{name: inward, egress: true}
-	pod := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself to its own pods"}
-	service := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself to a service"}
-	addrs := slices.Concat(slices.Collect(maps.Keys(r.node.Interfaces)), r.node.Addrs)
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	for _, a := range slices.Compact(addrs) {
-		t.add(match.Atom{Src: match.FamilyOf(a).All(), Dst: netip.PrefixFrom(a, a.BitLen()), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, pod)
-	}
-	if r.node.Overlay != "" && r.node.Overlay != r.node.Uplink && at[r.node.Overlay] == "" {
-		for _, dst := range r.node.Far {
-			f := match.FamilyOf(dst.Addr())
-			r.addWide(t, match.Atom{Src: f.All(), Dst: dst.Masked(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the node itself by the overlay"})
-		}
-	}
-	for _, dst := range r.node.Frontends {
-		for _, proto := range []uint8{match.TCP, match.UDP} {
-			if f := match.FamilyOf(dst.Addr()); r.view(f) == dataplane.PreDNAT {
-				r.addWide(t, match.Atom{Src: f.All(), Dst: dst.Masked(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, service)
-			}
-		}
-	}
-	for k := range r.node.Outer {
-		if f := match.FamilyOf(r.node.Outer[k].Addr); r.view(f) == dataplane.PreDNAT {
-			t.add(outerAtom(&r.node.Outer[k], match.Allow, f.All()), service)
-		}
-	}
-	return t
+	r.store.Fix(in)
+	r.store.Fix(out)
+	r.store.Fix(r.node.TunnelTable())
+	r.store.Fix(r.node.InwardTable(at[r.node.Overlay] != ""))
+	r.store.Fix(r.node.OutgoingTable())
+	r.store.Fix(r.leadingTable())
 }
 
 // hostPlaces returns the input list of an interface with a host endpoint, in at most the given number of tables, which is at least two.
-func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []place {
-	var out []place
+func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []lists.Place {
+	var out []lists.Place
 	for _, t := range h.before {
 		out = append(out, r.optional(t)...)
 	}
-	out = append(out, places(h.uses, h.egress)...)
+	out = append(out, lists.Places(h.uses, h.egress)...)
 	if len(out) <= most {
 		return out
 	}
 	last := len(out) - 1 // the last step of a program decides everything
-	return []place{r.join(hostPack+nameOf(name), out[:last]), out[last]}
+	return []lists.Place{r.packs.Join(hostPack+table.NameOf(name), out[:last]), out[last]}
 }
 
 // noteHosts notes the parts of host endpoints that are not enforced.
 func (r *Renderer) noteHosts(at map[string]string) {
 	for id := range r.dirty.hosts {
 		if r.hosts[id] == nil {
-			r.notes.forget("host\x00" + id)
+			r.notes.Forget("host\x00" + id)
 		}
 	}
 	clear(r.dirty.hosts)
@@ -317,7 +250,7 @@ func (r *Renderer) noteHosts(at map[string]string) {
 		for _, text := range r.hostProblems(id, u.GetEndpoint(), at) {
 			notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: id}, Reason: text, Refused: true})
 		}
-		r.notes.set("host\x00"+id, notes)
+		r.notes.Set("host\x00"+id, notes)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -139,7 +140,7 @@ func (s *scene) checkHosts(t *rapid.T) {
 				}
 				home := slices.Contains(nodeIPs, near)
 				for _, p := range hostFlows(far, near) {
-					own := home && (p.proto != 6 || p.dport != 443 || s.r.view(f) == dataplane.PostDNAT || f == match.V6)
+					own := home && (p.proto != 6 || p.dport != 443 || s.r.node.View(f) == dataplane.PostDNAT || f == match.V6)
 					for _, iface := range []string{"uplink", "overlay"} {
 						host := s.w.hostAllows(s.w.hostAt(iface), false, own, p)
 						if host && s.refuses(pod[near], p) {
@@ -183,7 +184,7 @@ func TestHostEndpointsLetAnswersPass(t *testing.T) {
 	s.send(start()...)
 	s.send(hostMessage("h", &felix.HostEndpoint{Name: "uplink"}))
 	s.settle(t)
-	for iface, want := range map[string][]string{"uplink": {staticOut, outgoing, permitEgress}, "overlay": {permitEgress}, "host": {permitIngress}} {
+	for iface, want := range map[string][]string{"uplink": {table.StaticOut, table.Outgoing, table.PermitEgress}, "overlay": {table.PermitEgress}, "host": {table.PermitIngress}} {
 		l := s.b.lists[iface]
 		if !slices.Equal(l.GetOutput(), want) || len(l.GetInput()) == 0 {
 			t.Errorf("%s has %v", iface, l)

@@ -1,131 +1,13 @@
 package acl
 
 import (
-	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
-
-// tableOf has a rule for each word: "+3" allows 10.0.0.3, "-3" denies it.
-func tableOf(words string) *table {
-	t := &table{name: "t"}
-	for _, w := range strings.Fields(words) {
-		a := match.Atom{Src: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, w[1] - '0'}), 32), Dst: match.V4.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}
-		if w[0] == '-' {
-			a.Verb = match.Deny
-		}
-		t.add(a, &dataplane.Cause{})
-	}
-	return t
-}
-
-func (t *table) words() string {
-	var out []string
-	for _, a := range t.rules {
-		b := a.Src.Addr().As4()
-		out = append(out, string([]byte{"+-"[a.Verb], '0' + b[3]}))
-	}
-	return strings.Join(out, " ")
-}
-
-// The common part of tables allows what both allow, and denies what either denies.
-func TestCommon(t *testing.T) {
-	for _, c := range []struct {
-		old, now, want string
-		effect         effect
-	}{
-		{"+1 +2", "+2 +3", "+2", effect{true, true}},
-		{"+1 +2", "+1 +2 +3", "+1 +2", effect{opens: true}},
-		{"+1 +2", "+2", "+2", effect{closes: true}},
-		{"-1 -2", "-2 -3", "-2 -3 -1", effect{true, true}},
-		{"-1", "-1 -2", "-1 -2", effect{closes: true}},
-		{"-1 -2", "-2", "-1 -2", effect{opens: true}},
-		{"+1", "-1", "-1", effect{true, true}},
-		{"-1", "+1", "-1", effect{true, true}},
-		{"+1 -2 +3", "+3 -4", "-2 -4 +3", effect{true, true}},
-		{"+1 +1", "+1", "+1", effect{closes: true}},
-		{"+5 +1 -2 +6", "+5 +3 -4 +6", "+5 -2 -4 +6", effect{true, true}}, // no rule moves before the common beginning
-		{"+5 -7 +1 -8", "+5 -7 +3 +1 -8", "+5 -7 +1 -8", effect{true, true}},
-	} {
-		old, now := tableOf(c.old), tableOf(c.now)
-		if got := common(old, now).words(); got != c.want {
-			t.Errorf("%s and %s: %s, want %s", c.old, c.now, got, c.want)
-		}
-		if got := effectOfContent(old, now); got != c.effect {
-			t.Errorf("%s to %s: %+v, want %+v", c.old, c.now, got, c.effect)
-		}
-	}
-	if got := common(tableOf("+1"), tableOf("+2")); len(got.rules) != 1 || got.rules[0].Verb != match.Deny {
-		t.Errorf("nothing in common: %v", got.words())
-	}
-}
-
-// newShifter is of a renderer that knows nothing but one table.
-func newShifter(old, now *table) *shifter {
-	r := &Renderer{}
-	r.out.acls = map[string]*table{"t": old}
-	c := &change{tables: map[string]*table{"t": now}}
-	return &shifter{r: r, c: c, peers: map[part2]*conflict.Peers{}, found: map[shiftKey]*conflict.Shift{}, users: map[string][]string{}}
-}
-
-// effectOfContent is the effect of new rules in a table at an output.
-func effectOfContent(old, now *table) (e effect) {
-	s := newShifter(old, now)
-	s.contentChanges(&conflict.Hook{}, place{table: "t"}, true)
-	for k := range s.found {
-		if len(differing(old, now, k.which)) > 0 {
-			e = effect{e.opens || k.opens, e.closes || !k.opens}
-		}
-	}
-	return e
-}
-
-// effectOfInput is the effect of other lists on packets that enter VPP.
-func effectOfInput(old, now lists) (e effect) {
-	s := newShifter(nil, nil)
-	s.interfaceChanges("i", old, now)
-	for k := range s.found {
-		if !k.output {
-			e = effect{e.opens || k.opens, e.closes || !k.opens}
-		}
-	}
-	return e
-}
-
-// listOf has a place for each word, as in tableOf; "!" denies everything.
-func listOf(words string) []place {
-	var out []place
-	for _, w := range strings.Fields(words) {
-		if w == "!" {
-			out = append(out, place{table: denyAll, denies: true})
-			continue
-		}
-		out = append(out, place{table: w[1:], denies: w[0] == '-'})
-	}
-	return out
-}
-
-// The common part of lists keeps the order of both; denying tables keep their place, and no table occurs twice.
-func TestCommonList(t *testing.T) {
-	for _, c := range []struct{ old, now, want string }{
-		{"+a +b !", "+a +c !", "a " + denyAll},
-		{"+a -x +b !", "+a +b -y !", "a x b y " + denyAll},
-		{"-x -y !", "-y -x !", "x y " + denyAll},
-		{"", "+a !", "a " + denyAll},
-		{"+a !", "", "a " + denyAll},
-		{"", "", ""},
-	} {
-		if got := strings.Join(names(commonList(listOf(c.old), listOf(c.now))), " "); got != c.want {
-			t.Errorf("%q and %q: %q, want %q", c.old, c.now, got, c.want)
-		}
-	}
-}
 
 // A source that joins a set is evaluated again at all destinations.
 func TestSourceJoinsSet(t *testing.T) {

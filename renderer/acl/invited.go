@@ -10,9 +10,12 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 )
 
 // A sender that is not a local pod is evaluated where its packets to closed pods enter: at the input of the uplink and the overlay. Its address
@@ -35,9 +38,9 @@ type invitation struct {
 	to     []*match.Match // packets to addrs: all, or those of TCP and of UDP to the served ports
 	weight int            // estimated number of rules for one address, as a power of two
 	last   bool
-	segs   []*segment // nil: none is needed, or too big
-	big    bool       // it would name too many addresses
-	over   bool       // it is left out
+	segs   []*table.Segment // nil: none is needed, or too big
+	big    bool             // it would name too many addresses
+	over   bool             // it is left out
 	stale  bool
 }
 
@@ -64,9 +67,6 @@ func newInvitations() invitations {
 	}
 }
 
-// invitedPrefix is the prefix of the tables of invitations.
-const invitedPrefix = "invited-"
-
 // mostInvited bounds the rules of all invitations that name addresses. Invitations beyond it are left out: those closed pods' own lists decide alone.
 const mostInvited = 1 << 15
 
@@ -81,7 +81,7 @@ func (g *refuser) invite() {
 		for _, p := range []*law.Ports{nil, i.served} {
 			key := invitationKey{i.progs[0], i.progs[1], p.Key()}
 			served[key.served] = p
-			if list := g.r.early(now[key], i); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
+			if list := g.r.node.Early(now[key], i.addrs); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
 				now[key] = list
 			}
 			if i.served == nil {
@@ -159,7 +159,7 @@ func (g *refuser) weigh() {
 	sum := 0
 	for _, v := range list {
 		sum += v.named()
-		v.choose(false, sum > min(mostInvited, g.r.most))
+		v.choose(false, sum > min(mostInvited, g.r.segs.Most))
 	}
 	if last != nil {
 		last.choose(true, false)
@@ -201,14 +201,13 @@ func (g *refuser) write(v *invitation) {
 	steps, fits := g.steps(v)
 	if v.over = v.big || !fits; !v.over {
 		for _, s := range steps {
-			seg := g.r.segment(s.Role, scope{}, s.Clauses)
-			seg.users++
-			seg.answers = s.Answers
+			seg := g.r.segs.Take(s.Role, table.Scope{}, s.Clauses)
+			seg.Answers = s.Answers
 			v.segs = append(v.segs, seg)
 		}
 	}
 	for _, seg := range old {
-		g.r.drop(seg)
+		g.r.segs.Drop(seg)
 	}
 	g.r.dirty.remote = g.r.dirty.remote || !slices.Equal(old, v.segs)
 }
@@ -216,7 +215,7 @@ func (g *refuser) write(v *invitation) {
 // drop removes the segments of an invitation.
 func (g *refuser) drop(v *invitation) {
 	for _, seg := range v.segs {
-		g.r.drop(seg)
+		g.r.segs.Drop(seg)
 	}
 	g.r.dirty.remote = g.r.dirty.remote || len(v.segs) > 0
 }
@@ -264,7 +263,7 @@ func (g *refuser) allowing(v *invitation, s policy.Step, shared bool) policy.Ste
 	if shared {
 		return s
 	}
-	out := policy.Step{Role: invitedPrefix + v.title() + "\x00" + strconv.FormatBool(v.last) + s.Role, Answers: s.Answers}
+	out := policy.Step{Role: table.InvitedPrefix + v.title() + "\x00" + strconv.FormatBool(v.last) + s.Role, Answers: s.Answers}
 	for _, c := range s.Clauses {
 		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool {
 			return m.ICMP != nil || m.Proto >= 0 && m.Proto != match.TCP && m.Proto != match.UDP
@@ -301,7 +300,7 @@ func (g *refuser) transport(c match.Clause) (out []match.Clause) {
 
 // denying limits a denying step to TCP, UDP and the closed pods.
 func (g *refuser) denying(v *invitation, s policy.Step) policy.Step {
-	out := policy.Step{Role: invitedPrefix + v.title() + "\x00" + s.Role}
+	out := policy.Step{Role: table.InvitedPrefix + v.title() + "\x00" + s.Role}
 	for _, c := range s.Clauses {
 		for _, m := range v.to {
 			to := c
@@ -333,8 +332,8 @@ func (g *refuser) reversed(v *invitation) []policy.Step {
 
 // invitedPlaces returns the places of invitations at the inputs of uplink and overlay, in at most some tables: those to served ports, those that
 // name addresses, and the last. Too many tables are joined.
-func (g *refuser) invitedPlaces(most int) (served, named, last []place) {
-	var parts [residueParts][]place
+func (g *refuser) invitedPlaces(most int) (served, named, last []lists.Place) {
+	var parts [group.Parts][]lists.Place
 	for _, v := range g.inOrder() {
 		switch list := v.places(); {
 		case v.last:
@@ -346,12 +345,12 @@ func (g *refuser) invitedPlaces(most int) (served, named, last []place) {
 		}
 	}
 	named = slices.Concat(parts[:]...)
-	for _, share := range []int{1, residueParts} { // parts in one pack
+	for _, share := range []int{1, group.Parts} { // parts in one pack
 		if len(served)+len(named)+len(last) <= most {
 			break
 		}
 		named = nil
-		for n := 0; n < residueParts; n += share {
+		for n := 0; n < group.Parts; n += share {
 			named = append(named, g.join(strconv.Itoa(share)+"-"+strconv.Itoa(n), slices.Concat(parts[n:n+share]...))...)
 		}
 	}
@@ -364,37 +363,37 @@ func (g *refuser) invitedPlaces(most int) (served, named, last []place) {
 	return served, named, last
 }
 
-func (v *invitation) places() (out []place) {
+func (v *invitation) places() (out []lists.Place) {
 	for _, seg := range v.segs {
-		for _, t := range seg.tables {
-			out = append(out, place{table: t.name, denies: t.denies(), repeats: true, served: v.served})
+		for _, t := range seg.Tables {
+			out = append(out, lists.Place{Table: t.Name, Denies: t.Denies(), Repeats: true, Served: v.served})
 		}
 	}
 	return out
 }
 
 // join joins the tables of invitations; nil: they are too many rules.
-func (g *refuser) join(name string, list []place) []place {
+func (g *refuser) join(name string, list []lists.Place) []lists.Place {
 	n := 0
 	for _, p := range list {
-		if t := g.r.lookup(p.table); t != nil {
-			n += len(t.rules)
+		if t := g.r.store.Lookup(p.Table); t != nil {
+			n += len(t.Rules)
 		}
 	}
-	if n == 0 || n > g.r.most {
+	if n == 0 || n > g.r.segs.Most {
 		return nil
 	}
-	at := g.r.join(invitedPrefix+name, list)
-	at.repeats = true
-	return []place{at}
+	at := g.r.packs.Join(table.InvitedPrefix+name, list)
+	at.Repeats = true
+	return []lists.Place{at}
 }
 
 // homeless returns the place that permits packets of the node's own processes, if these have no separate interface and there are closed pods.
-func (g *refuser) homeless() []place {
-	if g.r.node.Host != "" || len(g.of) == 0 || len(g.r.fixed[fromNode].rules) == 0 {
+func (g *refuser) homeless() []lists.Place {
+	if g.r.node.Host != "" || len(g.of) == 0 || !g.r.store.Full(table.FromNode) {
 		return nil
 	}
-	return []place{{table: fromNode, repeats: true}}
+	return []lists.Place{{Table: table.FromNode, Repeats: true}}
 }
 
 // left notes the closed pods whose invitations are left out.

@@ -12,6 +12,7 @@ import (
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -315,7 +316,7 @@ func TestTablesThatOnlyDenyAreShared(t *testing.T) {
 		for i := range 3 {
 			l := s.b.lists["if-"+pods[i]]
 			for _, name := range slices.Concat(l.GetInput(), l.GetOutput()) {
-				if s.r.out.acls[name] != nil {
+				if s.r.out.Table(name) != nil {
 					shared[name]++
 					continue
 				}
@@ -326,7 +327,7 @@ func TestTablesThatOnlyDenyAreShared(t *testing.T) {
 				}
 			}
 		}
-		if shared[noSCTP] < 3 || own == 0 {
+		if shared[table.NoSCTP] < 3 || own == 0 {
 			t.Errorf("%s: shared %v, %d tables of one law: the test shows nothing", view, shared, own)
 		}
 	}

@@ -49,7 +49,7 @@ func (r *Renderer) holdsPod(n netip.Prefix) bool {
 
 // residue returns nil if the program allows everything there. Equal matching clauses give the same residue.
 func (r *Renderer) residue(j *outbound, i *iface) *residue {
-	targets := r.early(r.targets[:0], i)
+	targets := r.node.Early(r.targets[:0], i.addrs)
 	r.targets = targets
 	if len(targets) == 0 || j.p.free { // exits do not concern local pods
 		return nil
@@ -102,5 +102,4 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []
 type reused struct {
 	hits    []*match.Clause
 	targets []netip.Addr
-	parts   []part
 }

@@ -62,7 +62,7 @@ func TestResiduesTakenOver(t *testing.T) {
 		s.settle(t)
 		for p, j := range s.r.outbound {
 			for _, i := range s.r.ifaces {
-				got, want := i.residues[p], s.r.freshResidue(j, slices.Collect(p.steps.Each), s.r.early(nil, i))
+				got, want := i.residues[p], s.r.freshResidue(j, slices.Collect(p.steps.Each), s.r.node.Early(nil, i.addrs))
 				if (got == nil) != (want == nil) || got != nil && got.sig != want.sig {
 					t.Fatalf("%s: %+v, want %+v", i.name, got, want)
 				}

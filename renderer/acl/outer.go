@@ -4,23 +4,13 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
-
-// exposure is a port of a pod that hidden clients reach.
-type exposure struct {
-	proto uint8
-	port  uint16
-}
-
-func (e exposure) compare(o exposure) int {
-	if e.proto != o.proto {
-		return int(e.proto) - int(o.proto)
-	}
-	return int(e.port) - int(o.port)
-}
 
 // A packet behind an outer address that hides its clients does not show two facts any more.
 //
@@ -39,7 +29,7 @@ func (r *Renderer) expose() {
 			o := &r.node.Outer[k]
 			for _, b := range o.Backends {
 				if r.behind[b.Addr()] = struct{}{}; o.Hides {
-					r.exposed[b.Addr()] = append(r.exposed[b.Addr()], exposure{o.Proto, b.Port()})
+					r.exposed[b.Addr()] = append(r.exposed[b.Addr()], node.Exposure{Proto: o.Proto, Port: b.Port()})
 				}
 			}
 		}
@@ -47,11 +37,11 @@ func (r *Renderer) expose() {
 		fixFronts(r)
 	}
 	for _, i := range r.ifaces {
-		var now []exposure
+		var now []node.Exposure
 		for _, a := range i.addrs {
 			now = append(now, r.exposed[a]...)
 		}
-		slices.SortFunc(now, exposure.compare)
+		slices.SortFunc(now, node.Exposure.Compare)
 		if now = slices.Compact(now); !slices.Equal(now, i.exposed) {
 			i.exposed = now
 			r.dirty.ifaces[i] = struct{}{}
@@ -60,63 +50,45 @@ func (r *Renderer) expose() {
 }
 
 // hairpins returns the table for packets from a pod to itself through a Service.
-func (r *Renderer) hairpins(i *iface) []place {
+func (r *Renderer) hairpins(i *iface) []lists.Place {
 	if len(i.exposed) == 0 {
-		r.unfix(hairpinTable(i.name))
-		return r.optional(hairpinAll)
+		r.store.Unfix(hairpinTable(i.name))
+		return r.optional(table.HairpinAll)
 	}
-	r.fixTable(r.hairpinTable(hairpinTable(i.name), i.exposed))
+	r.store.Fix(r.node.HairpinTable(hairpinTable(i.name), i.exposed))
 	return r.optional(hairpinTable(i.name))
 }
 
+// fixed stores a table without a segment, and returns its place, if it has a rule.
+func (r *Renderer) fixed(t *table.Table) []lists.Place {
+	r.store.Fix(t)
+	return r.optional(t.Name)
+}
+
 // optional returns the place of a table, if it has a rule.
-func (r *Renderer) optional(name string) []place {
-	t := r.fixed[name]
-	if t == nil || len(t.rules) == 0 {
+func (r *Renderer) optional(name string) []lists.Place {
+	t := r.store.Fixed(name)
+	if t == nil || len(t.Rules) == 0 {
 		return nil
 	}
-	return []place{{table: name, denies: t.denies()}}
+	return []lists.Place{{Table: name, Denies: t.Denies()}}
 }
 
-func hairpinTable(iface string) string { return hairpinAll + "-" + nameOf(iface) }
-
-// hairpinTable permits clients with the addresses of hairpins, except to some ports.
-func (r *Renderer) hairpinTable(name string, but []exposure) *table {
-	t := &table{name: name}
-	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "the pod itself, by way of a service"}
-	for _, a := range r.node.Hairpin {
-		for _, proto := range []uint8{match.TCP, match.UDP} {
-			left := []match.Span{match.AllPorts}
-			for _, e := range but {
-				if e.proto == proto {
-					last := left[len(left)-1]
-					left = append(left[:len(left)-1], last.Minus(match.Span{Lo: e.port, Hi: e.port})...)
-				}
-				if len(left) == 0 {
-					break
-				}
-			}
-			for _, ports := range left {
-				t.add(match.Atom{Src: netip.PrefixFrom(a, a.BitLen()), Dst: match.FamilyOf(a).All(), Proto: proto, SrcPorts: match.AllPorts, DstPorts: ports}, cause)
-			}
-		}
-	}
-	return t
-}
+func hairpinTable(iface string) string { return table.HairpinAll + "-" + table.NameOf(iface) }
 
 // fixKept writes the table of outer addresses that keep their clients: their packets are evaluated where they lead.
 func (r *Renderer) fixKept() {
-	t := &table{name: keptOuter, egress: true}
+	t := &table.Table{Name: table.KeptOuter, Egress: true}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "services, which are evaluated where they lead"}
 	for k := range r.node.Outer {
-		if o := &r.node.Outer[k]; !o.Hides && r.view(match.FamilyOf(o.Addr)) == dataplane.PreDNAT {
-			t.add(outerAtom(o, match.Allow, match.FamilyOf(o.Addr).All()), cause)
+		if o := &r.node.Outer[k]; !o.Hides && r.node.View(match.FamilyOf(o.Addr)) == dataplane.PreDNAT {
+			t.Add(node.OuterAtom(o, match.Allow, match.FamilyOf(o.Addr).All()), cause)
 		}
 	}
-	if had := len(r.optional(keptOuter)) > 0; had != (len(t.rules) > 0) {
+	if had := len(r.optional(table.KeptOuter)) > 0; had != (len(t.Rules) > 0) {
 		r.relistEgress()
 	}
-	r.fixTable(t)
+	r.store.Fix(t)
 }
 
 // relistEgress marks the interfaces that have a program for egress.
@@ -135,27 +107,20 @@ func (r *Renderer) relist(p *program) {
 	}
 }
 
-// outerAtom matches the dialled address and port from src.
-func outerAtom(o *dataplane.Outer, v match.Verb, src netip.Prefix) match.Atom {
-	return match.Atom{
-		Verb: v, Src: src, Dst: netip.PrefixFrom(o.Addr, o.Addr.BitLen()), Proto: o.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: o.Port, Hi: o.Port},
-	}
-}
-
 // outer returns the places of outer addresses in the list of a pod with a program for egress.
-func (r *Renderer) outer(p *program) []place {
-	evaluated := flagged(append(r.optional(outerTable(barred, p)), r.optional(outerTable(led, p))...), true, false)
-	return append(evaluated, flagged(r.optional(keptOuter), false, true)...)
+func (r *Renderer) outer(p *program) []lists.Place {
+	evaluated := lists.Flagged(append(r.optional(outerTable(table.Barred, p)), r.optional(outerTable(table.Led, p))...), true, false)
+	return append(evaluated, lists.Flagged(r.optional(table.KeptOuter), false, true)...)
 }
 
-func outerTable(kind string, p *program) string { return kind + "-" + nameOf(p.key) }
+func outerTable(kind string, p *program) string { return kind + "-" + table.NameOf(p.key) }
 
 // evaluateOuter evaluates packets to outer addresses, for the programs that changed, and for all that use a changed set.
 func (r *Renderer) evaluateOuter(programs map[*program]struct{}) {
 	for p := range programs {
 		if r.outbound[p] == nil {
-			r.unfix(outerTable(barred, p))
-			r.unfix(outerTable(led, p))
+			r.store.Unfix(outerTable(table.Barred, p))
+			r.store.Unfix(outerTable(table.Led, p))
 			r.relist(p)
 		}
 	}
@@ -198,7 +163,7 @@ func (r *Renderer) dialled(members []netip.Prefix) bool {
 // fixOuter writes the tables of a program: addresses that all backends allow although the dialled address would be denied, and
 // addresses that one backend denies although the dialled address would be allowed.
 func (r *Renderer) fixOuter(p *program) {
-	no, yes := &table{name: outerTable(barred, p)}, &table{name: outerTable(led, p), egress: true}
+	no, yes := &table.Table{Name: outerTable(table.Barred, p)}, &table.Table{Name: outerTable(table.Led, p), Egress: true}
 	froms := []netip.Addr{{}}
 	if !p.steps.IgnoresSources() {
 		froms = r.outbound[p].sources
@@ -208,7 +173,7 @@ func (r *Renderer) fixOuter(p *program) {
 		for k := range r.node.Outer {
 			o := &r.node.Outer[k]
 			f := match.FamilyOf(o.Addr)
-			if !o.Hides || r.view(f) != dataplane.PreDNAT || src.IsValid() && match.FamilyOf(src) != f {
+			if !o.Hides || r.node.View(f) != dataplane.PreDNAT || src.IsValid() && match.FamilyOf(src) != f {
 				continue
 			}
 			from := f.All()
@@ -218,21 +183,21 @@ func (r *Renderer) fixOuter(p *program) {
 			by := r.backendsBar(p, src, o, known)
 			switch {
 			case by != nil && !r.dialledBarred(p, src, o, known, true):
-				no.add(outerAtom(o, match.Deny, from), by)
+				no.Add(node.OuterAtom(o, match.Deny, from), by)
 			case by == nil && r.dialledBarred(p, src, o, known, false):
-				yes.add(outerAtom(o, match.Allow, from), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "a service that leads only where policies allow"})
+				yes.Add(node.OuterAtom(o, match.Allow, from), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "a service that leads only where policies allow"})
 			}
 		}
 	}
-	for _, t := range []*table{no, yes} {
-		had := len(r.optional(t.name)) > 0
+	for _, t := range []*table.Table{no, yes} {
+		had := len(r.optional(t.Name)) > 0
 		switch {
-		case len(t.rules) > 0:
-			r.fixTable(t)
+		case len(t.Rules) > 0:
+			r.store.Fix(t)
 		case had:
-			r.unfix(t.name)
+			r.store.Unfix(t.Name)
 		}
-		if had != (len(t.rules) > 0) {
+		if had != (len(t.Rules) > 0) {
 			r.relist(p)
 		}
 	}
@@ -272,12 +237,4 @@ func (r *Renderer) bars(p policy.Steps, src netip.Addr, to netip.AddrPort, proto
 		}
 	}
 	return nil
-}
-
-// unfix removes a table without a segment.
-func (r *Renderer) unfix(name string) {
-	if r.fixed[name] != nil {
-		delete(r.fixed, name)
-		r.dirty.tables[name] = struct{}{}
-	}
 }

@@ -115,7 +115,7 @@ func TestOuterVerdicts(t *testing.T) {
 		}
 		s.settle(t)
 		s.checkOuter(t)
-		fresh := newScene(s.r.node)
+		fresh := newScene(s.r.node.Node)
 		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) ||

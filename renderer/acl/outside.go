@@ -3,28 +3,23 @@ package acl
 import (
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/outside"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // A host outside the node may write any source address. No packet enters by the uplink or the overlay from an address that only this node's
 // pods, its NAT or its own processes send from. The check is first at these inputs, before NAT44 makes sessions (ADR 13).
 
-// The tables of the check of packets from outside. Those of the overlay's input have the suffix.
-const (
-	outsideOnly   = "outside-only"  // denies the node's own sources, and permits the rest
-	outsideFirst  = "outside-check" // denies the node's own sources
-	overlaySuffix = "-overlay"
-)
-
 // ownPrefixes returns the sources that no host outside the node has; nil: none is known, or the check is off.
-func (r *Renderer) ownPrefixes() *sources {
+func (r *Renderer) ownPrefixes() *lists.Check {
 	if r.cfg.SourceCheck == SourceOff {
 		return nil
 	}
-	if own := outside.Sources(&r.node, r.ownSources()); len(own) > 0 {
-		return &sources{not: own}
+	if own := outside.Sources(&r.node.Node, r.node.OwnSources()); len(own) > 0 {
+		return &lists.Check{Not: own}
 	}
 	return nil
 }
@@ -41,51 +36,51 @@ func (r *Renderer) guards() bool {
 
 // checkOutside decides whether packets from outside are checked, and against which prefixes.
 func (r *Renderer) checkOutside() {
-	var now *sources
+	var now *lists.Check
 	if r.guards() || len(r.hooks)+len(r.exits) > 0 {
 		now = r.ownPrefixes()
 	}
-	if !now.same(r.outside) {
+	if !now.Same(r.outside) {
 		r.outside, r.dirty.remote = now, true
 	}
 }
 
 // checkedOutside puts the check into the lists of the uplink or the overlay.
-func (r *Renderer) checkedOutside(iface string, l lists) lists {
-	if l.check = r.outside; l.check == nil {
+func (r *Renderer) checkedOutside(iface string, l lists.Lists) lists.Lists {
+	if l.Check = r.outside; l.Check == nil {
 		return l
 	}
-	name := outsideFirst
-	if len(l.in)+len(l.out) == 0 {
-		name = outsideOnly
+	name := table.OutsideFirst
+	if len(l.In)+len(l.Out) == 0 {
+		name = table.OutsideOnly
 	}
 	if iface != r.node.Uplink {
-		name += overlaySuffix
+		name += table.OverlaySuffix
 	}
-	l.in = append([]place{{table: name, source: true}}, l.in...)
+	l.In = append([]lists.Place{{Table: name, SourceCheck: true}}, l.In...)
 	return l
 }
 
 // fixOutside writes the tables; a list has one of them.
 func (r *Renderer) fixOutside() {
-	for _, name := range []string{outsideOnly, outsideFirst, outsideOnly + overlaySuffix, outsideFirst + overlaySuffix} {
+	for _, name := range []string{table.OutsideOnly, table.OutsideFirst, table.OutsideOnly + table.OverlaySuffix, table.OutsideFirst + table.OverlaySuffix} {
 		if r.outside == nil {
-			r.unfix(name)
+			r.store.Unfix(name)
 			continue
 		}
-		t, denied := &table{name: name}, outside.AtUplink(r.outside.not)
-		if strings.HasSuffix(name, overlaySuffix) {
-			denied = outside.AtOverlay(&r.node, r.outside.not)
+		t, denied := &table.Table{Name: name}, outside.AtUplink(r.outside.Not)
+		if strings.HasSuffix(name, table.OverlaySuffix) {
+			denied = outside.AtOverlay(&r.node.Node, r.outside.Not)
 		}
 		for _, a := range denied {
-			r.addWide(t, a, r.outside.cause())
+			t.AddWide(a, r.outside.Cause(), r.node.ByteMatch6)
 		}
-		if strings.HasPrefix(name, outsideOnly) {
+		if strings.HasPrefix(name, table.OutsideOnly) {
 			rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
 			for _, f := range match.Families {
-				t.add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
+				t.Add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
 			}
 		}
-		r.fixTable(t)
+		r.store.Fix(t)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -68,9 +69,9 @@ func TestOutsideSources(t *testing.T) {
 					msg   []*felix.ToDataplane
 					first string
 				}{
-					{"ingress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", ""))}, outsideOnly},
-					{"egress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", "a2"))}, map[dataplane.View]string{dataplane.PreDNAT: outsideFirst, dataplane.PostDNAT: outsideOnly}[view]},
-					{"a host endpoint", []*felix.ToDataplane{hostMessage("h", &felix.HostEndpoint{Name: allInterfaces, ProfileIds: []string{"open"}})}, outsideFirst},
+					{"ingress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", ""))}, table.OutsideOnly},
+					{"egress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", "a2"))}, map[dataplane.View]string{dataplane.PreDNAT: table.OutsideFirst, dataplane.PostDNAT: table.OutsideOnly}[view]},
+					{"a host endpoint", []*felix.ToDataplane{hostMessage("h", &felix.HostEndpoint{Name: allInterfaces, ProfileIds: []string{"open"}})}, table.OutsideFirst},
 				} {
 					s.send(step.msg...)
 					s.settle(t)
@@ -78,7 +79,7 @@ func TestOutsideSources(t *testing.T) {
 					s.checkOutsiders(t, n, checked)
 					for _, iface := range []string{"uplink", "overlay", "host"} {
 						in := s.b.lists[iface].GetInput()
-						if has := len(in) > 0 && in[0] == step.first+map[string]string{"overlay": overlaySuffix}[iface]; has != (checked && iface != "host") {
+						if has := len(in) > 0 && in[0] == step.first+map[string]string{"overlay": table.OverlaySuffix}[iface]; has != (checked && iface != "host") {
 							t.Errorf("%s, %s: %s: input %v", view, step.what, iface, in)
 						}
 					}
@@ -91,7 +92,7 @@ func TestOutsideSources(t *testing.T) {
 				s.send(&felix.ToDataplane{Payload: &felix.ToDataplane_HostEndpointRemove{HostEndpointRemove: &felix.HostEndpointRemove{Id: &felix.HostEndpointID{EndpointId: "h"}}}}, openPod(0))
 				s.settle(t)
 				for name := range s.b.acls {
-					if strings.HasPrefix(name, outsideOnly) || strings.HasPrefix(name, outsideFirst) {
+					if strings.HasPrefix(name, table.OutsideOnly) || strings.HasPrefix(name, table.OutsideFirst) {
 						t.Errorf("%s is left", name)
 					}
 				}

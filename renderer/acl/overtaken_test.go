@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -24,8 +25,10 @@ type lagging struct {
 
 // want records what a renderer without a past sends for the present world.
 func (l *lagging) want(t *rapid.T) {
-	f := newCheckedScene(l.r.node, l.r.cfg.SourceCheck)
-	f.r.cfg, f.r.most = l.r.cfg, l.r.most
+	f := &scene{w: newWorld(), b: newBook()}
+	f.r = New(l.r.cfg, f.b)
+	f.r.SetNode(l.r.node.Node)
+	f.r.segs.Most = l.r.segs.Most
 	f.send(l.w.all()...)
 	f.settle(t)
 	l.wanted = append(l.wanted, f.b)
@@ -217,12 +220,12 @@ func TestInterimStateIsComplete(t *testing.T) {
 	s := newCheckedScene(testNode(dataplane.PreDNAT), SourceStrict)
 	s.send(start()...)
 	s.send(policyMessage(policyIDs[0], in2out("allow", "allow")), podMessage(0, withPolicies("a1", "")), openPod(1), openPod(2), openPod(3))
-	if !s.r.Apply() || !slices.Contains(s.b.lists["if-p1"].GetInput(), staticIn) {
+	if !s.r.Apply() || !slices.Contains(s.b.lists["if-p1"].GetInput(), table.StaticIn) {
 		t.Fatalf("no interim state: %v", s.b.lists["if-p1"])
 	}
 	s.b.complete(t)
 	s.settle(t)
-	if s.b.complete(t); s.b.acls[staticIn] != nil {
+	if s.b.complete(t); s.b.acls[table.StaticIn] != nil {
 		t.Error("the table of the interim state stays")
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/test/page"
 )
@@ -43,13 +44,13 @@ func describe(r *Renderer, b *book, iface string) string {
 		}
 		fmt.Fprintf(&out, "%s %s\n", iface, word)
 		for place, name := range list {
-			if name == staticIn || name == staticOut {
+			if name == table.StaticIn || name == table.StaticOut {
 				fmt.Fprintf(&out, "  %s: ICMP errors, neighbour discovery\n", name)
 				continue
 			}
-			if strings.HasPrefix(name, sourceFirst) {
+			if strings.HasPrefix(name, table.SourceFirst) {
 				c, _ := r.Cause(iface, output, place, 0)
-				fmt.Fprintf(&out, "  %s: %d rules that deny all but the pod's own addresses: %s\n", sourceFirst[:len(sourceFirst)-1], len(b.lines[name]), because(c))
+				fmt.Fprintf(&out, "  %s: %d rules that deny all but the pod's own addresses: %s\n", table.SourceFirst[:len(table.SourceFirst)-1], len(b.lines[name]), because(c))
 				continue
 			}
 			for rule := range b.lines[name] {

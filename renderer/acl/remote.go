@@ -8,7 +8,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -45,20 +48,19 @@ func (r *Renderer) writeRemote(j *outbound) {
 		if len(j.sources) == 0 || j.p.free { // exits are at the end of the lists anyway
 			break
 		}
-		role, sc := "r\x00"+j.p.key+"\x00"+s.Role, scope{egress: true, srcs: j.sources}
+		role, sc := "r\x00"+j.p.key+"\x00"+s.Role, table.Scope{Egress: true, Sources: j.sources}
 		switch {
 		case j.last && s.Clauses[0].Verb == match.Deny:
 		case j.last && s.Lone():
 			continue // the end of the list decides the same
 		case j.last:
-			role, sc.srcs = s.Role, nil // other packets here may pass anyway
+			role, sc.Sources = s.Role, nil // other packets here may pass anyway
 		}
-		seg := r.segment(role, sc, s.Clauses)
-		seg.users++
+		seg := r.segs.Take(role, sc, s.Clauses)
 		j.remote = append(j.remote, seg)
 	}
 	for _, seg := range old {
-		r.drop(seg)
+		r.segs.Drop(seg)
 	}
 	r.dirty.remote = r.dirty.remote || !slices.Equal(old, j.remote)
 }
@@ -89,11 +91,11 @@ func (r *Renderer) listRemote() {
 		return
 	}
 	r.dirty.remote = false
-	r.fixTable(r.servedTable())
+	r.store.Fix(r.servedTable())
 	r.fixOutside()
 	places := r.remotePlaces()
 	notes := r.crowded(places, nil)
-	now := map[string]lists{}
+	now := map[string]lists.Lists{}
 	for _, name := range []string{r.node.Uplink, r.node.Overlay, r.node.Host} {
 		outside := name != r.node.Host
 		if name == "" {
@@ -101,31 +103,31 @@ func (r *Renderer) listRemote() {
 		}
 		if len(places)+len(r.hooks)+len(r.exits)+len(r.refuser.of) == 0 {
 			if outside && r.outside != nil {
-				now[name] = r.checkedOutside(name, lists{})
+				now[name] = r.checkedOutside(name, lists.Lists{})
 			}
 			continue
 		}
 		f, unfit := r.remoteFilter(name)
-		l := lists{in: append(r.optional(servedHigh), answers(false)), out: []place{answers(name != r.node.Host)}}
-		end := place{table: l.out[0].table, cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}
+		l := lists.Lists{In: append(r.optional(table.ServedHigh), lists.Answers(false)), Out: []lists.Place{lists.Answers(name != r.node.Host)}}
+		end := lists.Place{Table: l.Out[0].Table, Cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}
 		switch e := r.exits[name]; {
 		case e != nil:
-			l.out = append([]place{{table: staticOut}, {table: outgoing}}, places...)
-			l.out = append(l.out, r.exitPlaces(name, e, r.room(f)-len(l.out)-4)...)
+			l.Out = append([]lists.Place{{Table: table.StaticOut}, {Table: table.Outgoing}}, places...)
+			l.Out = append(l.Out, r.exitPlaces(name, e, r.room(f)-len(l.Out)-4)...)
 		case r.hooks[name] != nil && name != r.node.Host:
-			l.out = append(append([]place{{table: staticOut}, {table: outgoing}}, places...), end)
+			l.Out = append(append([]lists.Place{{Table: table.StaticOut}, {Table: table.Outgoing}}, places...), end)
 		case len(places) > 0:
-			l.out = append(append([]place{{table: staticOut}}, places...), end)
+			l.Out = append(append([]lists.Place{{Table: table.StaticOut}}, places...), end)
 		}
-		served, named, last := r.refuser.invitedPlaces(r.room(f) - len(l.out) - 5)
+		served, named, last := r.refuser.invitedPlaces(r.room(f) - len(l.Out) - 5)
 		switch h := r.hooks[name]; {
 		case h != nil:
-			l.in = r.hostPlaces(name, h, r.room(f)-len(l.out)-len(named)-len(last))
+			l.In = r.hostPlaces(name, h, r.room(f)-len(l.Out)-len(named)-len(last))
 			if outside && h.forwards {
-				l.in = slices.Insert(l.in, len(l.in)-1, slices.Concat(r.refuser.homeless(), named, last)...)
+				l.In = slices.Insert(l.In, len(l.In)-1, slices.Concat(r.refuser.homeless(), named, last)...)
 			}
 		case outside:
-			l.in = slices.Concat(r.refuser.homeless(), served, r.optional(servedHigh), named, last, []place{answers(false)})
+			l.In = slices.Concat(r.refuser.homeless(), served, r.optional(table.ServedHigh), named, last, []lists.Place{lists.Answers(false)})
 		}
 		if l = r.letThrough(name, l, f); outside {
 			l = r.checkedOutside(name, l)
@@ -133,23 +135,17 @@ func (r *Renderer) listRemote() {
 		now[name] = l
 		notes = append(append(notes, r.crowdedHosts(name, l)...), unfit...)
 	}
-	r.notes.set("leaving", append(notes, r.refuser.left()...))
+	r.notes.Set("leaving", append(notes, r.refuser.left()...))
 	for name := range r.remote {
 		if _, still := now[name]; !still {
-			r.letThrough(name, lists{}, nil)
-			r.unlist(name)
+			r.letThrough(name, lists.Lists{}, nil)
+			r.out.Remove(name)
 		}
 	}
 	for name, l := range now {
-		r.enlist(name, l)
+		r.out.Enlist(name, l)
 	}
 	r.remote = now
-}
-
-// answers permits all packets that pods, or the node, send (egress) or receive. At the host's interface, packets that leave VPP are for the
-// node.
-func answers(egress bool) place {
-	return place{table: permitAll(egress), cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}}
 }
 
 func (r *Renderer) sortedOutbound() []*outbound {
@@ -158,15 +154,15 @@ func (r *Renderer) sortedOutbound() []*outbound {
 
 // remotePlaces returns the tables of all programs for where packets leave. Programs have separate sources, so that their order has no effect,
 // except for the last. Too many tables (some room is kept) are joined by parts of programs; a part keeps its name whatever its content.
-func (r *Renderer) remotePlaces() []place {
-	var parts [residueParts][]place
-	var last, all []place
+func (r *Renderer) remotePlaces() []lists.Place {
+	var parts [group.Parts][]lists.Place
+	var last, all []lists.Place
 	for _, j := range r.sortedOutbound() {
 		for _, seg := range j.remote {
-			for _, t := range seg.tables {
-				at := place{table: t.name, denies: t.denies(), egress: true}
+			for _, t := range seg.Tables {
+				at := lists.Place{Table: t.Name, Denies: t.Denies(), Egress: true}
 				if j.last {
-					at.srcs = j.sources
+					at.Sources = j.sources
 					last = append(last, at)
 					continue
 				}
@@ -181,22 +177,22 @@ func (r *Renderer) remotePlaces() []place {
 	}
 	if len(all)+len(last) > room {
 		all = nil
-		for n := 0; n < residueParts; n += share {
+		for n := 0; n < group.Parts; n += share {
 			if part := slices.Concat(parts[n : n+share]...); len(part) > 0 {
-				all = append(all, r.join("remote-part-"+strconv.Itoa(n), part))
+				all = append(all, r.packs.Join("remote-part-"+strconv.Itoa(n), part))
 			}
 		}
 	}
-	return append(all, r.packed(last)...)
+	return append(all, r.packs.Packed(last)...)
 }
 
 // peersOf returns the addresses of other nodes that the ingress rules of pods must not admit; nil: NAT gives them to no other sender.
-func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
-	if seg.scope.egress || seg.host || seg.answers {
+func (r *Renderer) peersOf(seg *table.Segment) (out []netip.Prefix) {
+	if seg.Scope.Egress || seg.Host || seg.Answers {
 		return nil
 	}
 	for _, a := range r.node.Peers {
-		if r.view(match.FamilyOf(a)) == dataplane.PreDNAT {
+		if r.node.View(match.FamilyOf(a)) == dataplane.PreDNAT {
 			out = append(out, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
@@ -204,8 +200,8 @@ func (r *Renderer) peersOf(seg *segment) (out []netip.Prefix) {
 }
 
 // servedTable makes sessions of packets to the high ports of local pods, on interfaces to destinations other than local pods.
-func (r *Renderer) servedTable() *table {
-	t := &table{name: servedHigh}
+func (r *Renderer) servedTable() *table.Table {
+	t := &table.Table{Name: table.ServedHigh}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}
 	for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
 		i := r.ifaces[name]
@@ -213,7 +209,7 @@ func (r *Renderer) servedTable() *table {
 			dst := netip.PrefixFrom(a, a.BitLen())
 			for _, proto := range [2]uint8{match.TCP, match.UDP} {
 				for _, s := range i.served.High(proto) {
-					t.add(match.Atom{Verb: match.Reflect, Src: match.FamilyOf(a).All(), Dst: dst, Proto: proto, SrcPorts: match.AllPorts, DstPorts: s}, cause)
+					t.Add(match.Atom{Verb: match.Reflect, Src: match.FamilyOf(a).All(), Dst: dst, Proto: proto, SrcPorts: match.AllPorts, DstPorts: s}, cause)
 				}
 			}
 		}

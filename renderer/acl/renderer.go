@@ -5,15 +5,19 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/index"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/interim"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/note"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -48,11 +52,9 @@ func (c *Config) maxACLs() int {
 type Renderer struct {
 	cfg    Config
 	sink   renderer.Sink
-	node   dataplane.Node
-	most   int // rules of an ACL
+	node   node.Node
 	inSync bool
 	news   bool // a message arrived since the last check of it
-	resent bool // the translated addresses were sent again
 
 	// The received state.
 	sets      match.Sets
@@ -63,26 +65,24 @@ type Renderer struct {
 	// The state made from it.
 	ifaces   map[string]*iface
 	programs map[string]*program
-	segments map[string]*segment
-	tables   map[string]*table // tables of segments
-	fixed    map[string]*table // tables without a segment
+	store    *table.Store
+	segs     *table.Segments
 	outbound map[*program]*outbound
 	near     map[*program]*vicinity
 	pods     []netip.Addr // local ones, sorted, while near is made
 	reused
 	refuser *refuser
-	groups  map[string]*residueGroup
-	packs   map[string]*pack
-	remote  map[string]lists     // lists of interfaces that are not a pod's
-	outside *sources             // sources that no host outside has, at these interfaces; nil: not checked
-	hooks   map[string]*hostHook // hooks of host endpoints, by interface
-	exits   map[string]*exit     // exits of host endpoints that deny forwarded packets, by interface
-	exposed map[netip.Addr][]exposure
+	groups  *group.Groups[*program, *residue]
+	packs   *lists.Packs
+	remote  map[string]lists.Lists // lists of interfaces that are not a pod's
+	outside *lists.Check           // sources that no host outside has, at these interfaces; nil: not checked
+	hooks   map[string]*hostHook   // hooks of host endpoints, by interface
+	exits   map[string]*exit       // exits of host endpoints that deny forwarded packets, by interface
+	exposed map[netip.Addr][]node.Exposure
 	behind  map[netip.Addr]struct{} // backends of outer addresses
 
-	asked       bool                    // some rule has named ports of SCTP
 	bytes       bool                    // programs are unfolded for a VPP that compares whole bytes
-	hostSegs    []*segment              // of hooks
+	hostSegs    []*table.Segment        // of hooks
 	hostMatches map[string]*match.Match // by kind of packets
 	failsafe    [2][]failsafe.Port      // in, out
 	spoofing    bool                    // Felix's settings let pods send from the prefixes their endpoints allow
@@ -90,14 +90,11 @@ type Renderer struct {
 	// Indices from an object to its users, for changes.
 	ofPolicy  index.Of[policy.ID, *program]
 	ofProfile index.Of[string, *program]
-	ofSet     index.Of[string, *segment]
-	ofSegment index.Of[*segment, *program]
-	ofGroup   index.Of[*program, *residueGroup]
-	ofTable   index.Of[string, *pack]
+	ofSegment index.Of[*table.Segment, *program]
 
 	dirty dirt
-	out   output
-	notes notebook
+	out   *interim.Output
+	notes *note.Book
 }
 
 // dirt is what changed since the last Apply.
@@ -108,9 +105,7 @@ type dirt struct {
 	sets     map[string]uint64 // buckets
 	hosts    map[string]struct{}
 	programs map[*program]struct{}
-	segments map[*segment]uint64
 	ifaces   map[*iface]struct{}
-	tables   map[string]struct{}
 	left     []*program // programs that an interface stopped using
 
 	outbound map[*program]struct{}     // steps or sources
@@ -124,7 +119,7 @@ type dirt struct {
 func newDirt() dirt {
 	return dirt{
 		sets: map[string]uint64{}, hosts: map[string]struct{}{},
-		programs: map[*program]struct{}{}, segments: map[*segment]uint64{}, ifaces: map[*iface]struct{}{}, tables: map[string]struct{}{},
+		programs: map[*program]struct{}{}, ifaces: map[*iface]struct{}{},
 		outbound: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
 	}
 }
@@ -132,19 +127,23 @@ func newDirt() dirt {
 // New returns a renderer that has sent its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
 	r := &Renderer{
-		cfg: cfg, sink: sink, most: maxRules,
+		cfg: cfg, sink: sink,
 		sets: match.Sets{}, book: policy.NewBook(),
 		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
-		ifaces: map[string]*iface{}, programs: map[string]*program{}, segments: map[string]*segment{},
-		tables: map[string]*table{}, fixed: map[string]*table{}, outbound: map[*program]*outbound{}, near: map[*program]*vicinity{}, groups: map[string]*residueGroup{},
-		exposed: map[netip.Addr][]exposure{}, behind: map[netip.Addr]struct{}{},
-		packs: map[string]*pack{}, ofTable: index.Of[string, *pack]{},
+		ifaces: map[string]*iface{}, programs: map[string]*program{},
+		outbound: map[*program]*outbound{}, near: map[*program]*vicinity{},
+		exposed: map[netip.Addr][]node.Exposure{}, behind: map[netip.Addr]struct{}{},
+
 		ofPolicy: index.Of[policy.ID, *program]{}, ofProfile: index.Of[string, *program]{},
-		ofSet: index.Of[string, *segment]{}, ofSegment: index.Of[*segment, *program]{},
-		ofGroup: index.Of[*program, *residueGroup]{},
-		hooks:   map[string]*hostHook{}, hostMatches: map[string]*match.Match{}, failsafe: failsafe.Ports(nil),
-		dirty: newDirt(), out: newOutput(), notes: newNotebook(),
+		ofSegment: index.Of[*table.Segment, *program]{},
+
+		hooks: map[string]*hostHook{}, hostMatches: map[string]*match.Match{}, failsafe: failsafe.Ports(nil),
+		dirty: newDirt(), notes: note.NewBook(), store: table.NewStore(),
 	}
+	r.segs = table.NewSegments(r.store, r.sets, r.notes, table.MaxRules)
+	r.packs = lists.NewPacks(r.store, r.segs, cfg.maxACLs())
+	r.out = interim.NewOutput(sink, r.store, facts{r}, cfg.maxACLs(), cfg.Evaluated)
+	r.groups = group.New(table.GroupPrefix, r.store, r.residueTable)
 	r.refuser = newRefuser(r)
 	return r
 }
@@ -190,10 +189,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 
 // setReplaced marks the users of a set that is new, removed or sent again.
 func (r *Renderer) setReplaced(id string) {
-	for s := range r.ofSet[id] {
-		s.rewrite()
-		r.dirty.segments[s] = ^uint64(0)
-	}
+	r.segs.SetReplaced(id)
 	for p := range r.outbound {
 		if p.steps.NamesSet(id) {
 			r.dirty.outbound[p] = struct{}{}
@@ -208,9 +204,7 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 		r.setReplaced(m.GetId())
 		return
 	}
-	for seg := range r.ofSet[m.GetId()] {
-		r.dirty.segments[seg] |= changed
-	}
+	r.segs.SetChanged(m.GetId(), changed)
 	if len(r.outbound) > 0 {
 		r.membersChanged(m)
 	}
@@ -219,7 +213,8 @@ func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
 // SetNode takes the complete state of the node.
 func (r *Renderer) SetNode(n dataplane.Node) {
 	if !dataplane.SameOuter(r.node.Outer, n.Outer) {
-		r.dirty.outer, r.dirty.host, r.dirty.remote, r.news, r.resent = true, true, true, true, true
+		r.dirty.outer, r.dirty.host, r.dirty.remote, r.news = true, true, true, true
+		r.out.Resent()
 	}
 	if !slices.Equal(r.node.Served, n.Served) {
 		r.dirty.places, r.news = true, true
@@ -229,22 +224,19 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 		return
 	}
 	if r.node.ByteMatch6 != n.ByteMatch6 || !slices.Equal(r.node.Peers, n.Peers) || !slices.Equal(r.node.Addrs, n.Addrs) {
-		for _, s := range r.segments {
-			s.rewrite()
-			r.dirty.segments[s] = ^uint64(0)
-		}
+		r.segs.RewriteAll()
 	}
-	r.resent = r.resent || !slices.Equal(r.node.Frontends, n.Frontends)
-	r.node, r.news = n, true
+	if !slices.Equal(r.node.Frontends, n.Frontends) {
+		r.out.Resent()
+	}
+	r.node.Node, r.news = n, true
 	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
 }
 
 // Behind takes whether VPP may lack a part of the changes sent so far. While it is true, an opening waits if it concerns a packet that one
 // of these changes closes at another interface. Acknowledged: VPP has all changes that were sent before Behind was last called with it.
 func (r *Renderer) Behind(behind, acknowledged bool) {
-	if r.out.behind = behind; acknowledged {
-		r.out.late.Age()
-	}
+	r.out.Behind(behind, acknowledged)
 }
 
 // Apply sends the changes since the last Apply to the sink. If some would open one interface while they, or earlier changes that VPP may
@@ -254,15 +246,15 @@ func (r *Renderer) Apply() (again bool) {
 	if !r.inSync {
 		return false
 	}
-	if !r.out.behind {
-		r.out.late = conflict.Log{}
-	}
-	if r.proceed() {
-		return r.news || r.out.more
+	if r.out.Proceed() {
+		r.flush()
+		return r.news || r.out.More()
 	}
 	r.news = false
 	r.settle()
-	return r.emit()
+	again = r.out.Emit()
+	r.flush()
+	return again
 }
 
 // settle updates programs, segments, tables and lists.
@@ -278,13 +270,13 @@ func (r *Renderer) settle() {
 	}
 	clear(r.dirty.ifaces)
 	r.listRemote()
-	if r.repack() {
+	if r.packs.Repack(r.out.Uses) {
 		for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
 			r.list(r.ifaces[name])
 		}
 		r.dirty.remote = true
 		r.listRemote()
-		r.repack()
+		r.packs.Repack(r.out.Uses)
 	}
 }
 
@@ -322,20 +314,20 @@ func (r *Renderer) reflatten(p *program) {
 	p.open = p.steps.Opens()
 	r.dirty.outbound[p] = struct{}{}
 	old := p.uses
-	p.uses = make([]use, 0, len(p.steps))
+	p.uses = make([]table.Use, 0, len(p.steps))
 	for i := range p.steps {
 		s := &p.steps[i]
 		c := &s.Clauses[len(s.Clauses)-1]
 		switch {
 		case p.open && i < len(p.steps)-1: // all later steps allow everything
 		case p.open || s.Lone():
-			p.uses = append(p.uses, use{nil, c.Verb, c.Cause})
+			p.uses = append(p.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
 		default:
-			p.uses = append(p.uses, use{r.acquire(p, s), c.Verb, nil})
+			p.uses = append(p.uses, table.Use{Seg: r.acquire(p, s), Verb: c.Verb, Cause: nil})
 		}
 	}
 	for _, u := range old {
-		r.release(p, u.seg)
+		r.release(p, u.Seg)
 	}
 	if !slices.Equal(old, p.uses) {
 		for i := range p.users {
@@ -345,103 +337,63 @@ func (r *Renderer) reflatten(p *program) {
 }
 
 // acquire returns the segment of a step, and counts one more use by a program.
-func (r *Renderer) acquire(p *program, s *policy.Step) *segment {
-	seg := r.segment(s.Role, scope{egress: p.spec.Egress}, s.Clauses)
-	seg.users++
+func (r *Renderer) acquire(p *program, s *policy.Step) *table.Segment {
+	seg := r.segs.Take(s.Role, table.Scope{Egress: p.spec.Egress}, s.Clauses)
 	r.ofSegment.Add(seg, p)
 	return seg
 }
 
-// segment returns the segment of a role with these clauses.
-func (r *Renderer) segment(role string, sc scope, clauses []match.Clause) *segment {
-	seg := r.segments[role]
-	if seg == nil {
-		seg = &segment{role: role, name: nameOf(role), scope: sc}
-		if strings.HasPrefix(role, invitedPrefix) {
-			seg.name = invitedPrefix + seg.name
-		}
-		r.segments[role] = seg
-	}
-	if slices.EqualFunc(seg.clauses, clauses, match.Clause.Equal) && slices.Equal(seg.scope.srcs, sc.srcs) {
-		return seg
-	}
-	r.unindex(seg)
-	if seg.scope.egress != sc.egress || !slices.Equal(seg.scope.srcs, sc.srcs) {
-		seg.rewrite()
-	}
-	seg.clauses, seg.scope, seg.fresh = clauses, sc, false
-	seg.asks = slices.ContainsFunc(clauses, func(c match.Clause) bool { return c.AsksPorts() })
-	r.asked = r.asked || seg.asks
-	seg.eachSet(func(id string) { r.ofSet.Add(id, seg) })
-	r.dirty.segments[seg] |= 0 // the segment computes the difference
-	if seg.written == nil {
-		r.dirty.segments[seg] = ^uint64(0)
-	}
-	return seg
-}
-
-func (r *Renderer) unindex(seg *segment) {
-	seg.eachSet(func(id string) { r.ofSet.Remove(id, seg) })
-}
-
 // release removes one use of a segment; nil: none.
-func (r *Renderer) release(p *program, seg *segment) {
+func (r *Renderer) release(p *program, seg *table.Segment) {
 	if seg == nil {
 		return
 	}
-	if !slices.ContainsFunc(p.uses, func(u use) bool { return u.seg == seg }) {
+	if !slices.ContainsFunc(p.uses, func(u table.Use) bool { return u.Seg == seg }) {
 		r.ofSegment.Remove(seg, p)
 	}
-	r.drop(seg)
-}
-
-// drop removes one use of a segment, and the segment with its last use.
-func (r *Renderer) drop(seg *segment) {
-	if seg.users--; seg.users > 0 {
-		return
-	}
-	r.unindex(seg)
-	delete(r.segments, seg.role)
-	delete(r.dirty.segments, seg)
-	for _, t := range seg.tables {
-		r.dirty.tables[t.name] = struct{}{}
-		delete(r.tables, t.name)
-	}
-	seg.tables = nil
-	r.notes.forget(seg.role)
+	r.segs.Drop(seg)
 }
 
 // compile compiles the segments whose clauses or sets changed.
 func (r *Renderer) compile() {
-	for _, seg := range sortedSegments(r.dirty.segments) {
-		x := &compiler{match.Expander{Sets: r.sets, WholeBytes: r.node.ByteMatch6, Note: r.notes.of(seg), Peers: r.peersOf(seg)}, &r.parts, r.most}
-		var changed []*table
-		old := seg.tables
-		noteFronts(r, seg, x.Note)
-		relisted := seg.compile(x, r.dirty.segments[seg], &changed)
+	begin := func(seg *table.Segment, note func(*match.Clause, string, ...any)) []netip.Prefix {
+		noteFronts(r, seg, note)
+		return r.peersOf(seg)
+	}
+	r.segs.Compile(r.node.ByteMatch6, begin, func(seg *table.Segment, relisted bool) {
 		r.refilter(seg)
-		for _, t := range changed {
-			r.dirty.tables[t.name] = struct{}{}
-			if len(t.rules) > 0 {
-				r.tables[t.name] = t
-			}
-		}
 		if !relisted {
-			continue
+			return
 		}
-		r.dirty.remote = r.dirty.remote || seg.host || (seg.scope.egress || len(r.refuser.of) > 0) && len(r.outbound) > 0
-		for _, t := range old {
-			r.dirty.tables[t.name] = struct{}{}
-			delete(r.tables, t.name)
-		}
-		for _, t := range seg.tables {
-			r.tables[t.name] = t
-		}
+		r.dirty.remote = r.dirty.remote || seg.Host || (seg.Scope.Egress || len(r.refuser.of) > 0) && len(r.outbound) > 0
 		for p := range r.ofSegment[seg] {
 			for i := range p.users {
 				r.dirty.ifaces[i] = struct{}{}
 			}
 		}
-	}
-	clear(r.dirty.segments)
+	})
 }
+
+// Resync sends everything to the sink again.
+func (r *Renderer) Resync() {
+	r.out.Resync()
+	r.notes.Resend()
+	r.flush()
+}
+
+// facts are what the output asks about interfaces.
+type facts struct{ r *Renderer }
+
+// Addrs returns the addresses of a local pod's interface; false: it is no pod's.
+func (f facts) Addrs(iface string) ([]netip.Addr, bool) {
+	if i := f.r.ifaces[iface]; i != nil {
+		return i.addrs, true
+	}
+	return nil, false
+}
+
+// Isolated returns the lists of an interface that nothing may pass.
+func (f facts) Isolated() lists.Lists { return f.r.isolated() }
+
+// Node returns the node.
+func (f facts) Node() *dataplane.Node { return &f.r.node.Node }

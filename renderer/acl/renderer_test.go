@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -101,8 +102,8 @@ func TestSharing(t *testing.T) {
 	s.settle(t)
 	first := s.b.lists["if-p1"].GetOutput()
 	for _, name := range pods {
-		got := slices.DeleteFunc(slices.Clone(s.b.lists["if-"+name].GetOutput()), func(t string) bool { return t == selfTable("if-"+name) })
-		want := slices.DeleteFunc(slices.Clone(first), func(t string) bool { return t == selfTable("if-p1") })
+		got := slices.DeleteFunc(slices.Clone(s.b.lists["if-"+name].GetOutput()), func(t string) bool { return t == node.SelfName("if-"+name) })
+		want := slices.DeleteFunc(slices.Clone(first), func(t string) bool { return t == node.SelfName("if-p1") })
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, %s: %v", name, got, "p1", want)
 		}

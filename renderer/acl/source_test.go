@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
@@ -98,7 +98,7 @@ func TestSourceCheckComesFirst(t *testing.T) {
 			s.send(start()...)
 			s.send(policyMessage(policyIDs[0], sctp), podMessage(0, withPolicies("a1", "a1")))
 			s.settle(t)
-			if in := s.b.lists["if-p1"].GetInput(); len(in) < 3 || !strings.HasPrefix(in[0], sourceFirst) || !strings.HasPrefix(in[1], "sctp-ports/") {
+			if in := s.b.lists["if-p1"].GetInput(); len(in) < 3 || !strings.HasPrefix(in[0], table.SourceFirst) || !strings.HasPrefix(in[1], "sctp-ports/") {
 				t.Fatalf("%s: input %v", view, in)
 			}
 			s.checkSources(t, "if-p1", 0)
@@ -160,7 +160,7 @@ func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
 	if s.r.Apply() {
 		t.Error("a pod's first policy needs a state on the way")
 	}
-	if in := s.b.lists["if-p3"].GetInput(); len(in) < 2 || !strings.HasPrefix(in[0], sourceFirst) {
+	if in := s.b.lists["if-p3"].GetInput(); len(in) < 2 || !strings.HasPrefix(in[0], table.SourceFirst) {
 		t.Errorf("input %v", in)
 	}
 	s.send(openPod(2))
@@ -168,7 +168,7 @@ func TestSourceCheckNeedsNoStateOnTheWay(t *testing.T) {
 		t.Error("a pod that loses its policies needs a state on the way")
 	}
 	for name := range s.b.acls {
-		if isSource(name) && name != outsideOnly && name != outsideOnly+overlaySuffix && name != sourceOnly+nameOf("if-p3") && name != sourceOnly+nameOf("if-p2") && name != sourceFirst+nameOf("if-p1") {
+		if table.IsSource(name) && name != table.OutsideOnly && name != table.OutsideOnly+table.OverlaySuffix && name != table.SourceOnly+table.NameOf("if-p3") && name != table.SourceOnly+table.NameOf("if-p2") && name != table.SourceFirst+table.NameOf("if-p1") {
 			t.Errorf("%s is left", name)
 		}
 	}
@@ -206,35 +206,6 @@ func TestSourceRulesAreExact(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestStatesOfAChangedCheck: if addresses and policies change at once, nothing passes during the change that neither state lets pass.
-func TestStatesOfAChangedCheck(t *testing.T) {
-	old := &sources{from: []netip.Prefix{netip.MustParsePrefix("10.1.1.1/32")}}
-	now := &sources{from: []netip.Prefix{netip.MustParsePrefix("10.1.1.2/32")}}
-	only, first := place{table: sourceOnly + "x", source: true}, place{table: sourceFirst + "x", source: true}
-	rest := place{table: "rest", denies: true}
-	for i, c := range []struct {
-		old, now lists
-		want     string
-		e        effect
-	}{
-		{lists{}, lists{}, "[]", effect{}},
-		{lists{in: []place{only}, check: old}, lists{in: []place{first, rest}, check: old}, "[" + first.table + " rest]", effect{closes: true}},
-		{lists{in: []place{only}, check: old}, lists{in: []place{first, rest}, check: now}, "[deny-all]", effect{true, true}},
-		{lists{in: []place{only}, check: old}, lists{in: []place{only}, check: now}, "[" + only.table + "]", effect{true, true}},
-		{lists{}, lists{in: []place{only}, check: now}, "[" + only.table + "]", effect{closes: true}},
-		{lists{in: []place{only}, check: old}, lists{}, "[" + only.table + "]", effect{opens: true}},
-		{lists{in: []place{only}, check: old}, lists{in: []place{rest}}, "[deny-all]", effect{true, true}},
-		{lists{in: []place{first, rest}, check: old}, lists{in: []place{rest}}, "[" + first.table + " rest]", effect{opens: true}},
-	} {
-		if got := fmt.Sprint(names(commonInput(c.old, c.now))); got != c.want {
-			t.Errorf("%d: %s, not %s", i, got, c.want)
-		}
-		if got := effectOfInput(c.old, c.now); got != c.e {
-			t.Errorf("%d: effect %+v", i, got)
-		}
-	}
 }
 
 // An interim state has the source check, too: one pod is restricted while another opens.

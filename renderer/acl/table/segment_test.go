@@ -1,4 +1,4 @@
-package acl
+package table
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package acl
+package table
 
 import (
 	"cmp"
@@ -20,73 +20,56 @@ import (
 //
 // An interface without policies that name ports of SCTP has neither.
 
-// association is a rule about new SCTP associations. Both prefixes are of one family.
-type association struct {
-	permit       bool
-	src, dst     netip.Prefix
-	sport, dport match.Span
-	cause        *dataplane.Cause
-	asks         bool // its rule names ports
+// Association is a rule about new SCTP associations. Both prefixes are of one family.
+type Association struct {
+	Permit             bool
+	Src, Dst           netip.Prefix
+	SrcPorts, DstPorts match.Span
+	Cause              *dataplane.Cause
+	asks               bool // its rule names ports
 }
 
 // everything reports whether every association of the family matches.
-func (a *association) everything() bool {
-	return a.src.Bits() == 0 && a.dst.Bits() == 0 && a.sport == match.AllPorts && a.dport == match.AllPorts
+func (a *Association) everything() bool {
+	return a.Src.Bits() == 0 && a.Dst.Bits() == 0 && a.SrcPorts == match.AllPorts && a.DstPorts == match.AllPorts
 }
 
-// same reports whether two rules are equal apart from their causes.
-func (a association) same(b association) bool {
-	b.cause, b.asks = a.cause, a.asks
+// Same reports whether two rules are equal apart from their causes.
+func (a Association) Same(b Association) bool {
+	b.Cause, b.asks = a.Cause, a.asks
 	return a == b
 }
 
-// filter decides about new associations: those whose packets enter VPP by an interface, and those whose packets leave by it. The first
+// Filter decides about new associations: those whose packets enter VPP by an interface, and those whose packets leave by it. The first
 // rule that matches decides, and a packet without a match is dropped; without rules all may begin. Nil is no filter.
-type filter [2][]association
+type Filter [2][]Association
 
-// same reports whether two filters have equal rules.
-func (f *filter) same(o *filter) bool {
+// Same reports whether two filters have equal rules.
+func (f *Filter) Same(o *Filter) bool {
 	if f == nil || o == nil {
 		return f == o
 	}
-	return slices.EqualFunc(f[0], o[0], association.same) && slices.EqualFunc(f[1], o[1], association.same)
+	return slices.EqualFunc(f[0], o[0], Association.Same) && slices.EqualFunc(f[1], o[1], Association.Same)
 }
 
-// origin is the source of a part of a list: a table without a segment, or the step of a program.
-type origin struct {
-	table string
-	use
-}
-
-// origins returns the origins of tables and of the steps behind them.
-func origins(tables []place, uses []use) []origin {
-	out := make([]origin, 0, len(tables)+len(uses))
-	for _, p := range tables {
-		out = append(out, origin{table: p.table})
-	}
-	for _, u := range uses {
-		out = append(out, origin{use: u})
-	}
-	return out
-}
-
-// asksPorts reports whether steps name ports of SCTP.
-func asksPorts(uses []use) bool {
-	return slices.ContainsFunc(uses, func(u use) bool { return u.seg != nil && u.seg.asks })
+// Origin is the source of a part of a list: a table without a segment, or the step of a program.
+type Origin struct {
+	Table string
+	Use
 }
 
 // associations returns the segment's rules about SCTP.
-func (s *segment) associations(sets match.Sets) []association {
+func (s *Segment) associations(sets match.Sets) []Association {
 	if s.sctpDone {
 		return s.sctp
 	}
 	s.sctp, s.sctpDone = nil, true
 	x := &match.Expander{Sets: sets, SCTP: true, Note: func(*match.Clause, string, ...any) {}}
-	for i := range s.clauses {
-		c := &s.clauses[i]
+	for i := range s.Clauses {
+		c := &s.Clauses[i]
 		for _, f := range match.Families {
 			for _, a := range x.Expand(nil, c, f, s.from(f), []netip.Prefix{f.All()}) {
-				s.sctp = append(s.sctp, association{c.Verb != match.Deny, a.Src, a.Dst, a.SrcPorts, a.DstPorts, c.Cause, c.AsksPorts()})
+				s.sctp = append(s.sctp, Association{c.Verb != match.Deny, a.Src, a.Dst, a.SrcPorts, a.DstPorts, c.Cause, c.AsksPorts()})
 			}
 		}
 	}
@@ -94,24 +77,24 @@ func (s *segment) associations(sets match.Sets) []association {
 }
 
 // associations returns the rules of a part of a list about SCTP.
-func (r *Renderer) associations(o *origin) []association {
-	var out []association
+func (g *Segments) associations(o *Origin) []Association {
+	var out []Association
 	switch {
-	case o.table != "":
-		t := r.fixed[o.table]
+	case o.Table != "":
+		t := g.store.Fixed(o.Table)
 		if t == nil {
 			return nil
 		}
-		for i := range t.rules {
-			if a := &t.rules[i]; a.Proto == 0 || a.Proto == match.SCTP {
-				out = append(out, association{a.Verb != match.Deny, a.Src, a.Dst, match.AllPorts, match.AllPorts, t.causes[i], false})
+		for i := range t.Rules {
+			if a := &t.Rules[i]; a.Proto == 0 || a.Proto == match.SCTP {
+				out = append(out, Association{a.Verb != match.Deny, a.Src, a.Dst, match.AllPorts, match.AllPorts, t.Causes[i], false})
 			}
 		}
-	case o.seg != nil:
-		return o.seg.associations(r.sets)
+	case o.Seg != nil:
+		return o.Seg.associations(g.sets)
 	default:
 		for _, f := range match.Families {
-			out = append(out, association{o.verb != match.Deny, f.All(), f.All(), match.AllPorts, match.AllPorts, o.cause, false})
+			out = append(out, Association{o.Verb != match.Deny, f.All(), f.All(), match.AllPorts, match.AllPorts, o.Cause, false})
 		}
 	}
 	return out
@@ -119,14 +102,14 @@ func (r *Renderer) associations(o *origin) []association {
 
 // decide returns the rules of a list about SCTP, in order, up to the one that decides everything. It reports whether they differ from the
 // access lists, which allow nothing for some ports, and deny all for others.
-func (r *Renderer) decide(list []origin) (out []association, differs bool) {
+func (g *Segments) decide(list []Origin) (out []Association, differs bool) {
 	var done [2]bool
 	for i := range list {
-		if seg := list[i].seg; seg != nil && seg.asks && list[i].verb == match.Deny {
+		if seg := list[i].Seg; seg != nil && seg.AsksPorts && list[i].Verb == match.Deny {
 			differs = true
 		}
-		for _, a := range r.associations(&list[i]) {
-			if f := match.FamilyOf(a.src.Addr()); !done[f] {
+		for _, a := range g.associations(&list[i]) {
+			if f := match.FamilyOf(a.Src.Addr()); !done[f] {
 				out, differs = append(out, a), differs || a.asks
 				done[f] = a.everything()
 			}
@@ -140,32 +123,32 @@ func (r *Renderer) decide(list []origin) (out []association, differs bool) {
 
 // pairs returns access-list rules for the SCTP packets that begin nothing: in order, the addresses that rules permit at some port, and
 // the addresses that they deny at all ports if a permission of the family follows.
-func pairs(rules []association) []match.Atom {
+func pairs(rules []Association) []match.Atom {
 	var last [2]int // permission of each family
 	for i := range rules {
-		if a := &rules[i]; a.permit {
-			last[match.FamilyOf(a.src.Addr())] = i
+		if a := &rules[i]; a.Permit {
+			last[match.FamilyOf(a.Src.Addr())] = i
 		}
 	}
 	var out []match.Atom
 	run, seen := 0, map[[2]netip.Prefix]bool{} // run is the start of the last run of rules of one verb
 	for i := range rules {
 		a := &rules[i]
-		all := a.sport == match.AllPorts && a.dport == match.AllPorts
-		ends := [2]netip.Prefix{a.src, a.dst}
-		if seen[ends] || !a.permit && (!all || i > last[match.FamilyOf(a.src.Addr())]) {
+		all := a.SrcPorts == match.AllPorts && a.DstPorts == match.AllPorts
+		ends := [2]netip.Prefix{a.Src, a.Dst}
+		if seen[ends] || !a.Permit && (!all || i > last[match.FamilyOf(a.Src.Addr())]) {
 			continue // an earlier rule decides, or none needs to
 		}
 		seen[ends] = true
 		v := match.Deny
-		if a.permit {
+		if a.Permit {
 			v = match.Allow
 		}
 		if len(out) > 0 && out[len(out)-1].Verb != v {
 			sortPairs(out[run:])
 			run = len(out)
 		}
-		out = append(out, match.Atom{Verb: v, Src: a.src, Dst: a.dst, Proto: match.SCTP, SrcPorts: match.AllPorts, DstPorts: match.AllPorts})
+		out = append(out, match.Atom{Verb: v, Src: a.Src, Dst: a.Dst, Proto: match.SCTP, SrcPorts: match.AllPorts, DstPorts: match.AllPorts})
 	}
 	sortPairs(out[run:])
 	return out
@@ -177,33 +160,33 @@ func sortPairs(list []match.Atom) {
 }
 
 // closed is a filter that lets nothing begin.
-func closed() (out []association) {
+func closed() (out []Association) {
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Denied: true, Text: "on the way to other policies"}
 	for _, f := range match.Families {
-		out = append(out, association{src: f.All(), dst: f.All(), sport: match.AllPorts, dport: match.AllPorts, cause: cause})
+		out = append(out, Association{Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts, Cause: cause})
 	}
 	return out
 }
 
 // meet returns rules that permit what both lists permit: a packet's first match in either list is also its first pair in the result.
-func meet(a, b []association) (out []association) {
+func meet(a, b []Association) (out []Association) {
 	if len(a)*len(b) > 1<<20 {
 		return closed()
 	}
 	for i := range a {
 		for k := range b {
 			m := a[i]
-			src, ok := netset.Overlap(m.src, b[k].src)
-			dst, also := netset.Overlap(m.dst, b[k].dst)
-			s, same := m.sport.And(b[k].sport)
-			d, too := m.dport.And(b[k].dport)
+			src, ok := netset.Overlap(m.Src, b[k].Src)
+			dst, also := netset.Overlap(m.Dst, b[k].Dst)
+			s, same := m.SrcPorts.And(b[k].SrcPorts)
+			d, too := m.DstPorts.And(b[k].DstPorts)
 			if !ok || !also || !same || !too {
 				continue
 			}
-			if m.permit {
-				m.permit, m.cause = b[k].permit, b[k].cause
+			if m.Permit {
+				m.Permit, m.Cause = b[k].Permit, b[k].Cause
 			}
-			m.src, m.dst, m.sport, m.dport = src, dst, s, d
+			m.Src, m.Dst, m.SrcPorts, m.DstPorts = src, dst, s, d
 			out = append(out, m)
 		}
 	}

@@ -1,11 +1,9 @@
-package acl
+package table
 
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
-	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
@@ -27,7 +25,7 @@ type wire struct {
 }
 
 // written returns the table at interfaces with these served ports; nil: not written yet.
-func (t *table) written(served string) *wire {
+func (t *Table) written(served string) *wire {
 	for i := range t.wire {
 		if t.wire[i].served == served {
 			return &t.wire[i]
@@ -36,26 +34,41 @@ func (t *table) written(served string) *wire {
 	return nil
 }
 
-// value returns the table as a value for vppagent. Old is the table before; nil: none.
-func (t *table) value(old *table, served *law.Ports) *acl.ACL {
+// Value returns the table as a value for vppagent. Old is the table before; nil: none.
+func (t *Table) Value(old *Table, served *law.Ports) *acl.ACL {
 	w := t.written(served.Key())
 	if w == nil {
-		w = t.write(old, served)
+		w = t.writeRules(old, served)
 	}
-	return &acl.ACL{Name: wireName(t.name, served), Rules: w.rules}
+	return &acl.ACL{Name: WireName(t.Name, served), Rules: w.rules}
 }
 
-// write writes the rules; rules that old has too keep their pointers.
-func (t *table) write(old *table, served *law.Ports) *wire {
+// KeepWire takes what was written of a table with the same rules.
+func (t *Table) KeepWire(old *Table) { t.wire = old.wire }
+
+// RuleOf returns the table's rule that became the given rule of VPP's, at interfaces with these served ports.
+func (t *Table) RuleOf(rule int, served *law.Ports) (int, bool) {
+	if Lawless(t.Name) {
+		served = nil
+	}
+	w := t.written(served.Key())
+	if w == nil {
+		w = t.writeRules(nil, served)
+	}
+	return w.tableRule(rule)
+}
+
+// writeRules writes the rules; rules that old has too keep their pointers.
+func (t *Table) writeRules(old *Table, served *law.Ports) *wire {
 	var before *wire
 	start, end := 0, 0
 	if old != nil {
 		before = old.written(served.Key())
 	}
-	mine, from := match.Condenser{Egress: t.egress, Join6: t.join6}.Condense(t.rules, t.causes)
+	mine, from := match.Condenser{Egress: t.Egress, Join6: t.join6}.Condense(t.Rules, t.Causes)
 	now := wire{served: served.Key(), joined: mine, ends: make([]int32, 0, len(mine)), from: from}
 	if before != nil {
-		start, end = alike(before.joined, mine)
+		start, end = Alike(before.joined, mine)
 		now.ends = append(now.ends, before.ends[:start]...)
 		now.rules = append(now.rules, before.rules[:before.end(start)]...)
 	}
@@ -88,8 +101,8 @@ func (w *wire) end(n int) int {
 	return int(w.ends[n-1])
 }
 
-// of returns the index of the table rule that became the given rule of VPP's.
-func (w *wire) of(rule int) (int, bool) {
+// tableRule returns the index of the table rule that became the given rule of VPP's.
+func (w *wire) tableRule(rule int) (int, bool) {
 	if rule < 0 || rule >= len(w.rules) {
 		return 0, false
 	}
@@ -173,31 +186,6 @@ func actionOf(v match.Verb) acl.ACL_Rule_Action {
 }
 
 // lawOf returns the law of a table at an interface with these served ports.
-func (t *table) lawOf(served *law.Ports) law.Law {
-	return law.Law{Egress: t.egress, Served: served}
+func (t *Table) lawOf(served *law.Ports) law.Law {
+	return law.Law{Egress: t.Egress, Served: served}
 }
-
-// lawless reports whether a table has one name under every law: it permits nothing by policy, so each law writes it alike.
-func lawless(table string) bool {
-	switch table {
-	case staticIn, staticOut, denyAll, noSCTP, fromPool, fromHidden, serviceFronts, nodeFronts:
-		return true
-	}
-	_, reserved := kv.NeedsSCTPPorts(table)
-	return reserved || isSource(table) || strings.HasPrefix(table, groupPrefix) || strings.HasPrefix(table, closedPrefix) || strings.HasPrefix(table, barred+"-")
-}
-
-// wireName returns VPP's name of a table at interfaces with these served ports. Almost no pod serves high ports, so pods share
-// tables.
-func wireName(table string, served *law.Ports) string {
-	if served == nil || lawless(table) {
-		return table
-	}
-	if name := table + "." + nameOf(served.Key())[:8]; len(name) <= mostName {
-		return name
-	}
-	return "served-" + nameOf(table+"\x00"+served.Key())
-}
-
-// mostName is the longest name that VPP's tags can hold.
-const mostName = 40

@@ -1,4 +1,4 @@
-package acl
+package interim
 
 import (
 	"maps"
@@ -6,14 +6,16 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/conflict"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 )
 
 // shifter collects the packets that a change opens and closes at each interface.
 //
 // A packet meets other verdicts only if it matches a rule that is added or removed, in a table or with its table, or a rule that moves.
 type shifter struct {
-	r     *Renderer
+	o     *Output
 	c     *change
 	peers map[part2]*conflict.Peers
 	found map[shiftKey]*conflict.Shift
@@ -45,15 +47,15 @@ type shiftKey struct {
 }
 
 // shiftsOf returns the packets that a change opens and closes.
-func shiftsOf(r *Renderer, c *change) *shifter {
-	s := &shifter{r: r, c: c, peers: map[part2]*conflict.Peers{}, found: map[shiftKey]*conflict.Shift{}, users: map[string][]string{}}
+func shiftsOf(o *Output, c *change) *shifter {
+	s := &shifter{o: o, c: c, peers: map[part2]*conflict.Peers{}, found: map[shiftKey]*conflict.Shift{}, users: map[string][]string{}}
 	if len(c.tables)+len(c.lists) > 0 {
-		r.eachHook(c, s.interfaceChanges)
+		o.eachHook(c, s.interfaceChanges)
 	}
 	return s
 }
 
-func (s *shifter) list() []*conflict.Shift { return slices.Collect(maps.Values(s.found)) }
+func (s *shifter) shifts() []*conflict.Shift { return slices.Collect(maps.Values(s.found)) }
 
 // dropClosings omits what the change closes.
 func (s *shifter) dropClosings() {
@@ -85,42 +87,42 @@ func (s *shifter) hooks() map[string]bool {
 }
 
 // interfaceChanges adds the changes of one interface.
-func (s *shifter) interfaceChanges(name string, old, now lists) {
+func (s *shifter) interfaceChanges(name string, old, now lists.Lists) {
 	h := s.hookOf(name, old, now)
-	s.add(h, checkEffect(old.check, now.check), place{table: sourceFirst}, all, false)
-	for d, list := range [2][2][]place{{unchecked(old.in), unchecked(now.in)}, {old.out, now.out}} {
+	s.add(h, checkEffect(old.Check, now.Check), lists.Place{Table: table.SourceFirst}, all, false)
+	for d, list := range [2][2][]lists.Place{{lists.Unchecked(old.In), lists.Unchecked(now.In)}, {old.Out, now.Out}} {
 		output := d == 1
-		s.add(h, filterEffect(old.filter, now.filter, d), place{}, all, output)
-		was, had := tracked(list[0])
-		is, has := tracked(list[1])
-		s.add(h, effect{opens: had && !has, closes: has && !had}, place{table: noSCTP}, all, output)
+		s.add(h, filterEffect(old.Filter, now.Filter, d), lists.Place{}, all, output)
+		was, had := lists.Tracked(list[0])
+		is, has := lists.Tracked(list[1])
+		s.add(h, effect{opens: had && !has, closes: has && !had}, lists.Place{Table: table.NoSCTP}, all, output)
 		s.listChanges(h, was, is, output)
 	}
-	for _, p := range slices.Concat(old.in, old.out, now.in, now.out) {
-		if was, is := s.r.out.acls[p.table], s.c.tables[p.table]; was != nil && is != nil && !p.repeats && !was.same(is) && !slices.Contains(s.users[p.table], name) {
-			s.users[p.table] = append(s.users[p.table], name)
+	for _, p := range slices.Concat(old.In, old.Out, now.In, now.Out) {
+		if was, is := s.o.acls[p.Table], s.c.tables[p.Table]; was != nil && is != nil && !p.Repeats && !was.Same(is) && !slices.Contains(s.users[p.Table], name) {
+			s.users[p.Table] = append(s.users[p.Table], name)
 		}
 	}
 }
 
 // listChanges adds the effect of other tables, another order, and new content.
-func (s *shifter) listChanges(h *conflict.Hook, old, now []place, output bool) {
+func (s *shifter) listChanges(h *conflict.Hook, old, now []lists.Place, output bool) {
 	same := len(old) == len(now) && len(old) > 0 && &old[0] == &now[0]
-	old, now = deciding(old), deciding(now)
+	old, now = lists.Deciding(old), lists.Deciding(now)
 	switch {
-	case none(old) && none(now):
-	case none(old):
+	case lists.None(old) && lists.None(now):
+	case lists.None(old):
 		s.whole(h, now, effect{closes: true}, after, output)
-	case none(now):
+	case lists.None(now):
 		s.whole(h, old, effect{opens: true}, before, output)
 	case same:
 		for _, p := range now {
 			s.contentChanges(h, p, output)
 		}
 	default:
-		conflict.Merge(old, now, placeTable, func(p place, had, will bool) {
-			e := effect{opens: p.denies == had, closes: p.denies != had} // a denial is removed, or a permission added
-			if p.mixed {
+		conflict.Merge(old, now, lists.PlaceTable, func(p lists.Place, had, will bool) {
+			e := effect{opens: p.Denies == had, closes: p.Denies != had} // a denial is removed, or a permission added
+			if p.Mixed {
 				e = effect{true, true}
 			}
 			switch {
@@ -136,27 +138,27 @@ func (s *shifter) listChanges(h *conflict.Hook, old, now []place, output bool) {
 }
 
 // whole adds the effect of a list where another state lets everything pass. If the list permits in the end, only its denials have one.
-func (s *shifter) whole(h *conflict.Hook, list []place, e effect, which rulesOf, output bool) {
-	if !permitsAll(list[len(list)-1].table) {
-		s.add(h, e, place{}, all, output)
+func (s *shifter) whole(h *conflict.Hook, list []lists.Place, e effect, which rulesOf, output bool) {
+	if !table.PermitsAll(list[len(list)-1].Table) {
+		s.add(h, e, lists.Place{}, all, output)
 		return
 	}
 	for _, p := range list {
-		if p.denies || p.mixed {
+		if p.Denies || p.Mixed {
 			s.add(h, e, p, which, output)
 		}
 	}
 }
 
 // contentChanges adds the effect of new content in a table.
-func (s *shifter) contentChanges(h *conflict.Hook, p place, output bool) {
-	now, changes := s.c.tables[p.table]
-	old := s.r.out.acls[p.table]
+func (s *shifter) contentChanges(h *conflict.Hook, p lists.Place, output bool) {
+	now, changes := s.c.tables[p.Table]
+	old := s.o.acls[p.Table]
 	switch {
-	case !changes || old == nil || now == nil || old.same(now):
-	case old.denies() != now.denies() || old.mixed() || now.mixed():
+	case !changes || old == nil || now == nil || old.Same(now):
+	case old.Denies() != now.Denies() || old.Mixed() || now.Mixed():
 		s.add(h, effect{true, true}, p, moved, output)
-	case now.denies():
+	case now.Denies():
 		s.add(h, effect{opens: true}, p, removed, output)
 		s.add(h, effect{closes: true}, p, added, output)
 	default:
@@ -166,15 +168,15 @@ func (s *shifter) contentChanges(h *conflict.Hook, p place, output bool) {
 }
 
 // add adds an effect at an interface on the packets that match some rules of a place.
-func (s *shifter) add(h *conflict.Hook, e effect, p place, which rulesOf, output bool) {
+func (s *shifter) add(h *conflict.Hook, e effect, p lists.Place, which rulesOf, output bool) {
 	for _, opens := range [2]bool{false, true} {
 		if opens && !e.opens || !opens && !e.closes {
 			continue
 		}
-		k := shiftKey{part2{p.table, output, which}, opens, p.egress}
+		k := shiftKey{part2{p.Table, output, which}, opens, p.Egress}
 		f := s.found[k]
 		if f == nil {
-			f = &conflict.Shift{Table: p.table, Output: output, Opens: opens, Egress: p.egress, Peers: s.peersOf(k.part2, p)}
+			f = &conflict.Shift{Table: p.Table, Output: output, Opens: opens, Egress: p.Egress, Peers: s.peersOf(k.part2, p)}
 			s.found[k] = f
 		}
 		if n := len(f.Hooks); n == 0 || f.Hooks[n-1].Name != h.Name {
@@ -184,11 +186,11 @@ func (s *shifter) add(h *conflict.Hook, e effect, p place, which rulesOf, output
 }
 
 // peersOf returns the peers of some rules: destinations at an input, sources at an output.
-func (s *shifter) peersOf(k part2, p place) *conflict.Peers {
+func (s *shifter) peersOf(k part2, p lists.Place) *conflict.Peers {
 	if known := s.peers[k]; known != nil {
 		return known
 	}
-	old, now := s.r.out.acls[k.table], s.c.tables[k.table]
+	old, now := s.o.acls[k.table], s.c.tables[k.table]
 	if _, changes := s.c.tables[k.table]; !changes {
 		now = old
 	}
@@ -196,12 +198,12 @@ func (s *shifter) peersOf(k part2, p place) *conflict.Peers {
 	switch {
 	case k.which == all || old == nil && k.which != after || now == nil && k.which != before:
 		out = conflict.Everything()
-	case k.output && p.srcs != nil:
-		out = conflict.Addrs(p.srcs)
+	case k.output && p.Sources != nil:
+		out = conflict.Addrs(p.Sources)
 	default:
 		out = conflict.Lazily(func() []netip.Prefix {
 			rules := differing(old, now, k.which)
-			if p.dials && len(rules) > 0 {
+			if p.Dials && len(rules) > 0 {
 				return []netip.Prefix{match.V4.All(), match.V6.All()}
 			}
 			return peersIn(rules, k.output)
@@ -212,15 +214,15 @@ func (s *shifter) peersOf(k part2, p place) *conflict.Peers {
 }
 
 // differing returns the rules of a table.
-func differing(old, now *table, which rulesOf) []match.Atom {
+func differing(old, now *table.Table, which rulesOf) []match.Atom {
 	switch which {
 	case before:
-		return old.rules
+		return old.Rules
 	case after:
-		return now.rules
+		return now.Rules
 	}
-	start, end := alike(old.rules, now.rules)
-	had, has := old.rules[start:len(old.rules)-end], now.rules[start:len(now.rules)-end]
+	start, end := table.Alike(old.Rules, now.Rules)
+	had, has := old.Rules[start:len(old.Rules)-end], now.Rules[start:len(now.Rules)-end]
 	switch which {
 	case removed:
 		return conflict.Without(had, has)
@@ -238,18 +240,18 @@ func peersIn(rules []match.Atom, output bool) (out []netip.Prefix) {
 }
 
 // hookOf returns an interface with the addresses behind it. A removed pod had those of its source check.
-func (s *shifter) hookOf(name string, old, now lists) *conflict.Hook {
+func (s *shifter) hookOf(name string, old, now lists.Lists) *conflict.Hook {
 	h := &conflict.Hook{Name: name}
-	if i := s.r.ifaces[name]; i != nil {
-		h.Addrs = slices.Clone(i.addrs)
+	if addrs, pod := s.o.pods.Addrs(name); pod {
+		h.Addrs = slices.Clone(addrs)
 	}
-	checks := len(h.Addrs) > 0 && old.check.same(now.check)
-	for _, c := range [2]*sources{old.check, now.check} {
-		if c == nil || len(c.not) > 0 {
+	checks := len(h.Addrs) > 0 && old.Check.Same(now.Check)
+	for _, c := range [2]*lists.Check{old.Check, now.Check} {
+		if c == nil || len(c.Not) > 0 {
 			checks = false
 			continue
 		}
-		for _, p := range c.from {
+		for _, p := range c.From {
 			if checks = checks && p.IsSingleIP(); p.IsSingleIP() && !slices.Contains(h.Addrs, p.Addr()) {
 				h.Addrs = append(h.Addrs, p.Addr())
 			}
@@ -261,6 +263,29 @@ func (s *shifter) hookOf(name string, old, now lists) *conflict.Hook {
 
 // world returns the facts about addresses.
 func (s *shifter) world() *conflict.World {
-	n := &s.r.node
+	n := s.o.pods.Node()
 	return &conflict.World{StandIns: slices.Concat(n.Hairpin, n.Addrs, n.HostAddrs), Dialled: conflict.DialledIn(n.Outer)}
+}
+
+// filterEffect returns the effect of a change of the filter in a direction: the lists before and after permit the packets that it permits.
+func filterEffect(old, now *table.Filter, d int) (e effect) {
+	had, has := old.Direction(d), now.Direction(d)
+	switch {
+	case slices.EqualFunc(had, has, table.Association.Same):
+	case had == nil:
+		e.closes = true
+	case has == nil:
+		e.opens = true
+	default:
+		e = effect{true, true}
+	}
+	return e
+}
+
+// checkEffect returns the effect of another source check.
+func checkEffect(old, now *lists.Check) effect {
+	if old.Same(now) {
+		return effect{}
+	}
+	return effect{opens: !old.Covers(now), closes: !now.Covers(old)}
 }
