@@ -521,3 +521,24 @@ func TestNodesInviteSCTP(t *testing.T) {
 		t.Errorf("%q got it; excused: %v", at, tb.law.Excused)
 	}
 }
+
+// TestSessionsEndWithOlderOnes: a lost reply of a server whose egress is isolated breaks the law, unless the server's egress once let a reply make a
+// session by itself.
+func TestSessionsEndWithOlderOnes(t *testing.T) {
+	for _, replied := range []bool{true, false} {
+		tb, play := lay(t, agent.RendererCNAT, []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3")})
+		reply := oneWay("server", "10.1.1.2", "ICMP", 53, "echo-reply")
+		play(oneWay("client", "10.1.1.3", "ICMP", 53, ""))
+		if replied {
+			play(reply)
+		}
+		isolate := deny("server", networkingv1.PolicyTypeEgress)
+		play(Event{Changes: []policy.Change{{Key: policy.KeyOf(isolate), Object: isolate}}})
+		play(Event{Step: trace.Step{After: "20m"}}) // all sessions end
+		a := play(reply)
+		breach := tb.law.Arrives(&a, true)
+		if excused := tb.law.Excused["an answer whose session ended with an older one between the same ends: ICMP"]; a.At != "" || breach.None() != replied || (excused == 1) != replied {
+			t.Errorf("replied before %v: %q got the reply, excused %v, %s", replied, a.At, tb.law.Excused, breach.Text)
+		}
+	}
+}

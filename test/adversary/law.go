@@ -65,6 +65,7 @@ type conn struct {
 	node   string // the server's
 	// spoke: when the client's last packet came to the server's interface, the policies allowed the connection, or the server's ingress did.
 	spoke      bool
+	free       bool // the egress of its server allowed an answer by itself
 	translated bool // a Service was dialled
 
 	sent     packet.Packet // the first one

@@ -217,6 +217,9 @@ func atOutput(lost, node string) bool {
 // allows is the verdict of one set of policies about an arrival, excuses included; reason says why not.
 func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (ok bool, reason string) {
 	there, back := flowsOf(a)
+	if conn, f := l.begun[back], flowOf(who.node, src, a.Packet.Dst, &a.Packet); conn != nil && !conn.free {
+		conn.free = c.JudgeEgress(&f).Allowed
+	}
 	if ok, reason = l.opens(c, who, src, a); ok {
 		l.Allowed++
 		l.begin(there, who, src, a)
@@ -254,6 +257,7 @@ func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
 	c.sent, c.server, c.services, c.breaks = a.Sent, a.At, l.services, l.breaks
 	c.kept = len(l.past) == 0 && !a.Packet.Fragment.Any() && src == a.Packet.Src && l.now.JudgePods(&c.first).Allowed
 	c.kept = c.kept && !isDisturbed(l, c)
+	c.free = l.begun[f] != nil && l.begun[f].free
 	l.begun[f], l.dials[dialled(a)] = c, c
 	l.seen[c.seenAs(a)] = c
 }
