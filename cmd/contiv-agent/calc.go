@@ -16,6 +16,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
+	"github.com/contiv-agent/contiv-agent/cmd/driver"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -26,7 +29,7 @@ type calcFlags struct {
 	routeSource   string
 	driver        string
 	linger        time.Duration
-	log           logFlags
+	log           flags.Log
 }
 
 func newCalc() *cobra.Command {
@@ -69,18 +72,18 @@ Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/po
 	fs.StringVar(&f.routeSource, "route-source", "CalicoIPAM", "source of the routes to workloads: CalicoIPAM (blocks), or WorkloadIPs (all workloads)")
 	fs.StringVar(&f.driver, "driver", "", "send the messages to this program, a dataplane driver for Felix, instead of writing them")
 	fs.DurationVar(&f.linger, "linger", 0, "with --driver: how long to read its messages after the end of the input")
-	f.log.addFlags(cmd)
+	f.log.AddFlags(cmd)
 	return cmd
 }
 
 func (f *calcFlags) run(cmd *cobra.Command) error {
-	lines := datastore.Lines{Graph: calc.Config{Node: nodeName(f.hostname), NodeResources: f.nodeResources}}
+	lines := datastore.Lines{Graph: calc.Config{Node: flags.NodeName(f.hostname), NodeResources: f.nodeResources}}
 	switch f.routeSource {
 	case "CalicoIPAM":
 	case "WorkloadIPs":
 		lines.Graph.WorkloadRoutes = true
 	default:
-		return usage(fmt.Errorf("--route-source %s: must be CalicoIPAM or WorkloadIPs", f.routeSource))
+		return exit.Usage(fmt.Errorf("--route-source %s: must be CalicoIPAM or WorkloadIPs", f.routeSource))
 	}
 	if f.driver == "" {
 		return unless(cmd.Context(), func() error { return lines.Run(cmd.InOrStdin(), cmd.OutOrStdout()) })
@@ -103,12 +106,12 @@ func unless(ctx context.Context, do func() error) error {
 
 // drive sends a driver the messages that follow from lines.
 func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
-	log, err := f.log.logger(cmd.ErrOrStderr())
+	log, err := f.log.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	out := &lineWriter{out: cmd.OutOrStdout()}
-	driver, err := supervise(felix.SupervisorConfig{
+	driver, err := driver.Supervise(felix.SupervisorConfig{
 		Path: f.driver, Logger: log, OnMessage: func(m *pb.FromDataplane) { out.message(m) },
 	}, lines.Graph.Node, map[string]string{"NODE_NAME": lines.Graph.Node})
 	if err != nil {

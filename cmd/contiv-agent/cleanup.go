@@ -10,12 +10,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent/cleanup"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
 // cleanupFlags are the flags of cleanup.
 type cleanupFlags struct {
-	logFlags
-	output
+	flags.Log
+	show.Output
 	cfg     cleanup.Config
 	dry     bool
 	timeout time.Duration
@@ -48,34 +51,34 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.logFlags.addFlags(cmd)
-	f.output.flag(cmd)
+	f.Log.AddFlags(cmd)
+	f.Output.AddFlag(cmd)
 	fs := cmd.Flags()
-	socketFlag(fs, &f.cfg.Socket)
-	lockFlag(fs, &f.cfg.Lock)
-	fs.StringVar(&f.cfg.Journal, "journal", auto, "journal of the agent; empty: none; auto: /run/contiv-agent/journal for root, else none")
-	fs.StringVar(&f.cfg.StatusSocket, "status-socket", auto, "unix socket of the agent's status, which cleanup occupies while it runs; empty: none; auto: the default of run")
+	flags.AddSocket(fs, &f.cfg.Socket)
+	flags.AddLock(fs, &f.cfg.Lock)
+	fs.StringVar(&f.cfg.Journal, "journal", flags.Auto, "journal of the agent; empty: none; auto: /run/contiv-agent/journal for root, else none")
+	fs.StringVar(&f.cfg.StatusSocket, "status-socket", flags.Auto, "unix socket of the agent's status, which cleanup occupies while it runs; empty: none; auto: the default of run")
 	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
 }
 
 func (f *cleanupFlags) run(cmd *cobra.Command) error {
-	if err := f.check(); err != nil {
+	if err := f.Check(); err != nil {
 		return err
 	}
-	log, err := f.logger(cmd.ErrOrStderr())
+	log, err := f.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	cfg := f.cfg
-	cfg.Lock = lockPath(cfg.Lock, cfg.Socket)
-	cfg.Logger, cfg.Journal, cfg.StatusSocket = log, journalPath(cfg.Journal, false), statusSocket(cfg.StatusSocket)
+	cfg.Lock = flags.LockPath(cfg.Lock, cfg.Socket)
+	cfg.Logger, cfg.Journal, cfg.StatusSocket = log, flags.JournalPath(cfg.Journal, false), flags.StatusSocket(cfg.StatusSocket)
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
 	c, err := cleanup.New(ctx, cfg)
 	if errors.Is(err, cleanup.ErrInUse) {
-		return usage(err)
+		return exit.Usage(err)
 	}
 	if err != nil {
 		return err
@@ -89,11 +92,11 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return err
 		}
-		if err := f.print(cmd.OutOrStdout(), plan, func(w io.Writer) { fmt.Fprint(w, plan) }); err != nil {
+		if err := f.Print(cmd.OutOrStdout(), plan, func(w io.Writer) { fmt.Fprint(w, plan) }); err != nil {
 			return err
 		}
 		if !plan.Empty() {
-			return &codeError{code: exitDiffers}
+			return &exit.Error{Code: exit.Differs}
 		}
 		return nil
 	}
@@ -101,21 +104,11 @@ func (f *cleanupFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if err := f.print(cmd.OutOrStdout(), report, func(w io.Writer) { writeCleanup(w, report) }); err != nil {
+	if err := f.Print(cmd.OutOrStdout(), report, func(w io.Writer) { show.Cleanup(w, report) }); err != nil {
 		return err
 	}
 	if len(report.Left) > 0 {
 		return fmt.Errorf("%d values could not be removed", len(report.Left))
 	}
 	return nil
-}
-
-func writeCleanup(w io.Writer, r *cleanup.Report) {
-	fmt.Fprintf(w, "%d values removed, with %d messages to VPP\n", r.Removed, r.Writes)
-	for _, f := range r.Foreign {
-		fmt.Fprintf(w, "foreign, not removed: %s\n", f)
-	}
-	for _, v := range r.Left {
-		fmt.Fprintf(w, "not removed: %s is %s\n", v.Key, join(v.State, v.Error))
-	}
 }

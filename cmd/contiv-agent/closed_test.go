@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -101,7 +102,7 @@ func traceAnswer(t *testing.T, args []string, question string) (a trace.Answer) 
 	root.SetIn(strings.NewReader(question))
 	root.SetOut(&stdout)
 	root.SetErr(&stderr)
-	var code *codeError // means that a packet was dropped
+	var code *exit.Error // means that a packet was dropped
 	if err := root.Execute(); err != nil && !errors.As(err, &code) {
 		t.Fatalf("%v\n%s", err, &stderr)
 	}

@@ -2,30 +2,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/client"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
-	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 )
-
-// grpcSocket returns the socket on which run listens for other programs; auto: the default.
-func grpcSocket(flag string) string {
-	if flag != auto {
-		return flag
-	}
-	return runPath("grpc.sock")
-}
 
 // configFlags name the agent and the client.
 type configFlags struct {
@@ -36,7 +27,7 @@ type configFlags struct {
 
 func (f *configFlags) addFlags(cmd *cobra.Command) {
 	fs := cmd.PersistentFlags()
-	fs.StringVar(&f.addr, "connect", auto, "gRPC address of the agent: host:port, or unix: and the path of its --grpc-socket; auto: that of run --grpc-socket auto")
+	fs.StringVar(&f.addr, "connect", flags.Auto, "gRPC address of the agent: host:port, or unix: and the path of its --grpc-socket; auto: that of run --grpc-socket auto")
 	fs.StringVar(&f.name, "client", "", "name of this client, among the clients with the same certificate or without one; each client has a separate desired state (default: the client without a name)")
 	fs.StringVar(&f.cert, "cert", "", "file with this client's certificate; needs --key and --ca")
 	fs.StringVar(&f.key, "key", "", "file with its private key")
@@ -47,19 +38,19 @@ func (f *configFlags) addFlags(cmd *cobra.Command) {
 // dial returns a client and a context for its calls; end releases both.
 func (f *configFlags) dial(cmd *cobra.Command) (c *client.Client, ctx context.Context, end func(), err error) {
 	cfg := client.Config{Addr: f.addr, Name: f.name}
-	if cfg.Addr == auto {
-		cfg.Addr = "unix:" + grpcSocket(auto)
+	if cfg.Addr == flags.Auto {
+		cfg.Addr = "unix:" + flags.GRPCSocket(flags.Auto)
 	}
 	switch {
 	case (f.cert == "") != (f.key == "") || (f.cert == "") != (f.ca == ""):
-		return nil, nil, nil, usage(errors.New("--cert, --key and --ca need each other"))
+		return nil, nil, nil, exit.Usage(errors.New("--cert, --key and --ca need each other"))
 	case f.cert != "":
 		if cfg.TLS, err = client.LoadTLS(f.cert, f.key, f.ca); err != nil {
-			return nil, nil, nil, usage(err)
+			return nil, nil, nil, exit.Usage(err)
 		}
 	}
 	if c, err = client.New(cfg); err != nil {
-		return nil, nil, nil, usage(err)
+		return nil, nil, nil, exit.Usage(err)
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	return c, ctx, func() { cancel(); _ = c.Close() }, nil
@@ -100,7 +91,7 @@ difference.`,
   contiv-agent config get --connect node-1:9111 --cert me.crt --key me.key --ca ca.crt`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usage(errors.New("config: want get, put, delete or diff"))
+			return exit.Usage(errors.New("config: want get, put, delete or diff"))
 		},
 	}
 	f.addFlags(cmd)
@@ -120,10 +111,10 @@ acknowledged, of all owners: the agent itself and all clients. Keys and models (
 		Example: "  contiv-agent config get\n  contiv-agent config get -o text\n  contiv-agent config get --vpp vpp.interfaces -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if vpp && len(labels) > 0 || len(args) > 0 && len(labels) > 0 {
-				return usage(errors.New("--label cannot be combined with --vpp or with keys"))
+				return exit.Usage(errors.New("--label cannot be combined with --vpp or with keys"))
 			}
 			if format != "yaml" && format != "text" && format != "json" {
-				return usage(fmt.Errorf("-o %s: must be yaml, text or json", format))
+				return exit.Usage(fmt.Errorf("-o %s: must be yaml, text or json", format))
 			}
 			c, ctx, end, err := f.dial(cmd)
 			if err != nil {
@@ -138,7 +129,7 @@ acknowledged, of all owners: the agent itself and all clients. Keys and models (
 			if err != nil {
 				return f.explain(cmd, err)
 			}
-			return writeItems(cmd.OutOrStdout(), format, items)
+			return show.Items(cmd.OutOrStdout(), format, items)
 		},
 	}
 	cmd.Flags().BoolVar(&vpp, "vpp", false, "show the actual state of VPP")
@@ -147,45 +138,10 @@ acknowledged, of all owners: the agent itself and all clients. Keys and models (
 	return cmd
 }
 
-func writeItems(w io.Writer, format string, items []client.Item) error {
-	switch format {
-	case "text":
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		for _, i := range items {
-			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(join(i.State.String(), i.Why)))
-		}
-		return tw.Flush()
-	case "json":
-		type line struct {
-			Key    string            `json:"key"`
-			State  string            `json:"state"`
-			Why    string            `json:"why,omitempty"`
-			Labels map[string]string `json:"labels,omitempty"`
-			Value  json.RawMessage   `json:"value"`
-		}
-		lines := []line{}
-		for _, i := range items {
-			value, err := kv.MarshalJSON(i.Message)
-			if err != nil {
-				return fmt.Errorf("%s: %w", i.Key, err)
-			}
-			lines = append(lines, line{i.Key, i.State.String(), i.Why, i.Labels, value})
-		}
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(lines)
-	}
-	text, err := client.WriteDocuments(items)
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	return err
-}
-
 // readFiles reads documents; - is standard input.
 func readFiles(cmd *cobra.Command, files []string) (docs []client.Document, err error) {
 	if len(files) == 0 {
-		return nil, usage(errors.New("-f is required"))
+		return nil, exit.Usage(errors.New("-f is required"))
 	}
 	var errs []error
 	for _, name := range files {
@@ -203,7 +159,7 @@ func readFiles(cmd *cobra.Command, files []string) (docs []client.Document, err 
 		}
 		errs = append(errs, err)
 	}
-	return docs, usage(errors.Join(errs...))
+	return docs, exit.Usage(errors.Join(errs...))
 }
 
 func newConfigPut(f *configFlags) *cobra.Command {
@@ -235,7 +191,7 @@ work. It keeps items that VPP refused for now, and retries them, unless --all-or
 			}
 			for _, d := range docs {
 				if d.Message == nil {
-					return usage(fmt.Errorf("%s: %s has no value", d.Where, d.Key))
+					return exit.Usage(fmt.Errorf("%s: %s has no value", d.Where, d.Key))
 				}
 				change.Item(d.Message)
 				if !d.Merge.Zero() {
@@ -248,25 +204,13 @@ work. It keeps items that VPP refused for now, and retries them, unless --all-or
 			if err := change.Send(ctx); err != nil {
 				return f.explain(cmd, err)
 			}
-			return printChange(cmd.OutOrStdout(), "put", len(docs), change.Change)
+			return show.Change(cmd.OutOrStdout(), "put", len(docs), change.Change)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
 	cmd.Flags().BoolVar(&strict, "all-or-nothing", false, "if one item fails, revert all")
 	cmd.Flags().BoolVar(&all, "resync", false, "the files are the whole desired state of this client: the agent removes its other items")
 	return cmd
-}
-
-// printChange prints the result of a successful change.
-func printChange(w io.Writer, verb string, items int, change *client.Change) error {
-	_, err := fmt.Fprintf(w, "%s %d items\n", verb, items)
-	for _, key := range change.Pending() {
-		fmt.Fprintf(w, "PENDING        %s\n", terminal.Plain(key))
-	}
-	for _, key := range change.Unimplemented() {
-		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", terminal.Plain(key))
-	}
-	return err
 }
 
 // explain prints the items of an error, one per line, and adds the address if no agent answered.
@@ -319,14 +263,14 @@ func newConfigDelete(f *configFlags) *cobra.Command {
 			}
 			for _, key := range args {
 				if _, _, known := kv.Lookup(key); !known {
-					return usage(fmt.Errorf("%s: %w", key, kv.ErrNoModel))
+					return exit.Usage(fmt.Errorf("%s: %w", key, kv.ErrNoModel))
 				}
 				change.Key(key)
 			}
 			if err := change.Send(ctx); err != nil {
 				return f.explain(cmd, err)
 			}
-			return printChange(cmd.OutOrStdout(), "deleted", len(docs)+len(args), change.Change)
+			return show.Change(cmd.OutOrStdout(), "deleted", len(docs)+len(args), change.Change)
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
@@ -373,9 +317,9 @@ Exit code 0: no difference; 3: a difference.`,
 					return f.explain(cmd, err)
 				}
 			}
-			differs := writeDifferences(cmd.OutOrStdout(), client.Compare(docs, wanted, all))
-			if writeLacks(cmd.OutOrStdout(), docs, wanted, has) || differs {
-				return &codeError{code: exitDiffers}
+			differs := show.Differences(cmd.OutOrStdout(), client.Compare(docs, wanted, all))
+			if show.Lacks(cmd.OutOrStdout(), docs, wanted, has) || differs {
+				return &exit.Error{Code: exit.Differs}
 			}
 			return nil
 		},
@@ -383,50 +327,4 @@ Exit code 0: no difference; 3: a difference.`,
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
 	cmd.Flags().BoolVar(&all, "resync", false, "the files are the whole desired state of this client, as for put --resync")
 	return cmd
-}
-
-func writeDifferences(w io.Writer, differences []client.Difference) bool {
-	for _, d := range differences {
-		fmt.Fprintf(w, "%s %s\n", map[client.Side]string{client.File: "+", client.Agent: "-", client.Both: "~"}[d.Only], d.Key)
-		for _, field := range d.Fields {
-			fmt.Fprintf(w, "    %s\n", field)
-		}
-	}
-	return len(differences) > 0
-}
-
-// writeLacks prints the items of the files that VPP lacks, with the reason if the agent knows one.
-func writeLacks(w io.Writer, docs []client.Document, wanted, has []client.Item) (lacking bool) {
-	inVPP, states := map[string]client.Item{}, map[string]client.Item{}
-	for _, i := range has {
-		inVPP[i.Key] = i
-	}
-	for _, i := range wanted {
-		states[i.Key] = i
-	}
-	for _, d := range docs {
-		there, found := inVPP[d.Key]
-		why := "not in VPP"
-		if i, known := states[d.Key]; known && i.State != event.Nonexistent && i.State != event.Configured {
-			if why = join(i.State.String(), i.Why); i.State == event.Pending {
-				why = join(i.State.String(), "waits for "+i.Why)
-			}
-		}
-		switch {
-		case d.Message == nil && found:
-			fmt.Fprintf(w, "! %s\n    in VPP\n", d.Key)
-		case d.Message == nil:
-			continue
-		case !found:
-			fmt.Fprintf(w, "! %s\n    %s\n", d.Key, why)
-		default:
-			lacks := client.Lacks(there.Message, d.Message)
-			if len(lacks) == 0 {
-				continue
-			}
-			fmt.Fprintf(w, "! %s\n    VPP: %s\n", d.Key, strings.Join(lacks, "\n    VPP: "))
-		}
-		lacking = true
-	}
-	return lacking
 }

@@ -8,10 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/contiv-agent/contiv-agent/cmd/configfile"
 )
 
 // kinds are the commands that have configuration files.
-var kinds = map[string]func() *cobra.Command{agentKind: newRun, fanoutKind: newFanout}
+var kinds = map[string]func() *cobra.Command{configfile.AgentKind: newRun, configfile.FanoutKind: newFanout}
 
 // TestEveryFlagIsAField loads the files of the page: they have every flag of the command with its default, and no other
 // field.
@@ -20,18 +22,18 @@ func TestEveryFlagIsAField(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(page) != configPage() {
+	if string(page) != configfile.Page(newRun(), newFanout()) {
 		t.Error("docs/configuration.md differs from the flags: run make man")
 	}
 	for kind, blank := range kinds {
-		_, rest, found := strings.Cut(string(page), "apiVersion: "+configVersion+"\nkind: "+kind+"\n")
+		_, rest, found := strings.Cut(string(page), "apiVersion: "+configfile.Version+"\nkind: "+kind+"\n")
 		text, _, end := strings.Cut(rest, "```")
 		if !found || !end {
 			t.Fatalf("%s is not on the page", kind)
 		}
 		into := blank().Flags()
-		f := &fileFlags{path: "sample", kind: kind, blank: blank}
-		if err := f.read([]byte("apiVersion: "+configVersion+"\nkind: "+kind+"\n"+text), into); err != nil {
+		f := &configfile.File{Path: "sample", Kind: kind, Blank: blank}
+		if err := f.Read([]byte("apiVersion: "+configfile.Version+"\nkind: "+kind+"\n"+text), into); err != nil {
 			t.Errorf("%s of the page: %v", kind, err)
 		}
 		known := 0
@@ -42,10 +44,10 @@ func TestEveryFlagIsAField(t *testing.T) {
 			if known++; !flag.Changed {
 				t.Errorf("%s: no field for --%s", kind, flag.Name)
 			} else if flag.Value.String() != flag.DefValue {
-				t.Errorf("%s: %s is %s when it is left out, the page says %s", kind, fieldName(flag.Name), flag.DefValue, flag.Value)
+				t.Errorf("%s: %s is %s when it is left out, the page says %s", kind, configfile.FieldName(flag.Name), flag.DefValue, flag.Value)
 			}
 		})
-		if fields := f.fields(into); len(fields) != known || known < 40 {
+		if fields := f.Fields(into); len(fields) != known || known < 40 {
 			t.Errorf("%s: %d fields for %d flags", kind, len(fields), known)
 		}
 	}
@@ -79,8 +81,8 @@ maglev: *yes
 	}
 	cmd := newRun()
 	got := cmd.Flags()
-	f := &fileFlags{path: path, kind: agentKind, blank: newRun}
-	if err := f.apply(got); err != nil {
+	f := &configfile.File{Path: path, Kind: configfile.AgentKind, Blank: newRun}
+	if err := f.Apply(got); err != nil {
 		t.Fatal(err)
 	}
 	want.VisitAll(func(flag *pflag.Flag) {
@@ -88,7 +90,7 @@ maglev: *yes
 			t.Errorf("--%s is %q (given: %t), want %q (%t)", flag.Name, have.Value, have.Changed, flag.Value, flag.Changed)
 		}
 	})
-	if typed := newRun().Flags(); typed.Parse([]string{"--recheck=1s", "--service-cidr=10.0.0.0/8"}) != nil || f.apply(typed) != nil ||
+	if typed := newRun().Flags(); typed.Parse([]string{"--recheck=1s", "--service-cidr=10.0.0.0/8"}) != nil || f.Apply(typed) != nil ||
 		typed.Lookup("recheck").Value.String() != "1s" || typed.Lookup("service-cidr").Value.String() != "[10.0.0.0/8]" {
 		t.Errorf("the command line does not win: %v %v", typed.Lookup("recheck").Value, typed.Lookup("service-cidr").Value)
 	}
@@ -120,8 +122,8 @@ func TestFileIsReadStrictly(t *testing.T) {
 				"F:5: localEndpointWeight: strconv.ParseUint: parsing \"-1\": invalid syntax",
 		},
 	} {
-		f := &fileFlags{path: "F", kind: agentKind, blank: newRun}
-		err := f.read([]byte(c.text), newRun().Flags())
+		f := &configfile.File{Path: "F", Kind: configfile.AgentKind, Blank: newRun}
+		err := f.Read([]byte(c.text), newRun().Flags())
 		if err == nil || err.Error() != c.want {
 			t.Errorf("%s:\n%v\nwant\n%s", c.name, err, c.want)
 		}
@@ -130,13 +132,13 @@ func TestFileIsReadStrictly(t *testing.T) {
 
 // FuzzConfigFile: a file is applied, or refused with an error that names it.
 func FuzzConfigFile(f *testing.F) {
-	f.Add(sampleConfig(agentKind, newRun().Flags()))
+	f.Add(configfile.Sample(configfile.AgentKind, newRun().Flags()))
 	f.Add("apiVersion: agent.contiv.io/v1alpha1\nkind: AgentConfiguration\nnode: &a b\nuplink: *a\n")
 	f.Add("a: &a [*a]\n<<: *a\n? {x: y}\n: z\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		for kind, blank := range kinds {
-			file := &fileFlags{path: "F", kind: kind, blank: blank, bare: kind == fanoutKind}
-			if err := file.read([]byte(text), blank().Flags()); err != nil && !strings.HasPrefix(err.Error(), "F:") {
+			file := &configfile.File{Path: "F", Kind: kind, Blank: blank, Bare: kind == configfile.FanoutKind}
+			if err := file.Read([]byte(text), blank().Flags()); err != nil && !strings.HasPrefix(err.Error(), "F:") {
 				t.Errorf("%q: %v", text, err)
 			}
 		}

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
+
+	"github.com/contiv-agent/contiv-agent/cmd/driver"
 )
 
 // overlays are the folders of deploy that operators apply.
@@ -376,29 +378,29 @@ func checkFelix(t *testing.T, all objects, c *corev1.Container, init corev1.Cont
 	for _, e := range c.Env {
 		env[e.Name] = e.Value
 	}
-	folder, driver := filepath.Split(env["FELIX_DATAPLANEDRIVER"])
+	folder, program := filepath.Split(env["FELIX_DATAPLANEDRIVER"])
 	mounts := map[string]string{} // place → volume
 	for _, m := range c.VolumeMounts {
 		mounts[m.MountPath] = m.Name
 	}
-	if env["FELIX_USEINTERNALDATAPLANEDRIVER"] != "false" || driver != driverName || mounts[filepath.Clean(folder)] != init.VolumeMounts[0].Name ||
+	if env["FELIX_USEINTERNALDATAPLANEDRIVER"] != "false" || program != driver.Program || mounts[filepath.Clean(folder)] != init.VolumeMounts[0].Name ||
 		!slices.Equal(init.Args, []string{"felix-driver", "--install=" + init.VolumeMounts[0].MountPath}) {
 		t.Errorf("%s: driver %q, %v; init container: %q, %v", c.Name, env["FELIX_DATAPLANEDRIVER"], mounts, init.Args, init.VolumeMounts)
 	}
 	dir := t.TempDir()
 	for name, text := range all["ConfigMap contiv-system/contiv-felix-driver"].(*corev1.ConfigMap).Data {
-		if path := filepath.Join("/etc/contiv-agent", name); path != defaultDriverConfig || mounts[filepath.Dir(path)] != "driver-config" {
+		if path := filepath.Join("/etc/contiv-agent", name); path != driver.DefaultFile || mounts[filepath.Dir(path)] != "driver-config" {
 			t.Errorf("%s: no mount of %s in %v", c.Name, path, mounts)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f, err := loadDriver(filepath.Join(dir, filepath.Base(defaultDriverConfig)), func(string) string { return "" })
+	f, err := driver.Load(filepath.Join(dir, filepath.Base(driver.DefaultFile)), func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.agent(slog.New(slog.DiscardHandler)); err != nil || f.Listen != fmt.Sprintf(":%d", c.Ports[0].ContainerPort) ||
+	if _, err := f.Agent(version, slog.New(slog.DiscardHandler)); err != nil || f.Listen != fmt.Sprintf(":%d", c.Ports[0].ContainerPort) ||
 		mounts[filepath.Dir(f.VPP.Socket)] != "run-vpp" {
 		t.Errorf("%s: driver's configuration %+v: %v", c.Name, f, err)
 	}

@@ -8,6 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/contiv-agent/contiv-agent/cmd/configfile"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 )
 
 func newDocs() *cobra.Command {
@@ -18,13 +21,13 @@ func newDocs() *cobra.Command {
   contiv-agent docs configuration docs/configuration.md`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 || !slices.Contains([]string{"man", "configuration"}, args[0]) {
-				return usage(errors.New("docs: want 'docs man DIR' or 'docs configuration FILE'"))
+				return exit.Usage(errors.New("docs: want 'docs man DIR' or 'docs configuration FILE'"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "configuration" {
-				return os.WriteFile(args[1], []byte(configPage()), 0o644)
+				return os.WriteFile(args[1], []byte(configfile.Page(newRun(), newFanout())), 0o644)
 			}
 			manualDate := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC) // fixed, so that the pages do not depend on the day
 			if err := os.MkdirAll(args[1], 0o755); err != nil {

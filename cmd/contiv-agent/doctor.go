@@ -5,12 +5,14 @@ import (
 	"io"
 	"net/netip"
 	"path/filepath"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent/owner"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/doctor"
 	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 )
@@ -20,7 +22,7 @@ func newDoctor() *cobra.Command {
 	var renderer, stats, lock string
 	var hosts []string
 	var all bool
-	var out output
+	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine a VPP: what is missing, wrong or dangerous, and the line of startup.conf that corrects it",
@@ -38,7 +40,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
   contiv-agent doctor --service-renderer cnat -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			switch builtin.Choice(renderer) {
@@ -48,39 +50,39 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 			case builtin.CNAT:
 				cfg.CNAT = true
 			default:
-				return usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", renderer))
+				return exit.Usage(fmt.Errorf("--service-renderer %s: must be auto, nat44 or cnat", renderer))
 			}
 			for _, text := range hosts {
 				a, err := netip.ParseAddr(text)
 				if err != nil {
-					return usage(fmt.Errorf("--host-address %s: must be an IPv4 or IPv6 address", text))
+					return exit.Usage(fmt.Errorf("--host-address %s: must be an IPv4 or IPv6 address", text))
 				}
 				if a.Is4() { // nat44 translates IPv4 only
 					cfg.HostAddresses = append(cfg.HostAddresses, a)
 				}
 			}
-			if cfg.Stats = stats; stats == auto {
+			if cfg.Stats = stats; stats == flags.Auto {
 				cfg.Stats = filepath.Join(filepath.Dir(cfg.Socket), "stats.sock")
 			}
-			cfg.Locks = owner.LockFiles(lockPath(lock, cfg.Socket))
+			cfg.Locks = owner.LockFiles(flags.LockPath(lock, cfg.Socket))
 			report, err := doctor.Examine(cmd.Context(), cfg)
 			if err != nil {
 				return err
 			}
-			if err := out.print(cmd.OutOrStdout(), report, func(w io.Writer) { writeReport(w, report, all) }); err != nil {
+			if err := out.Print(cmd.OutOrStdout(), report, func(w io.Writer) { show.Findings(w, report, all) }); err != nil {
 				return err
 			}
 			if !report.Well() {
-				return &codeError{code: exitDiffers}
+				return &exit.Error{Code: exit.Differs}
 			}
 			return nil
 		},
 	}
-	out.flag(cmd)
+	out.AddFlag(cmd)
 	fs := cmd.Flags()
-	socketFlag(fs, &cfg.Socket)
-	fs.StringVar(&lock, "vpp-lock", auto, "lock files of this VPP, as for run; empty: not examined; auto: --vpp-socket with .owner")
-	fs.StringVar(&stats, "stats-socket", auto, "stats socket of VPP; empty: not examined; auto: stats.sock beside --vpp-socket")
+	flags.AddSocket(fs, &cfg.Socket)
+	fs.StringVar(&lock, "vpp-lock", flags.Auto, "lock files of this VPP, as for run; empty: not examined; auto: --vpp-socket with .owner")
+	fs.StringVar(&stats, "stats-socket", flags.Auto, "stats socket of VPP; empty: not examined; auto: stats.sock beside --vpp-socket")
 	fs.StringVar(&renderer, "service-renderer", string(builtin.Auto), "renderer of Services: nat44, cnat, or auto (nat44 for IPv4, cnat for IPv6)")
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that the node's own processes send from to pods, as for run: VPP must have a route to them")
@@ -88,28 +90,4 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	fs.BoolVar(&all, "all", false, "also show checks that are ok")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
-}
-
-func writeReport(w io.Writer, r *doctor.Report, all bool) {
-	fmt.Fprintf(w, "VPP %s, process %d\n", r.Version, r.PID)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fine := 0
-	for _, c := range r.Checks {
-		if c.Verdict == doctor.OK && !all {
-			fine++
-			continue
-		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Verdict, c.Name, c.Found)
-		for _, line := range []struct{ what, text string }{
-			{"", c.Consequence}, {"startup.conf: ", c.Startup}, {"until its next start: ", c.Command},
-		} {
-			if line.text != "" {
-				fmt.Fprintf(tw, "\t\t%s%s\n", line.what, line.text)
-			}
-		}
-	}
-	_ = tw.Flush() // an error means that standard output is closed
-	if fine > 0 {
-		fmt.Fprintf(w, "%d checks are ok (--all shows them)\n", fine)
-	}
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
@@ -23,19 +24,19 @@ func TestDoctorExitCodes(t *testing.T) {
 		args []string
 		code int
 	}{
-		{[]string{"--stats-socket", ""}, exitOK},
-		{[]string{"--stats-socket", "", "-o", "json"}, exitOK},
-		{nil, exitDiffers},
-		{[]string{"-o", "json"}, exitDiffers},
-		{[]string{"--stats-socket", "", "--host-address", ""}, exitOK},
-		{[]string{"--stats-socket", "", "--host-address", "169.254.1.2"}, exitDiffers}, // VPP has no route to it
-		{[]string{"--stats-socket", "", "--host-address", "169.254.1.2", "--service-renderer", "cnat"}, exitOK},
-		{[]string{"--stats-socket", "", "--host-interface", "tap9"}, exitDiffers},
-		{[]string{"--host-address", "tap9"}, exitUsage},
-		{[]string{"-o", "xml"}, exitUsage},
-		{[]string{"--service-renderer", "ebpf"}, exitUsage},
-		{[]string{"argument"}, exitUsage},
-		{[]string{"--vpp-socket", filepath.Join(dir, "none.sock")}, exitFailed},
+		{[]string{"--stats-socket", ""}, exit.OK},
+		{[]string{"--stats-socket", "", "-o", "json"}, exit.OK},
+		{nil, exit.Differs},
+		{[]string{"-o", "json"}, exit.Differs},
+		{[]string{"--stats-socket", "", "--host-address", ""}, exit.OK},
+		{[]string{"--stats-socket", "", "--host-address", "169.254.1.2"}, exit.Differs}, // VPP has no route to it
+		{[]string{"--stats-socket", "", "--host-address", "169.254.1.2", "--service-renderer", "cnat"}, exit.OK},
+		{[]string{"--stats-socket", "", "--host-interface", "tap9"}, exit.Differs},
+		{[]string{"--host-address", "tap9"}, exit.Wrong},
+		{[]string{"-o", "xml"}, exit.Wrong},
+		{[]string{"--service-renderer", "ebpf"}, exit.Wrong},
+		{[]string{"argument"}, exit.Wrong},
+		{[]string{"--vpp-socket", filepath.Join(dir, "none.sock")}, exit.Failed},
 	} {
 		if code := run(t.Context(), newRoot(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
 			t.Errorf("%v: exit code %d, want %d", tc.args, code, tc.code)

@@ -22,6 +22,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/cmd/driver"
+	"github.com/contiv-agent/contiv-agent/cmd/embedded"
 	"github.com/contiv-agent/contiv-agent/model"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -70,22 +72,22 @@ func startNode(t *testing.T, driven bool, manifests ...string) *node {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	n := &node{vpp: sim.New(sim.Config{Seed: 1, PuntLocal: true}), cfg: agent.Config{NodeName: "node-1", VPP: vpp.Config{Socket: "unused"}, Process: config.Process{Logger: log}}}
 	n.cfg.Sources = map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: manifests, Logger: log})}
-	plumb(&n.cfg, n.vpp)
+	embedded.Plumb(&n.cfg, n.vpp)
 	stop := func() {}
 	if driven {
 		self, err := os.Executable()
 		if err != nil {
 			t.Fatal(err)
 		}
-		program := filepath.Join(t.TempDir(), driverName)
+		program := filepath.Join(t.TempDir(), driver.Program)
 		if err := os.Symlink(self, program); err != nil {
 			t.Fatal(err)
 		}
 		var socket string
-		if socket, stop, err = serveSim(t.Context(), n.vpp); err != nil {
+		if socket, stop, err = embedded.Serve(t.Context(), n.vpp); err != nil {
 			t.Fatal(err)
 		}
-		if n.cfg.Policies.Driver, err = newDriver(program, socket, &n.cfg); err != nil {
+		if n.cfg.Policies.Driver, err = driver.New(program, socket, &n.cfg); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,13 +182,13 @@ func TestCalcSendsToDriver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"contiv-agent", driverName} {
+	for _, name := range []string{"contiv-agent", driver.Program} {
 		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(filepath.Join(dir, "contiv-agent"), "calc", "--hostname", "node-1", "--driver", filepath.Join(dir, driverName))
-	cmd.Env = append(os.Environ(), envSim+"=1", envJournal+"="+none, envListen+"="+none, envStatus+"="+none)
+	cmd := exec.Command(filepath.Join(dir, "contiv-agent"), "calc", "--hostname", "node-1", "--driver", filepath.Join(dir, driver.Program))
+	cmd.Env = append(os.Environ(), driver.EnvSim+"=1", driver.EnvJournal+"="+driver.None, driver.EnvListen+"="+driver.None, driver.EnvStatus+"="+driver.None)
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -3,40 +3,34 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
+	"github.com/contiv-agent/contiv-agent/cmd/driver"
+	"github.com/contiv-agent/contiv-agent/cmd/embedded"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
-// driverName is the name under which Felix starts this program: Felix passes no arguments.
-const driverName = "contiv-felix-driver"
-
 // implied returns the arguments that the program's name implies.
 func implied(program string, args []string) []string {
-	if filepath.Base(program) == driverName {
+	if filepath.Base(program) == driver.Program {
 		return append([]string{"felix-driver"}, args...)
 	}
 	return args
 }
-
-// The ends of Felix's pipes (Felix v3.31, felix/dataplane/external).
-const (
-	fdFromFelix = 3
-	fdToFelix   = 4
-)
 
 func newFelixDriver() *cobra.Command {
 	var path, folder string
@@ -45,10 +39,10 @@ func newFelixDriver() *cobra.Command {
 		Short: "Run as Felix's dataplane driver",
 		Long: `Felix (Calico, any version from 3.28 on) starts felix-driver as its external dataplane driver. Felix calculates which policies apply
 to which endpoint of this node. felix-driver keeps VPP's access lists equal to that, and reports the state of endpoints to Felix. Felix
-starts it without arguments: a copy of this program, or a link to it, with the name ` + driverName + ` runs this command:
+starts it without arguments: a copy of this program, or a link to it, with the name ` + driver.Program + ` runs this command:
 
-    ln -s contiv-agent /usr/local/bin/` + driverName + `
-    FELIX_USEINTERNALDATAPLANEDRIVER=false FELIX_DATAPLANEDRIVER=/usr/local/bin/` + driverName + ` calico-felix
+    ln -s contiv-agent /usr/local/bin/` + driver.Program + `
+    FELIX_USEINTERNALDATAPLANEDRIVER=false FELIX_DATAPLANEDRIVER=/usr/local/bin/` + driver.Program + ` calico-felix
 
 If Felix runs in a separate container, an init container of this program's image installs both in a shared folder, and ends:
 
@@ -64,22 +58,22 @@ It reports an endpoint to Felix as "up" when VPP has acknowledged all values of 
 "down" when VPP has no interface for it, or is away. An endpoint's interface is the one of VPP's route to its address;
 or the one tagged with the workload (namespace/name); or the one whose name or tag is that of the endpoint's interface on the host.
 
-` + configHelp + `
+` + driver.Help + `
 How it handles Felix's messages:
 
 ` + indent(felix.Manual()),
 		Example: `  contiv-agent felix-driver --config /etc/contiv-agent/felix-driver.yaml 3</run/from-felix 4>/run/to-felix
-  ` + envConfig + `=./driver.yaml ` + driverName + ` 3</run/from-felix 4>/run/to-felix`,
+  ` + driver.EnvConfig + `=./driver.yaml ` + driver.Program + ` 3</run/from-felix 4>/run/to-felix`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if folder != "" {
-				return install(folder)
+				return driver.Install(folder)
 			}
 			return runDriver(cmd, path)
 		},
 	}
-	cmd.Flags().StringVar(&path, "config", "", "file of the configuration (default: $"+envConfig+", or "+defaultDriverConfig+" if it exists)")
-	cmd.Flags().StringVar(&folder, "install", "", "copy this program into this folder, with a link to it named "+driverName+", and end")
+	cmd.Flags().StringVar(&path, "config", "", "file of the configuration (default: $"+driver.EnvConfig+", or "+driver.DefaultFile+" if it exists)")
+	cmd.Flags().StringVar(&folder, "install", "", "copy this program into this folder, with a link to it named "+driver.Program+", and end")
 	return cmd
 }
 
@@ -93,32 +87,32 @@ func indent(table string) string {
 }
 
 func runDriver(cmd *cobra.Command, path string) error {
-	file, err := loadDriver(path, os.Getenv)
+	file, err := driver.Load(path, os.Getenv)
 	if err != nil {
-		return usage(err)
+		return exit.Usage(err)
 	}
-	flags := file.Log.flags()
-	log, err := flags.logger(cmd.ErrOrStderr())
+	logs := file.Log.Flags()
+	log, err := logs.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	file.level = &flags.current
-	in, err := pipe(fdFromFelix, "from Felix")
+	file.Level = &logs.Current
+	in, err := driver.Pipe(driver.FromFelix, "from Felix")
 	if err != nil {
-		return usage(err)
+		return exit.Usage(err)
 	}
-	out, err := pipe(fdToFelix, "to Felix")
+	out, err := driver.Pipe(driver.ToFelix, "to Felix")
 	if err != nil {
-		return usage(errors.Join(err, in.Close()))
+		return exit.Usage(errors.Join(err, in.Close()))
 	}
 	return driveVPP(cmd.Context(), file, in, out, log)
 }
 
 // driveVPP runs one session with Felix. The end of Felix, or a stop signal, is not an error.
-func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.WriteCloser, log *slog.Logger) error {
-	cfg, err := file.agent(log)
+func driveVPP(ctx context.Context, file *driver.File, in io.ReadCloser, out io.WriteCloser, log *slog.Logger) error {
+	cfg, err := file.Agent(version, log)
 	if err != nil {
-		return usage(errors.Join(err, in.Close(), out.Close()))
+		return exit.Usage(errors.Join(err, in.Close(), out.Close()))
 	}
 	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(log, os.DirFS("/")), log)
 	driver := felix.NewDriver(felix.Config{In: in, Out: out, Limit: file.MaxFrame, Logger: log})
@@ -126,14 +120,14 @@ func driveVPP(ctx context.Context, file *driverFile, in io.ReadCloser, out io.Wr
 	if file.VPP.Sim {
 		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
 		defer v.Close()
-		if c := plumb(&cfg, v); cfg.Services.Off { // else the CNI follows the sources' pods
-			cfg.Policies.Felix.Before = plumbMessages(c, cfg.NodeName, log)
+		if c := embedded.Plumb(&cfg, v); cfg.Services.Off { // else the CNI follows the sources' pods
+			cfg.Policies.Felix.Before = embedded.PlumbMessages(c, cfg.NodeName, log)
 		}
 	}
 	for began := time.Now(); ; {
 		a, err := agent.New(cfg)
 		if err != nil {
-			return usage(errors.Join(err, in.Close(), out.Close()))
+			return exit.Usage(errors.Join(err, in.Close(), out.Close()))
 		}
 		err = a.Run(ctx)
 		switch {
@@ -163,15 +157,7 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// pipe opens a file descriptor that Felix passed.
-func pipe(fd int, what string) (*os.File, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO && st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return nil, fmt.Errorf("file descriptor %d (%s) is not a pipe: Felix must start felix-driver", fd, what)
-	}
-	unix.CloseOnExec(fd)
-	if err := syscall.SetNonblock(fd, true); err != nil { // so that a wait for Felix can be interrupted
-		return nil, fmt.Errorf("file descriptor %d (%s): %w", fd, what, err)
-	}
-	return os.NewFile(uintptr(fd), what), nil
+// lines iterates over the lines of a text whose last line is complete.
+func lines(text string) iter.Seq[string] {
+	return strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n")
 }

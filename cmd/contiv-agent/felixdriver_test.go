@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -18,9 +17,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/prototext"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
+	"github.com/contiv-agent/contiv-agent/cmd/driver"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
@@ -127,7 +127,7 @@ func driverProgram(t *testing.T) (program string, v *sim.VPP, env []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program = filepath.Join(dir, driverName)
+	program = filepath.Join(dir, driver.Program)
 	if err := os.Symlink(self, program); err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +143,7 @@ func driverProgram(t *testing.T) (program string, v *sim.VPP, env []string) {
 	go func() { served <- v.Serve(ctx, l) }()
 	t.Cleanup(func() { cancel(); <-served })
 	return program, v, []string{
-		envSocket + "=" + filepath.Join(dir, "vpp"), envStatus + "=" + filepath.Join(dir, "status"), envListen + "=none", "NODE_NAME=node-1",
+		driver.EnvSocket + "=" + filepath.Join(dir, "vpp"), driver.EnvStatus + "=" + filepath.Join(dir, "status"), driver.EnvListen + "=none", "NODE_NAME=node-1",
 	}
 }
 
@@ -208,7 +208,7 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 	if _, err := f.to.Write(bytes.Repeat([]byte{0xff}, 8)); err != nil {
 		t.Fatal(err)
 	}
-	if code := f.wait(); code != exitFailed || !strings.Contains(f.stderr.String(), "frame 5 at byte") {
+	if code := f.wait(); code != exit.Failed || !strings.Contains(f.stderr.String(), "frame 5 at byte") {
 		t.Errorf("exit code %d; log:\n%s", code, f.stderr.String())
 	}
 }
@@ -224,11 +224,11 @@ func TestFelixDriverSucceedsAnother(t *testing.T) {
 	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if code := first.wait(); code != exitOK {
+	if code := first.wait(); code != exit.OK {
 		t.Errorf("the first: exit code %d; log:\n%s", code, first.stderr.String())
 	}
 	second.expectStatus("up")
-	if code := second.wait(); code != exitOK {
+	if code := second.wait(); code != exit.OK {
 		t.Errorf("the second: exit code %d; log:\n%s", code, second.stderr.String())
 	}
 }
@@ -236,89 +236,12 @@ func TestFelixDriverSucceedsAnother(t *testing.T) {
 // The embedded VPP gets an interface for each endpoint.
 func TestFelixDriverWithEmbeddedVPP(t *testing.T) {
 	program, _, env := driverProgram(t)
-	f := startDriver(t, program, append(env, envSim+"=1")...)
+	f := startDriver(t, program, append(env, driver.EnvSim+"=1")...)
 	f.say(strings.Replace(oneEndpoint, "in_sync { }", `host_metadata_update { hostname: "node-1" ipv4_addr: "192.168.16.1" }
 
 in_sync { }`, 1))
 	f.expectStatus("up")
-	if code := f.wait(); code != exitOK {
+	if code := f.wait(); code != exit.OK {
 		t.Errorf("exit code %d; log:\n%s", code, f.stderr.String())
-	}
-}
-
-func TestDriverConfig(t *testing.T) {
-	dir := t.TempDir()
-	write := func(text string) string {
-		path := filepath.Join(dir, "c.yaml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	env := map[string]string{}
-	load := func(text string) (agent.Config, error) {
-		f, err := loadDriver(write(text), func(name string) string { return env[name] })
-		if err != nil {
-			return agent.Config{}, err
-		}
-		return f.agent(slog.New(slog.DiscardHandler))
-	}
-	// The manual's file can be loaded, and has the defaults.
-	manual, plain := "", ""
-	for line := range strings.SplitSeq(configHelp, "\n") {
-		if rest, is := strings.CutPrefix(line, "    "); is {
-			manual += rest + "\n"
-		}
-	}
-	var sample []string
-	for line := range strings.SplitSeq(manual, "\n") {
-		if key := strings.TrimLeft(line, " "); len(line)-len(key) <= 2 && strings.Contains(key, ":") {
-			if at := strings.Index(key, "  "); at > 0 { // the rest is an explanation
-				line = line[:len(line)-len(key)+at]
-			}
-			sample = append(sample, line)
-		}
-	}
-	shown, err := load(strings.Join(sample, "\n"))
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, strings.Join(sample, "\n"))
-	}
-	defaults, err := load(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if shown.NodeName != "worker-7" || shown.VPP.Socket != defaults.VPP.Socket || shown.Listen.Metrics != defaults.Listen.Metrics || shown.Policies.PostDNAT != defaults.Policies.PostDNAT || !defaults.Policies.PostDNAT || !defaults.Services.Off {
-		t.Errorf("shown %+v, defaults %+v", shown, defaults)
-	}
-	for _, c := range []struct {
-		text, err string
-		ok        func(agent.Config) bool
-	}{
-		{"view: pre-dnat", "", func(c agent.Config) bool { return !c.Policies.PostDNAT && c.Services.Off }},
-		{"services: {manifests: [.]}", "", func(c agent.Config) bool { return !c.Policies.PostDNAT && !c.Services.Off && len(c.Sources) == 1 }},
-		{"services: {manifests: [.]}\nview: post-dnat", "", func(c agent.Config) bool { return c.Policies.PostDNAT && !c.Services.Off }},
-		{"interfaces: {uplink: a, overlay: b, host: c}", "", func(c agent.Config) bool {
-			return c.Override.Uplink == "a" && c.Override.Overlay == "b" && c.Override.Host == "c"
-		}},
-		{"listen: none\nstatusSocket: none\njournal: none\nrecheck: 1m", "", func(c agent.Config) bool {
-			return c.Listen.Metrics == "" && c.Listen.Status == "" && c.VPPAgent.Journal == "" && c.VPPAgent.Recheck == time.Minute
-		}},
-		{"view: sideways", "view \"sideways\": must be post-dnat or pre-dnat", nil},
-		{"recheck: often", "recheck: ", nil},
-		{"maxFrame: -1", "maxFrame -1", nil},
-	} {
-		got, err := load(c.text)
-		if c.err == "" && (err != nil || !c.ok(got)) || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
-			t.Errorf("%s: %+v, %v", c.text, got, err)
-		}
-	}
-	env[envSocket], env[envSim], env[envStatus], env[envListen] = "/s", "1", "/t", "none"
-	f, err := loadDriver(write("vpp: {socket: /other}"), func(name string) string { return env[name] })
-	if err != nil || f.VPP != (driverVPP{"/s", true}) || f.Status != "/t" || f.Listen != "" {
-		t.Errorf("environment: %+v, %v", f, err)
-	}
-	env[envSim] = "maybe"
-	if _, err := load(""); err == nil || !strings.Contains(err.Error(), envSim+"=maybe") {
-		t.Error(err)
 	}
 }

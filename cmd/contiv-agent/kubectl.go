@@ -1,13 +1,8 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
 // pluginName is the file that kubectl runs from PATH for `kubectl contiv`.
@@ -31,10 +28,8 @@ func rootOf(program string) *cobra.Command {
 
 // pluginFlags select the agents.
 type pluginFlags struct {
-	kubectl             kubectl
-	namespace, selector string
-	container, program  string
-	node                string
+	agents kubectl.Agents
+	node   string
 }
 
 func newPlugin() *cobra.Command {
@@ -66,12 +61,12 @@ node has a finding; 0 no finding.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	fs := root.PersistentFlags()
-	fs.StringVar(&f.kubectl.kubeconfig, "kubeconfig", "", "kubeconfig, for kubectl")
-	fs.StringVar(&f.kubectl.context, "context", "", "context of the kubeconfig, for kubectl")
-	fs.StringVarP(&f.namespace, "namespace", "n", "contiv-system", "namespace of the agents")
-	fs.StringVarP(&f.selector, "selector", "l", "app.kubernetes.io/name=contiv-vswitch", "label selector of the agents' pods")
-	fs.StringVarP(&f.container, "container", "c", "agent", "container of the agent in its pod")
-	fs.StringVar(&f.program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
+	fs.StringVar(&f.agents.Kubeconfig, "kubeconfig", "", "kubeconfig, for kubectl")
+	fs.StringVar(&f.agents.Context, "context", "", "context of the kubeconfig, for kubectl")
+	fs.StringVarP(&f.agents.Namespace, "namespace", "n", "contiv-system", "namespace of the agents")
+	fs.StringVarP(&f.agents.Selector, "selector", "l", "app.kubernetes.io/name=contiv-vswitch", "label selector of the agents' pods")
+	fs.StringVarP(&f.agents.Container, "container", "c", "agent", "container of the agent in its pod")
+	fs.StringVar(&f.agents.Program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
 	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace())
 	return root
@@ -111,13 +106,13 @@ func named(args []string) []string {
 func (f *pluginFlags) everywhere(other *cobra.Command, flags ...string) *cobra.Command {
 	cmd := like(other, flags...)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		pods, err := f.agents(cmd.Context(), f.node)
+		pods, err := f.agents.List(cmd.Context(), f.node)
 		if err != nil {
 			return err
 		}
-		var asks []ask
+		var asks []kubectl.Question
 		for _, pod := range pods {
-			asks = append(asks, ask{pod, slices.Concat([]string{cmd.Name()}, given(cmd), named(args))})
+			asks = append(asks, kubectl.Question{Place: pod, Args: slices.Concat([]string{cmd.Name()}, given(cmd), named(args))})
 		}
 		return f.queryAll(cmd, asks)
 	}
@@ -150,30 +145,30 @@ func (f *pluginFlags) policy() *cobra.Command {
 match, and the verdict for packets that no rule decides. It queries the agent of the pod's node, or with --node that agent.
 
 If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
-` + counting + `.`
+` + show.Counting + `.`
 	cmd.Example = "  kubectl contiv policy prod/web-0\n  kubectl contiv policy prod/web-0 prod/web-1 -o json"
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		pods, err := podIDs(args)
 		if err != nil {
-			return usage(err)
+			return exit.Usage(err)
 		}
-		var asks []ask
+		var asks []kubectl.Question
 		for _, pod := range pods {
 			node := f.node
 			if node == "" {
-				if node, err = f.nodeOf(cmd.Context(), pod.Namespace, pod.Name); err != nil {
+				if node, err = f.agents.NodeOf(cmd.Context(), pod.Namespace, pod.Name); err != nil {
 					return err
 				}
 			}
-			if at := slices.IndexFunc(asks, func(a ask) bool { return a.node == node }); at >= 0 {
-				asks[at].args = append(asks[at].args, pod.String())
+			if at := slices.IndexFunc(asks, func(a kubectl.Question) bool { return a.Node == node }); at >= 0 {
+				asks[at].Args = append(asks[at].Args, pod.String())
 				continue
 			}
-			agents, err := f.agents(cmd.Context(), node)
+			agents, err := f.agents.List(cmd.Context(), node)
 			if err != nil {
 				return err
 			}
-			asks = append(asks, ask{agents[0], slices.Concat([]string{"policy"}, given(cmd), named([]string{pod.String()}))})
+			asks = append(asks, kubectl.Question{Place: agents[0], Args: slices.Concat([]string{"policy"}, given(cmd), named([]string{pod.String()}))})
 		}
 		return f.queryAll(cmd, asks)
 	}
@@ -194,24 +189,24 @@ if "kubectl contiv plan" finds nothing to change.`,
 		Example: `  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
   kubectl contiv trace --matrix --port 6379/TCP`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t.matrix.diff {
-				return usage(errors.New("--diff compares folders: use contiv-agent trace --diff"))
+			if t.matrix.Diff {
+				return exit.Usage(errors.New("--diff compares folders: use contiv-agent trace --diff"))
 			}
-			pods, err := f.agents(cmd.Context(), f.node)
+			pods, err := f.agents.List(cmd.Context(), f.node)
 			if err != nil {
 				return err
 			}
-			st, err := f.statusOf(cmd.Context(), pods[0])
+			st, err := f.agents.StatusOf(cmd.Context(), pods[0])
 			if err != nil {
 				return err
 			}
 			if !st.InSync {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in sync, its VPP may differ: %s\n", st.Node, st.Waiting)
 			}
-			if err := t.apply(st.Settings); err != nil {
+			if err := t.Apply(st.Settings); err != nil {
 				return fmt.Errorf("the agent of %s has a setting that this program lacks: %w", st.Node, err)
 			}
-			t.kubeconfig, t.context, t.api = f.kubectl.kubeconfig, f.kubectl.context, true
+			t.Kubeconfig, t.Context, t.API = f.agents.Kubeconfig, f.agents.Context, true
 			return t.run(cmd, args)
 		},
 	}
@@ -219,159 +214,15 @@ if "kubectl contiv plan" finds nothing to change.`,
 	if err := cmd.Flags().MarkHidden("diff"); err != nil {
 		panic(err) // addFlags has added it
 	}
-	cmd.Flags().StringSliceVar(&t.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for contiv-agent run")
+	cmd.Flags().StringSliceVar(&t.Ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for contiv-agent run")
 	return cmd
 }
 
-// place is the pod of an agent.
-type place struct{ node, pod string }
-
-// ask is a command for one agent.
-type ask struct {
-	place
-	args []string
-}
-
-// agents returns the agent's pods, of one node or of all, sorted by node; at least one.
-func (f *pluginFlags) agents(ctx context.Context, node string) ([]place, error) {
-	args := []string{"get", "pods", "--namespace=" + f.namespace, "--selector=" + f.selector, "--output=json"}
-	where := ""
-	if node != "" {
-		args = append(args, "--field-selector=spec.nodeName="+node)
-		where = " on node " + node
+// queryAll queries one agent after the other; the error has the worst exit code.
+func (f *pluginFlags) queryAll(cmd *cobra.Command, asks []kubectl.Question) error {
+	worst, err := f.agents.Ask(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmd.Flags().Lookup("output").Value.String() == "json", asks)
+	if err == nil && worst != exit.OK {
+		err = &exit.Error{Code: worst} // each agent's error is already printed
 	}
-	var list struct {
-		Items []struct {
-			Metadata struct {
-				Name              string
-				DeletionTimestamp string
-			}
-			Spec   struct{ NodeName string }
-			Status struct{ Phase string }
-		}
-	}
-	if err := f.kubectl.read(ctx, &list, args...); err != nil {
-		return nil, err
-	}
-	best, rank := map[string]place{}, map[string]int{} // of two pods on a node, one is ending
-	for _, p := range list.Items {
-		if p.Spec.NodeName == "" {
-			continue
-		}
-		score := 1
-		if p.Status.Phase == "Running" {
-			score += 2
-		}
-		if p.Metadata.DeletionTimestamp == "" {
-			score++
-		}
-		if score > rank[p.Spec.NodeName] {
-			best[p.Spec.NodeName], rank[p.Spec.NodeName] = place{p.Spec.NodeName, p.Metadata.Name}, score
-		}
-	}
-	if len(best) == 0 {
-		return nil, fmt.Errorf("no agent%s: no pod in namespace %s has label %s", where, f.namespace, f.selector)
-	}
-	return slices.SortedFunc(maps.Values(best), func(a, b place) int { return cmp.Compare(a.node, b.node) }), nil
-}
-
-// nodeOf returns the node of a pod.
-func (f *pluginFlags) nodeOf(ctx context.Context, namespace, name string) (string, error) {
-	var pod struct{ Spec struct{ NodeName string } }
-	if err := f.kubectl.read(ctx, &pod, "get", "pod", "--namespace="+namespace, "--output=json", "--", name); err != nil {
-		return "", err
-	}
-	if pod.Spec.NodeName == "" {
-		return "", fmt.Errorf("pod %s/%s has no node yet", namespace, name)
-	}
-	return pod.Spec.NodeName, nil
-}
-
-// exec returns the arguments of kubectl for a command in an agent's container.
-func (f *pluginFlags) exec(at place, args ...string) []string {
-	return append([]string{"exec", "--namespace=" + f.namespace, at.pod, "--container=" + f.container, "--", f.program}, args...)
-}
-
-func (f *pluginFlags) statusOf(ctx context.Context, at place) (*status.Status, error) {
-	var text, complaint strings.Builder
-	code, err := f.kubectl.run(ctx, &text, &complaint, f.exec(at, "status", "--output=json")...)
-	if err != nil {
-		return nil, err
-	}
-	if code != exitOK && code != exitDiffers {
-		return nil, fmt.Errorf("status of %s: exit code %d: %s", at.node, code, strings.TrimSpace(complaint.String()))
-	}
-	st := &status.Status{}
-	if err := json.Unmarshal([]byte(text.String()), st); err != nil {
-		return nil, fmt.Errorf("status of %s: %w", at.node, err)
-	}
-	return st, nil
-}
-
-// all queries one agent after the other; the error has the worst exit code.
-func (f *pluginFlags) queryAll(cmd *cobra.Command, asks []ask) error {
-	out, complaints := cmd.OutOrStdout(), cmd.ErrOrStderr()
-	asJSON := cmd.Flags().Lookup("output").Value.String() == "json"
-	worst := exitOK
-	for i, a := range asks {
-		var text strings.Builder
-		to := out
-		switch {
-		case len(asks) == 1:
-		case asJSON:
-			to = &text
-		default:
-			if i > 0 {
-				fmt.Fprintln(out)
-			}
-			fmt.Fprintf(out, "== %s (%s)\n", a.node, a.pod)
-		}
-		code, err := f.kubectl.run(cmd.Context(), to, complaints, f.exec(a.place, a.args...)...)
-		if err != nil {
-			return err
-		}
-		worst = worse(worst, code)
-		if len(asks) > 1 && asJSON {
-			if err := answer(out, a.place, code, text.String()); err != nil {
-				return err
-			}
-		}
-	}
-	if worst != exitOK {
-		return &codeError{code: worst} // each agent's error is already printed
-	}
-	return nil
-}
-
-// answer writes the answer of one of several agents, as JSON; null if the answer is not JSON.
-func answer(w io.Writer, at place, code int, text string) error {
-	line := struct {
-		Node     string          `json:"node"`
-		Pod      string          `json:"pod"`
-		ExitCode int             `json:"exitCode"`
-		Answer   json.RawMessage `json:"answer"`
-	}{at.node, at.pod, code, json.RawMessage(text)}
-	if !json.Valid(line.Answer) {
-		line.Answer = nil
-	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(line)
-}
-
-// worse returns the more serious exit code: failure before wrong usage before a finding.
-func worse(a, b int) int {
-	rank := func(code int) int {
-		if at := slices.Index([]int{exitOK, exitDiffers, exitUsage}, code); at >= 0 {
-			return at
-		}
-		return 3
-	}
-	switch {
-	case rank(a) >= rank(b):
-		return a
-	case rank(b) == 3:
-		return exitFailed
-	}
-	return b
+	return err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 )
 
 func newLogLevel() *cobra.Command {
@@ -25,14 +27,14 @@ Only the agent's user can open the socket. No network listener can change the le
 		Example: "  contiv-agent log-level\n  contiv-agent log-level debug",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && !slices.Contains([]string{"debug", "info", "warn", "error"}, args[0]) {
-				return usage(errors.New("log-level: want debug, info, warn or error, or nothing"))
+				return exit.Usage(errors.New("log-level: want debug, info, warn or error, or nothing"))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 			defer cancel()
-			at := statusSocket(socket)
+			at := flags.StatusSocket(socket)
 			if len(args) == 1 {
 				return control.SetLogLevel(ctx, at, args[0])
 			}
@@ -44,6 +46,6 @@ Only the agent's user can open the socket. No network listener can change the le
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: the default of run")
+	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: the default of run")
 	return cmd
 }

@@ -14,39 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 )
-
-// Exit codes of the program. Its help documents them.
-const (
-	exitOK      = 0
-	exitFailed  = 1 // a failure at run time
-	exitUsage   = 2 // flags, arguments or input files are wrong
-	exitDiffers = 3 // plan: there are changes; status: not in sync, or not healthy; trace --diff, config diff: a difference; doctor: a finding; cleanup --dry-run: values to remove
-)
-
-// codeError is an error with an exit code. A nil err prints nothing.
-type codeError struct {
-	code int
-	err  error
-}
-
-func (e *codeError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *codeError) Unwrap() error { return e.err }
-
-// usage marks an error as an error of the user: exit code 2.
-func usage(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &codeError{exitUsage, err}
-}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,25 +32,25 @@ func run(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetOut(&terminal.Writer{Writer: root.OutOrStdout()})
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
-	var coded *codeError
+	var coded *exit.Error
 	switch {
 	case err == nil:
-		return exitOK
+		return exit.OK
 	case errors.As(err, &coded):
-		if coded.err != nil {
-			fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), coded.err)
+		if coded.Err != nil {
+			fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), coded.Err)
 		}
-		return coded.code
+		return coded.Code
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return exitOK // the stop was requested
+		return exit.OK // the stop was requested
 	default:
 		fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), err)
-		return exitFailed
+		return exit.Failed
 	}
 }
 
 func flagError(cmd *cobra.Command, err error) error {
-	return usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
+	return exit.Usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
 }
 
 func newRoot() *cobra.Command {
@@ -105,4 +75,11 @@ Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), newCleanup(), newLogLevel(), newConfig(), newVersion(), newDocs())
 	return root
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return exit.Usage(fmt.Errorf("%s takes no arguments, got %q\nsee '%s --help'", cmd.CommandPath(), args, cmd.CommandPath()))
+	}
+	return nil
 }

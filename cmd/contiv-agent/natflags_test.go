@@ -6,13 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/cmd/configfile"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
 // natConfig returns the NAT table configuration of a command line and an optional file.
 func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) {
 	t.Helper()
-	var f agentFlags
+	var f flags.Agent
 	cmd := newRun()
 	if err := cmd.Flags().Parse(args); err != nil {
 		t.Fatal(err)
@@ -22,15 +24,15 @@ func natConfig(t *testing.T, file string, args ...string) (nat44.Config, error) 
 		if err := os.WriteFile(path, []byte("apiVersion: agent.contiv.io/v1alpha1\nkind: AgentConfiguration\n"+file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := (&fileFlags{path: path, kind: agentKind, blank: newRun}).apply(cmd.Flags()); err != nil {
+		if err := (&configfile.File{Path: path, Kind: configfile.AgentKind, Blank: newRun}).Apply(cmd.Flags()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := f.apply(settings(cmd.Flags())); err != nil {
+	if err := f.Apply(flags.Settings(cmd.Flags())); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := f.config()
-	if want := uint8(25); f.nat.share == want && cfg.NATTable.PodShare != want {
+	cfg, err := f.Config()
+	if _, given := flags.Settings(cmd.Flags())["nat-pod-share"]; !given && cfg.NATTable.PodShare != 25 {
 		t.Errorf("share of a pod: %d", cfg.NATTable.PodShare)
 	}
 	return cfg.Services.Renderer.NAT44, err

@@ -7,7 +7,11 @@ import (
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -28,14 +32,14 @@ func TestTextOfObjectsIsPlain(t *testing.T) {
 	}
 	described := []*policy.Description{{Endpoint: hostile, Interfaces: []string{hostile}, Ingress: []policy.Tier{{Name: hostile, Policies: []policy.Policy{{Object: hostile, Rules: []policy.Rule{{Name: hostile, Match: hostile}}}}}}}}
 	answer := trace.Answer{From: hostile, To: hostile, Verdict: trace.Dropped, Reason: hostile, Outcomes: []trace.Outcome{{Address: hostile}}}
-	text := output("text")
+	text := show.Output("text")
 	for name, write := range map[string]func(w io.Writer) error{
-		"status": func(w io.Writer) error { return text.print(w, st, func(w io.Writer) { st.WriteText(w, true) }) },
+		"status": func(w io.Writer) error { return text.Print(w, st, func(w io.Writer) { st.WriteText(w, true) }) },
 		"policy": func(w io.Writer) error {
-			return text.print(w, described, func(w io.Writer) { writePolicies(w, described[0]) })
+			return text.Print(w, described, func(w io.Writer) { show.Policies(w, described[0]) })
 		},
 		"trace": func(w io.Writer) error {
-			return answerAll(func(trace.Step) trace.Answer { return answer }, strings.NewReader("{\"from\":\"pod:a/b\",\"to\":\"10.0.0.1:80\",\"protocol\":\"TCP\"}\n"), w, false)
+			return whatif.Answer(func(trace.Step) trace.Answer { return answer }, strings.NewReader("{\"from\":\"pod:a/b\",\"to\":\"10.0.0.1:80\",\"protocol\":\"TCP\"}\n"), w, false)
 		},
 	} {
 		var b bytes.Buffer
@@ -57,8 +61,8 @@ func TestTextOfObjectsIsPlain(t *testing.T) {
 func TestLogsArePlain(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		var b bytes.Buffer
-		f := logFlags{format: format, level: "info"}
-		log, err := f.logger(&terminal.Writer{Writer: &b})
+		f := flags.Log{Format: format, Level: "info"}
+		log, err := f.Logger(&terminal.Writer{Writer: &b})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +78,7 @@ func TestErrorsArePlain(t *testing.T) {
 	root := newRoot()
 	var b bytes.Buffer
 	root.SetErr(&b)
-	if code := run(t.Context(), root, []string{"run", "--sim", "--source", "\x1b]0;owned\x07"}); code != exitUsage {
+	if code := run(t.Context(), root, []string{"run", "--sim", "--source", "\x1b]0;owned\x07"}); code != exit.Wrong {
 		t.Errorf("exit code %d", code)
 	}
 	if got := b.String(); !strings.Contains(got, `--source \u001b]0;owned\u0007: must be`) {

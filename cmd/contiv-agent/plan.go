@@ -8,6 +8,10 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/cmd/embedded"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -18,7 +22,7 @@ import (
 func newPlan() *cobra.Command {
 	var f planFlags
 	var sessions bool
-	var out output
+	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Print the changes that the agent would make in VPP, and make none",
@@ -34,68 +38,68 @@ Exit code 0: nothing to change; 3: there are changes.`,
   contiv-agent plan --manifests new/ --node "$(hostname)" --vpp-socket /run/vpp/api.sock -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			plan, err := f.plan(cmd, sessions)
 			if err != nil {
 				return err
 			}
-			if err := out.print(cmd.OutOrStdout(), plan, func(w io.Writer) { fmt.Fprint(w, plan) }); err != nil {
+			if err := out.Print(cmd.OutOrStdout(), plan, func(w io.Writer) { fmt.Fprint(w, plan) }); err != nil {
 				return err
 			}
 			if !plan.Empty() {
-				return &codeError{code: exitDiffers}
+				return &exit.Error{Code: exit.Differs}
 			}
 			return nil
 		},
 	}
-	f.addFlags(cmd)
-	out.flag(cmd)
+	f.AddFlags(cmd)
+	out.AddFlag(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "compare VPP with the desired state of these folders or files instead of a running agent's")
 	fs.StringVar(&f.node, "node", "", "with --manifests: name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&sessions, "sessions", false, "also count the NAT sessions that the changes would cut; VPP does not forward while it counts")
 	fs.StringVar(&f.vppSocket, "vpp-socket", "", "with --manifests: binary-API socket of VPP (default: an embedded, empty VPP)")
-	fs.StringVar(&f.status, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or the default of run")
+	fs.StringVar(&f.status, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
 	return cmd
 }
 
 // planFlags select the desired state and the VPP to compare.
 type planFlags struct {
-	agentFlags
+	flags.Agent
 	manifests               []string
 	node, vppSocket, status string
 }
 
 func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, error) {
 	if len(f.manifests) == 0 {
-		for _, name := range append(agentFlagNames(), "node", "vpp-socket") {
+		for _, name := range append(flags.AgentNames(), "node", "vpp-socket") {
 			if cmd.Flags().Changed(name) {
-				return nil, usage(fmt.Errorf("--%s needs --manifests; a running agent uses its own flags", name))
+				return nil, exit.Usage(fmt.Errorf("--%s needs --manifests; a running agent uses its own flags", name))
 			}
 		}
-		return control.FetchPlan(cmd.Context(), statusSocket(f.status), sessions)
+		return control.FetchPlan(cmd.Context(), flags.StatusSocket(f.status), sessions)
 	}
 	changes, err := manifest.Load(f.manifests...)
 	if err != nil {
-		return nil, usage(err)
+		return nil, exit.Usage(err)
 	}
 	for _, ch := range changes {
 		if ch.Err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "refused: %s\n", terminal.Plain(ch.Err.Error()))
 		}
 	}
-	cfg, err := f.config()
+	cfg, err := f.Config()
 	if err != nil {
 		return nil, err
 	}
-	cfg.NodeName, cfg.VPP.Socket = nodeName(f.node), f.vppSocket
+	cfg.NodeName, cfg.VPP.Socket = flags.NodeName(f.node), f.vppSocket
 	cfg.Sources = map[string]agent.Source{manifest.Name: agent.Fed{}}
 	if f.vppSocket == "" {
 		v := sim.New(sim.Config{PuntLocal: true})
 		defer v.Close()
-		if err := plumb(&cfg, v).Apply(changes); err != nil {
+		if err := embedded.Plumb(&cfg, v).Apply(changes); err != nil {
 			return nil, err
 		}
 	}

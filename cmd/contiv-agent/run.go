@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,51 +15,33 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
-	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
-	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/status"
-	"github.com/contiv-agent/contiv-agent/calico/typha"
+	"github.com/contiv-agent/contiv-agent/cmd/configfile"
+	"github.com/contiv-agent/contiv-agent/cmd/driver"
+	"github.com/contiv-agent/contiv-agent/cmd/embedded"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
-	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/source/kube"
-	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/trace"
-	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // runFlags are the flags of run.
 type runFlags struct {
-	agentFlags
-	logFlags
-	file       fileFlags
-	typha      typhaFlags
-	grpc       grpcFlags
-	etcd       etcdFlags
-	report     reportFlags
-	source     string
-	manifests  []string
-	kubeconfig string
-	inCluster  bool
-	apiServer  string
-	node       string
-	vppSocket  string
-	vppLock    string
-	sim        bool
-	once       bool
-	demo       bool
-	listen     string
-	profiling  bool
-	healthz    string
-	status     string
-	journal    string
-	recheck    time.Duration
-	sessions   time.Duration
-	health     []string
-	stats      string
-	ignored    []string
-	driver     string
+	flags.Agent
+	flags.Log
+	file    configfile.File
+	sources flags.Sources
+	vpp     flags.VPP
+	listen  flags.Listen
+	grpc    flags.GRPC
+	etcd    flags.Etcd
+	node    string
+	driver  string
+	once    bool
+	demo    bool
 }
 
 func newRun() *cobra.Command {
@@ -112,127 +93,50 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
-	f.agentFlags.addFlags(cmd)
-	f.logFlags.addFlags(cmd)
-	f.typha.addFlags(cmd, "typha")
-	f.grpc.addFlags(cmd)
-	f.etcd.addFlags(cmd)
-	f.report.addFlags(cmd.Flags())
-	f.file.addFlags(cmd.Flags(), agentKind, newRun)
+	f.Agent.AddFlags(cmd)
+	f.Log.AddFlags(cmd)
+	f.sources.AddFlags(cmd)
+	f.grpc.AddFlags(cmd)
+	f.etcd.AddFlags(cmd)
 	fs := cmd.Flags()
-	fs.StringVar(&f.source, "source", "", "source of objects: manifest, kube or typha (default: the one that other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
-	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
-	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
-	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
-	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's; do not use a cluster IP that this agent programs")
-	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): packets that they deny pass. The agent waits for the right to read every served kind that is not named here")
+	f.vpp.AddFlags(fs)
+	f.listen.AddFlags(fs)
+	f.file.AddFlags(fs, configfile.AgentKind, newRun)
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
-	socketFlag(fs, &f.vppSocket)
-	lockFlag(fs, &f.vppLock)
-	fs.BoolVar(&f.sim, "sim", false, "use the embedded VPP, with interfaces as a CNI makes them, instead of --vpp-socket")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
 	fs.BoolVar(&f.demo, "demo", false, "after the first sync, print a summary and the fate of some packets (needs --manifests)")
-	fs.StringVar(&f.listen, "listen", "127.0.0.1:9191", "address of metrics and health; empty: none")
-	fs.BoolVar(&f.profiling, "profiling", false, "serve /debug/pprof at --listen")
-	fs.StringVar(&f.healthz, "healthz-bind-address", auto, "address of /healthz and /livez as kube-proxy serves them, for load balancers; while another process (kube-proxy) has it, the agent retries; empty: none; auto: :10256, or with --sim none")
-	fs.StringVar(&f.status, "status-socket", auto, "unix socket for the status command; empty: none; auto: $"+envStatusSocket+", or /run/contiv-agent/agent.sock, or contiv-agent/ in $XDG_RUNTIME_DIR or the cache folder for other users than root")
-	fs.StringVar(&f.journal, "journal", auto, "file that records the agent's objects in VPP that VPP keeps no tag for; empty: memory only; auto: /run/contiv-agent/journal for root and a real VPP")
-	fs.DurationVar(&f.recheck, "recheck", config.DefaultRecheck, "period in which the agent compares all its objects in VPP once, part by part, with the desired state, and repairs them; 0: only after a reconnect")
-	fs.DurationVar(&f.sessions, "count-sessions", time.Second, "count NAT sessions this often, and free some when 80 % of the table is in use; less often without --stats-socket, because VPP then stops forwarding while it counts; 0: never")
-	fs.StringVar(&f.stats, "stats-socket", auto, "stats socket of VPP: VPP counts the packets that each rule of a policy matches, and the policy command shows them; empty: VPP does not count; auto: stats.sock beside --vpp-socket")
-	fs.StringSliceVar(&f.health, "health-check-addresses", nil, "addresses of the node's own network stack that answer health checks of load balancers (spec.healthCheckNodePort); none: no address (default: all, or with --node-port-addresses the node's addresses in these ranges)")
 	fs.StringVar(&f.driver, "dataplane-driver", "", "this program, a dataplane driver for Felix (messages on its file descriptors 3 and 4), enforces policies instead of the agent. The agent starts it without arguments, and restarts it when it ends. The agent still serves Services")
 	return cmd
 }
 
 // config returns the agent's configuration without its sources and its VPP. The error names all wrong flags.
 func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
-	cfg, err := f.agentFlags.config()
-	cfg.NodeName, cfg.VPP.Socket, cfg.Process.Logger, cfg.Process.Alone = nodeName(f.node), f.vppSocket, log, true
-	cfg.Process.LogLevel = &f.current
-	if !f.sim {
-		cfg.Lock = lockPath(f.vppLock, f.vppSocket)
-	}
-	cfg.Listen.Metrics, cfg.Listen.Profiling, cfg.Listen.Status, cfg.Listen.Healthz = f.listen, f.profiling, statusSocket(f.status), healthzAddress(f.healthz, f.sim)
-	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck, cfg.NATTable.Every = journalPath(f.journal, f.sim), f.recheck, f.sessions
-	cfg.Policies.Counters = f.ruleCounters()
-	if c, ok := cfg.Policies.Counters.(nattable.SessionCounter); ok {
-		cfg.NATTable.Counter = c
-	}
-	var errHealth error
-	cfg.Services.Health, errHealth = healthChecks(f.health)
+	cfg, err := f.Agent.Config()
+	cfg.NodeName, cfg.Process.Logger, cfg.Process.LogLevel, cfg.Process.Alone = flags.NodeName(f.node), log, &f.Current, true
+	f.vpp.Apply(&cfg)
+	errListen := f.listen.Apply(&cfg, f.vpp.Sim)
 	if f.once {
-		cfg.Listen.Metrics, cfg.Listen.Status, cfg.Listen.Healthz, cfg.Services.Health = "", "", "", nil // the agent ends before a client could ask
+		cfg.Listen, cfg.Services.Health = config.Listeners{}, nil // the agent ends before a client could ask
 	}
-	return cfg, usage(errors.Join(err, errHealth))
-}
-
-// ruleCounters returns VPP's counters; nil: VPP does not count.
-func (f *runFlags) ruleCounters() counters.RuleCounters {
-	switch {
-	case f.stats == "" || f.sim:
-		return nil
-	case f.stats == auto: // startup.conf may name another path
-		return counters.IfThere{Stats: vpp.Stats{Socket: filepath.Join(filepath.Dir(f.vppSocket), "stats.sock")}}
-	}
-	return vpp.Stats{Socket: f.stats}
-}
-
-// sources returns the sources of objects. The error names all wrong flags.
-func (f *runFlags) sources(log *slog.Logger) (map[string]agent.Source, error) {
-	out := map[string]agent.Source{}
-	errs := []error{f.checkSource()}
-	if len(f.manifests) > 0 {
-		cfg := manifest.Config{Paths: f.manifests, Watch: !f.once, Logger: log}
-		if err := cfg.Validate(); err != nil {
-			errs = append(errs, err)
-		} else {
-			out[manifest.Name] = manifest.New(cfg)
-		}
-	}
-	var api *kube.Config
-	if f.kubeconfig != "" || f.inCluster {
-		api = &kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Logger: log}
-		errs = append(errs, api.Validate())
-	}
-	switch {
-	case f.typha.given():
-		cfg, err := f.typha.config(nodeName(f.node), api, log)
-		if err != nil {
-			errs = append(errs, err)
-		} else {
-			out[typha.Name] = f.report.behind(api, typha.New(cfg))
-		}
-	case api != nil && errors.Join(errs...) == nil:
-		out[kube.Name] = f.report.follow(api)
-	}
-	if len(f.ignored) > 0 && (api == nil || f.typha.given()) {
-		errs = append(errs, errors.New("--ignore-policy-kinds needs --kubeconfig or --in-cluster"))
-	}
-	if len(out) == 0 && errors.Join(errs...) == nil {
-		errs = append(errs, errors.New("no source: give --manifests, --kubeconfig, --in-cluster, --typha-addr or --typha-service"))
-	}
-	if f.demo && len(f.manifests) == 0 {
-		errs = append(errs, errors.New("--demo needs --manifests"))
-	}
-	return out, usage(errors.Join(errs...))
+	return cfg, exit.Usage(errors.Join(err, errListen))
 }
 
 // complete returns the whole configuration except VPP and the driver. The error names all wrong flags.
 func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
-	log, errLog := f.logger(cmd.ErrOrStderr())
+	log, errLog := f.Logger(cmd.ErrOrStderr())
 	cfg, errFlags := f.config(log)
-	cfg.Process.Flags = settings(cmd.Flags())
+	cfg.Process.Flags = flags.Settings(cmd.Flags())
 	var errSources, errGRPC, errReport error
-	cfg.Sources, errSources = f.sources(log)
-	if f.kubeconfig != "" || f.inCluster {
-		if a := (&kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer}).Addr(); a.IsValid() {
-			cfg.Services.APIServers = []netip.Addr{a}
-		}
+	cfg.Sources, errSources = f.sources.Sources(cfg.NodeName, version, !f.once, log)
+	if f.demo && len(f.sources.Manifests) == 0 {
+		errSources = errors.Join(errSources, errors.New("--demo needs --manifests"))
 	}
-	cfg.Reporter, errReport = f.report.reporter(cmd.Flags(), cfg.NodeName, f.once, log)
-	cfg.External, errGRPC = f.grpc.source(log)
-	stored, errEtcd := f.etcd.source(cmd, cfg.NodeName, f.once, log)
+	if a := f.sources.Server(); a.IsValid() {
+		cfg.Services.APIServers = []netip.Addr{a}
+	}
+	cfg.Reporter, errReport = f.sources.Report.Reporter(cmd.Flags(), cfg.NodeName, f.once, log)
+	cfg.External, errGRPC = f.grpc.Source(log)
+	stored, errEtcd := f.etcd.Source(cmd, cfg.NodeName, f.once, log)
 	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd}
 	if f.once && len(cfg.External) > 0 {
 		errs = append(errs, errors.New("--once: the agent ends before a client can connect; --grpc-listen and --grpc-socket need an agent that keeps running"))
@@ -244,17 +148,17 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	if errFlags == nil {
 		errs = append(errs, cfg.Validate())
 	}
-	return cfg, usage(errors.Join(errs...))
+	return cfg, exit.Usage(errors.Join(errs...))
 }
 
 func (f *runFlags) run(cmd *cobra.Command) error {
-	errFile := f.file.apply(cmd.Flags())
-	if errFile != nil && !f.file.check {
-		return usage(errFile)
+	errFile := f.file.Apply(cmd.Flags())
+	if errFile != nil && !f.file.Check {
+		return exit.Usage(errFile)
 	}
 	cfg, err := f.complete(cmd)
-	if f.file.check {
-		return f.file.report(cmd.OutOrStdout(), errFile, err)
+	if f.file.Check {
+		return f.file.Report(cmd.OutOrStdout(), errFile, err)
 	}
 	if err != nil {
 		return err
@@ -262,21 +166,21 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	cfg.Limits = heap.Sizes(cfg.Limits, heap.Limit(cfg.Process.Logger, os.DirFS("/")), cfg.Process.Logger)
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
-	socket := f.vppSocket
-	if f.sim {
+	socket := f.vpp.Socket
+	if f.vpp.Sim {
 		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
 		defer v.Close()
-		plumb(&cfg, v)
+		embedded.Plumb(&cfg, v)
 		if f.driver != "" {
 			var stop func()
-			if socket, stop, err = serveSim(ctx, v); err != nil {
+			if socket, stop, err = embedded.Serve(ctx, v); err != nil {
 				return err
 			}
 			defer stop()
 		}
 	}
 	if f.driver != "" {
-		if cfg.Policies.Driver, err = newDriver(f.driver, socket, &cfg); err != nil {
+		if cfg.Policies.Driver, err = driver.New(f.driver, socket, &cfg); err != nil {
 			return err
 		}
 	}
@@ -284,7 +188,7 @@ func (f *runFlags) run(cmd *cobra.Command) error {
 	cfg.Process.OnCommitted = firstSync(synced)
 	a, err := agent.New(cfg)
 	if err != nil {
-		return usage(err)
+		return exit.Usage(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
@@ -311,39 +215,6 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// plumb connects the agent to the embedded VPP and its CNI.
-func plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
-	cfg.VPP.Dial = v.Dial
-	located := cni.Located()
-	for _, o := range []struct{ flag, found *string }{
-		{&cfg.Override.Uplink, &located.Uplink}, {&cfg.Override.Overlay, &located.Overlay}, {&cfg.Override.Host, &located.Host},
-	} {
-		if *o.flag == "" {
-			*o.flag = *o.found
-		}
-	}
-	if len(cfg.Override.HostIPs) == 0 {
-		cfg.Override.HostIPs = located.HostIPs
-	}
-	c := cni.New(v, cfg.NodeName)
-	for name, src := range cfg.Sources {
-		cfg.Sources[name] = plumbed{src, c, cfg.Process.Logger}
-	}
-	return c
-}
-
-// plumbed is a source whose pods get their interfaces before the agent receives the pods.
-type plumbed struct {
-	agent.Source
-	cni *cni.CNI
-	log *slog.Logger
-}
-
-// Run implements agent.Source.
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { p.log.Error("cni", "err", err) }))
-}
-
 // firstSync sends the first successful full resync to ch.
 func firstSync(ch chan<- *event.Committed) func(*event.Committed) {
 	done := false
@@ -367,7 +238,7 @@ func (f *runFlags) settled(ctx context.Context, a *agent.Agent) (*status.Status,
 	pending := event.Pending.String()
 	for {
 		st, err := a.Status(ctx)
-		if err != nil || !f.sim || st.InSync &&
+		if err != nil || !f.vpp.Sim || st.InSync &&
 			!slices.ContainsFunc(st.Policies, func(p status.Policy) bool { return p.State == pending }) &&
 			!slices.ContainsFunc(st.Services, func(s status.Service) bool { return s.State == pending }) {
 			return st, err
@@ -409,7 +280,7 @@ func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, e
 	if !f.demo {
 		return nil
 	}
-	cluster, err := loadCluster(ctx, f.manifests, &f.agentFlags, false, io.Discard)
+	cluster, err := whatif.Load(ctx, f.sources.Manifests, &f.Agent, false, io.Discard)
 	if err != nil {
 		return err
 	}
@@ -419,7 +290,7 @@ func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, e
 		trace.WriteText(w, cluster.Answer(q))
 	}
 	if !f.once {
-		fmt.Fprintf(w, "\nrunning: edit a file in %v, and VPP follows. Ctrl-C ends it.\n", f.manifests)
+		fmt.Fprintf(w, "\nrunning: edit a file in %v, and VPP follows. Ctrl-C ends it.\n", f.sources.Manifests)
 	}
 	return nil
 }

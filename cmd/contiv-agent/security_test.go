@@ -58,7 +58,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"plugins/extconfig/grpc/server.go": {"`run --grpc-listen`", "`run --grpc-socket`"},
 		"cmd/contiv-agent/fanout.go":       {"`fanout --listen`", "`fanout --metrics`"},
 		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
-		"cmd/contiv-agent/driver.go":       nil, // in a folder of the agent's user, for its child process
+		"cmd/embedded/embedded.go":         nil, // in a folder of the agent's user, for its child process
 		"httpserver/unix.go":               nil, // called by others
 		"sim/vpp.go":                       nil, // for tests
 	}

@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
@@ -32,9 +34,9 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 			if len(manifests) > 0 {
 				changes, err := manifest.Load(manifests...)
 				if err != nil {
-					return usage(err)
+					return exit.Usage(err)
 				}
-				if err := cni.New(v, nodeName(node)).Apply(changes); err != nil {
+				if err := cni.New(v, flags.NodeName(node)).Apply(changes); err != nil {
 					return err
 				}
 			}

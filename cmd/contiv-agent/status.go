@@ -10,12 +10,15 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
 func newStatus() *cobra.Command {
 	var socket string
 	var all, history bool
-	var out output
+	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME ...]",
 		Short: "Show the state of a running agent: sources, sync, each Service and policy, with reasons",
@@ -29,29 +32,29 @@ object) and PARTIAL (a part of an object is not).
 Exit code 3: the agent is not in sync, or not healthy.`,
 		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.check(); err != nil {
+			if err := out.Check(); err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
 			defer cancel()
-			st, err := control.FetchStatus(ctx, statusSocket(socket), history)
+			st, err := control.FetchStatus(ctx, flags.StatusSocket(socket), history)
 			if err != nil {
 				return err
 			}
 			if err := selectServices(st, args); err != nil {
 				return err
 			}
-			if err := out.print(cmd.OutOrStdout(), st, func(w io.Writer) { st.WriteText(w, all || len(args) > 0) }); err != nil {
+			if err := out.Print(cmd.OutOrStdout(), st, func(w io.Writer) { st.WriteText(w, all || len(args) > 0) }); err != nil {
 				return err
 			}
 			if !st.InSync || !st.Healthy {
-				return &codeError{code: exitDiffers}
+				return &exit.Error{Code: exit.Differs}
 			}
 			return nil
 		},
 	}
-	out.flag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", auto, "unix socket of the agent; auto: $"+envStatusSocket+", or the default of run")
+	out.AddFlag(cmd)
+	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service and policy")
 	cmd.Flags().BoolVar(&history, "history", false, "also show past transactions and their operations")
 	return cmd
@@ -70,7 +73,7 @@ func selectServices(st *status.Status, names []string) error {
 	for _, name := range names {
 		s, ok := byName[name]
 		if !ok {
-			return usage(fmt.Errorf("no Service %s; names are NAMESPACE/NAME", name))
+			return exit.Usage(fmt.Errorf("no Service %s; names are NAMESPACE/NAME", name))
 		}
 		st.Services = append(st.Services, s)
 	}

@@ -1,34 +1,26 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/contiv-agent/contiv-agent/cmd/terminal"
-	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/source/kube"
-	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
+	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
-// maxLine bounds an input line: a question is short.
-const maxLine = 1 << 20
-
 // traceFlags are the flags of trace.
 type traceFlags struct {
-	agentFlags
-	clusterFlags
+	flags.Agent
+	whatif.Source
 	toReply  bool
 	stateful bool
-	matrix   matrixFlags
-	out      output
+	matrix   whatif.Matrix
+	out      show.Output
 }
 
 func newTrace() *cobra.Command {
@@ -78,40 +70,40 @@ which of these connections become possible from the first to the second, and whi
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.agentFlags.addFlags(cmd)
+	f.Agent.AddFlags(cmd)
 	f.addFlags(cmd)
-	cmd.Flags().StringSliceVar(&f.manifests, "manifests", nil, "folders or files with the cluster's objects")
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "use the objects of this kubeconfig's API server")
-	cmd.Flags().StringVar(&f.context, "context", "", "context of the kubeconfig (default: its current one)")
-	cmd.Flags().BoolVar(&f.inCluster, "in-cluster", false, "use the objects of the API server of the cluster that trace runs in")
-	cmd.Flags().StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for run")
+	cmd.Flags().StringSliceVar(&f.Manifests, "manifests", nil, "folders or files with the cluster's objects")
+	cmd.Flags().StringVar(&f.Kubeconfig, "kubeconfig", "", "use the objects of this kubeconfig's API server")
+	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
+	cmd.Flags().BoolVar(&f.InCluster, "in-cluster", false, "use the objects of the API server of the cluster that trace runs in")
+	cmd.Flags().StringSliceVar(&f.Ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for run")
 	return cmd
 }
 
 // addFlags adds the flags for questions and answers.
 func (f *traceFlags) addFlags(cmd *cobra.Command) {
-	f.out.flag(cmd)
-	f.matrix.addFlags(cmd)
+	f.out.AddFlag(cmd)
+	f.matrix.AddFlags(cmd)
 	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the hops of the reply")
 	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "evaluate one question after another on the same nodes and VPPs: sessions stay")
 }
 
 func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
-	if err := f.out.check(); err != nil {
+	if err := f.out.Check(); err != nil {
 		return err
 	}
 	load := func(paths []string) (*trace.Cluster, error) {
-		from := f.clusterFlags
-		from.manifests = paths
-		return from.load(cmd.Context(), &f.agentFlags, f.toReply, cmd.ErrOrStderr())
+		from := f.Source
+		from.Manifests = paths
+		return from.Load(cmd.Context(), &f.Agent, f.toReply, cmd.ErrOrStderr())
 	}
-	if f.stateful && (f.matrix.matrix || f.matrix.diff) {
-		return usage(errors.New("--stateful excludes --matrix and --diff"))
+	if f.stateful && (f.matrix.Matrix || f.matrix.Diff) {
+		return exit.Usage(errors.New("--stateful excludes --matrix and --diff"))
 	}
-	if f.matrix.matrix || f.matrix.diff {
-		return f.matrix.run(cmd, load, f.manifests, args, f.out == "json")
+	if f.matrix.Matrix || f.matrix.Diff {
+		return f.matrix.Run(cmd, load, f.Manifests, args, f.out == "json")
 	}
-	cluster, err := load(f.manifests)
+	cluster, err := load(f.Manifests)
 	if err != nil {
 		return err
 	}
@@ -124,105 +116,5 @@ func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
 	if f.stateful {
 		ask = func(s trace.Step) trace.Answer { return cluster.Send(cmd.Context(), s) }
 	}
-	return answerAll(ask, in, cmd.OutOrStdout(), f.out == "json")
-}
-
-// clusterFlags select the source of a what-if cluster's objects.
-type clusterFlags struct {
-	manifests           []string
-	kubeconfig, context string
-	inCluster           bool
-	api                 bool // the kubeconfig's API server, also of the default kubeconfig
-	ignored             []string
-}
-
-// load builds the what-if cluster and reports its unusable objects.
-func (f *clusterFlags) load(ctx context.Context, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
-	api := f.api || f.inCluster || f.kubeconfig != ""
-	switch {
-	case api && len(f.manifests) > 0:
-		return nil, usage(errors.New("give --manifests or an API server, not both"))
-	case f.inCluster && f.kubeconfig != "":
-		return nil, usage(errors.New("--in-cluster and --kubeconfig exclude each other"))
-	case !api && (f.context != "" || len(f.ignored) > 0):
-		return nil, usage(errors.New("--context and --ignore-policy-kinds need an API server: --kubeconfig or --in-cluster"))
-	case !api && len(f.manifests) == 0:
-		return nil, usage(errors.New("no source of objects: give --manifests, --kubeconfig or --in-cluster"))
-	case !api:
-		return loadCluster(ctx, f.manifests, flags, toReply, warn)
-	}
-	cfg := kube.Config{Kubeconfig: f.kubeconfig, Context: f.context, IgnorePolicyKinds: f.ignored}
-	if err := cfg.Validate(); err != nil {
-		return nil, usage(err)
-	}
-	changes, err := kube.Snapshot(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return newCluster(ctx, changes, flags, toReply, warn)
-}
-
-// loadCluster builds the what-if cluster of manifests and reports their unusable objects.
-func loadCluster(ctx context.Context, paths []string, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
-	if len(paths) == 0 {
-		return nil, usage(errors.New("--manifests is required"))
-	}
-	changes, err := manifest.Load(paths...)
-	if err != nil {
-		return nil, usage(err)
-	}
-	return newCluster(ctx, changes, flags, toReply, warn)
-}
-
-func newCluster(ctx context.Context, changes []event.Change, flags *agentFlags, toReply bool, warn io.Writer) (*trace.Cluster, error) {
-	cfg, err := flags.config()
-	if err != nil {
-		return nil, err
-	}
-	for _, ch := range changes {
-		if ch.Err != nil {
-			fmt.Fprintf(warn, "refused: %s\n", terminal.Plain(ch.Err.Error()))
-		}
-	}
-	cluster := trace.NewCluster(trace.Config{Agent: cfg, Seed: 1, ToReply: toReply})
-	if err := cluster.Apply(ctx, changes); err != nil {
-		cluster.Close()
-		return nil, err
-	}
-	return cluster, nil
-}
-
-// answerAll answers one line after the other; it skips empty lines.
-func answerAll(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer, asJSON bool) error {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
-	buffered := bufio.NewWriter(w)
-	enc := json.NewEncoder(buffered)
-	enc.SetEscapeHTML(false)
-	for lines.Scan() {
-		if strings.TrimSpace(lines.Text()) == "" {
-			continue
-		}
-		a := answerLine(ask, lines.Bytes())
-		if !asJSON {
-			terminal.PlainAll(&a)
-			trace.WriteText(buffered, a)
-			continue
-		}
-		if err := enc.Encode(a); err != nil {
-			return err
-		}
-	}
-	if err := lines.Err(); err != nil {
-		return usage(fmt.Errorf("standard input: %w", err))
-	}
-	return buffered.Flush()
-}
-
-func answerLine(ask func(trace.Step) trace.Answer, line []byte) trace.Answer {
-	s, err := trace.ParseStep(line)
-	if err != nil {
-		return trace.Answer{Error: fmt.Sprintf("not a question: %v", err)}
-	}
-	return ask(s)
+	return whatif.Answer(ask, in, cmd.OutOrStdout(), f.out == "json")
 }

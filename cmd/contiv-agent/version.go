@@ -7,6 +7,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/cmd/sbom"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
 // version is set at link time for releases: -ldflags "-X main.version=v1.2.3".
@@ -20,16 +23,16 @@ type versionInfo struct {
 }
 
 func newVersion() *cobra.Command {
-	var out output
-	var sbom bool
+	var out show.Output
+	var modules bool
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  contiv-agent version\n  contiv-agent version -o json\n  contiv-agent version --sbom",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if sbom {
-				return writeSBOM(cmd.OutOrStdout())
+			if modules {
+				return sbom.Write(cmd.OutOrStdout(), version)
 			}
 			v := versionInfo{Version: version, Go: runtime.Version(), VPP: "24.06 to 26.06"}
 			if info, ok := debug.ReadBuildInfo(); ok {
@@ -39,12 +42,12 @@ func newVersion() *cobra.Command {
 					}
 				}
 			}
-			return out.print(cmd.OutOrStdout(), v, func(w io.Writer) {
+			return out.Print(cmd.OutOrStdout(), v, func(w io.Writer) {
 				fmt.Fprintf(w, "contiv-agent %s (%s), for VPP %s\n", v.Version, v.Go, v.VPP)
 			})
 		},
 	}
-	out.flag(cmd)
-	cmd.Flags().BoolVar(&sbom, "sbom", false, "print the modules that this program is built of, as CycloneDX 1.6 JSON")
+	out.AddFlag(cmd)
+	cmd.Flags().BoolVar(&modules, "sbom", false, "print the modules that this program is built of, as CycloneDX 1.6 JSON")
 	return cmd
 }

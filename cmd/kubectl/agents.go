@@ -1,0 +1,156 @@
+// Package kubectl finds the agents of a cluster and runs commands in their pods, with the kubectl program.
+//
+// Invariant: it changes nothing in the cluster.
+package kubectl
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+)
+
+// Place is the pod of an agent.
+type Place struct{ Node, pod string }
+
+// Question is a command for one agent.
+type Question struct {
+	Place
+	Args []string
+}
+
+// List returns the agent's pods, of one node or of all, sorted by node; at least one.
+func (f *Agents) List(ctx context.Context, node string) ([]Place, error) {
+	args := []string{"get", "pods", "--namespace=" + f.Namespace, "--selector=" + f.Selector, "--output=json"}
+	where := ""
+	if node != "" {
+		args = append(args, "--field-selector=spec.nodeName="+node)
+		where = " on node " + node
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct {
+				Name              string
+				DeletionTimestamp string
+			}
+			Spec   struct{ NodeName string }
+			Status struct{ Phase string }
+		}
+	}
+	if err := f.read(ctx, &list, args...); err != nil {
+		return nil, err
+	}
+	best, rank := map[string]Place{}, map[string]int{} // of two pods on a node, one is ending
+	for _, p := range list.Items {
+		if p.Spec.NodeName == "" {
+			continue
+		}
+		score := 1
+		if p.Status.Phase == "Running" {
+			score += 2
+		}
+		if p.Metadata.DeletionTimestamp == "" {
+			score++
+		}
+		if score > rank[p.Spec.NodeName] {
+			best[p.Spec.NodeName], rank[p.Spec.NodeName] = Place{p.Spec.NodeName, p.Metadata.Name}, score
+		}
+	}
+	if len(best) == 0 {
+		return nil, fmt.Errorf("no agent%s: no pod in namespace %s has label %s", where, f.Namespace, f.Selector)
+	}
+	return slices.SortedFunc(maps.Values(best), func(a, b Place) int { return cmp.Compare(a.Node, b.Node) }), nil
+}
+
+// NodeOf returns the node of a pod.
+func (f *Agents) NodeOf(ctx context.Context, namespace, name string) (string, error) {
+	var pod struct{ Spec struct{ NodeName string } }
+	if err := f.read(ctx, &pod, "get", "pod", "--namespace="+namespace, "--output=json", "--", name); err != nil {
+		return "", err
+	}
+	if pod.Spec.NodeName == "" {
+		return "", fmt.Errorf("pod %s/%s has no node yet", namespace, name)
+	}
+	return pod.Spec.NodeName, nil
+}
+
+// exec returns the arguments of kubectl for a command in an agent's container.
+func (f *Agents) exec(at Place, args ...string) []string {
+	return append([]string{"exec", "--namespace=" + f.Namespace, at.pod, "--container=" + f.Container, "--", f.Program}, args...)
+}
+
+// StatusOf returns the status of an agent.
+func (f *Agents) StatusOf(ctx context.Context, at Place) (*status.Status, error) {
+	var text, complaint strings.Builder
+	code, err := f.runKubectl(ctx, &text, &complaint, f.exec(at, "status", "--output=json")...)
+	if err != nil {
+		return nil, err
+	}
+	if code != exit.OK && code != exit.Differs {
+		return nil, fmt.Errorf("status of %s: exit code %d: %s", at.Node, code, strings.TrimSpace(complaint.String()))
+	}
+	st := &status.Status{}
+	if err := json.Unmarshal([]byte(text.String()), st); err != nil {
+		return nil, fmt.Errorf("status of %s: %w", at.Node, err)
+	}
+	return st, nil
+}
+
+// Ask queries one agent after the other, and writes a heading for each, or with asJSON an object. It returns the worst exit code.
+func (f *Agents) Ask(ctx context.Context, out, complaints io.Writer, asJSON bool, asks []Question) (worst int, err error) {
+	for i, a := range asks {
+		var text strings.Builder
+		to := out
+		switch {
+		case len(asks) == 1:
+		case asJSON:
+			to = &text
+		default:
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			fmt.Fprintf(out, "== %s (%s)\n", a.Node, a.pod)
+		}
+		code, err := f.runKubectl(ctx, to, complaints, f.exec(a.Place, a.Args...)...)
+		if err != nil {
+			return worst, err
+		}
+		worst = exit.Worse(worst, code)
+		if len(asks) > 1 && asJSON {
+			if err := answer(out, a.Place, code, text.String()); err != nil {
+				return worst, err
+			}
+		}
+	}
+	return worst, nil
+}
+
+// Agents are the agents of a cluster, as kubectl reaches them.
+type Agents struct {
+	kubectl
+	Namespace, Selector string // of their pods
+	Container, Program  string // in each pod
+}
+
+// answer writes the answer of one of several agents, as JSON; null if the answer is not JSON.
+func answer(w io.Writer, at Place, code int, text string) error {
+	line := struct {
+		Node     string          `json:"node"`
+		Pod      string          `json:"pod"`
+		ExitCode int             `json:"exitCode"`
+		Answer   json.RawMessage `json:"answer"`
+	}{at.Node, at.pod, code, json.RawMessage(text)}
+	if !json.Valid(line.Answer) {
+		line.Answer = nil
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(line)
+}

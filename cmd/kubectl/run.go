@@ -1,0 +1,98 @@
+package kubectl
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// kubectl runs the kubectl program with these cluster flags. The code runs it instead of using client-go: it supports all
+// logins, proxies and protocols that a kubeconfig may need.
+type kubectl struct{ Kubeconfig, Context string }
+
+// runKubectl runs kubectl and returns its exit code, which is the container command's code if it runs one. An error means that
+// kubectl could not be started.
+func (k *kubectl) runKubectl(ctx context.Context, stdout, stderr io.Writer, args ...string) (int, error) {
+	program := os.Getenv("KUBECTL")
+	if program == "" {
+		program = "kubectl"
+	}
+	if k.Context != "" {
+		args = append([]string{"--context=" + k.Context}, args...)
+	}
+	if k.Kubeconfig != "" {
+		args = append([]string{"--kubeconfig=" + k.Kubeconfig}, args...)
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 10 * time.Second
+	said := &sieve{to: stderr}
+	cmd.Stdout, cmd.Stderr = stdout, said
+	err := cmd.Run()
+	said.end()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case errors.As(err, &exit) && exit.Exited():
+		return exit.ExitCode(), nil
+	case err != nil:
+		return 0, fmt.Errorf("kubectl: %w", err)
+	}
+	return 0, nil
+}
+
+// read runs kubectl and parses its JSON output.
+func (k *kubectl) read(ctx context.Context, into any, args ...string) error {
+	var text, complaint bytes.Buffer
+	code, err := k.runKubectl(ctx, &text, &complaint, args...)
+	if err != nil {
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("kubectl: %s", strings.TrimSpace(complaint.String()))
+	}
+	if err := json.Unmarshal(text.Bytes(), into); err != nil {
+		return fmt.Errorf("kubectl: its output is not JSON: %w", err)
+	}
+	return nil
+}
+
+// sieve forwards lines, except those in which kubectl repeats an exit code.
+type sieve struct {
+	to   io.Writer
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (s *sieve) Write(b []byte) (int, error) {
+	s.rest = append(s.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		s.rest = rest
+		if bytes.HasPrefix(line, []byte("command terminated with exit code ")) {
+			continue
+		}
+		if _, err := fmt.Fprintf(s.to, "%s\n", line); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// end forwards an incomplete last line.
+func (s *sieve) end() {
+	if len(s.rest) > 0 {
+		fmt.Fprintf(s.to, "%s\n", s.rest)
+	}
+}

@@ -1,0 +1,19 @@
+package show
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/contiv-agent/contiv-agent/agent/cleanup"
+)
+
+// Cleanup writes what a cleanup removed and left.
+func Cleanup(w io.Writer, r *cleanup.Report) {
+	fmt.Fprintf(w, "%d values removed, with %d messages to VPP\n", r.Removed, r.Writes)
+	for _, f := range r.Foreign {
+		fmt.Fprintf(w, "foreign, not removed: %s\n", f)
+	}
+	for _, v := range r.Left {
+		fmt.Fprintf(w, "not removed: %s is %s\n", v.Key, join(v.State, v.Error))
+	}
+}

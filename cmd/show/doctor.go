@@ -1,0 +1,34 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/contiv-agent/contiv-agent/doctor"
+)
+
+// Findings writes the checks of a VPP: those that are not ok, or all.
+func Findings(w io.Writer, r *doctor.Report, all bool) {
+	fmt.Fprintf(w, "VPP %s, process %d\n", r.Version, r.PID)
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fine := 0
+	for _, c := range r.Checks {
+		if c.Verdict == doctor.OK && !all {
+			fine++
+			continue
+		}
+		fmt.Fprintf(tw, "%s\t%s\t%s\n", c.Verdict, c.Name, c.Found)
+		for _, line := range []struct{ what, text string }{
+			{"", c.Consequence}, {"startup.conf: ", c.Startup}, {"until its next start: ", c.Command},
+		} {
+			if line.text != "" {
+				fmt.Fprintf(tw, "\t\t%s%s\n", line.what, line.text)
+			}
+		}
+	}
+	_ = tw.Flush() // an error means that standard output is closed
+	if fine > 0 {
+		fmt.Fprintf(w, "%d checks are ok (--all shows them)\n", fine)
+	}
+}

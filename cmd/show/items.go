@@ -1,0 +1,109 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/contiv-agent/contiv-agent/client"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/kv"
+)
+
+// Items writes items as text, as JSON, or as documents that put and diff read.
+func Items(w io.Writer, format string, items []client.Item) error {
+	switch format {
+	case "text":
+		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, i := range items {
+			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(join(i.State.String(), i.Why)))
+		}
+		return tw.Flush()
+	case "json":
+		type line struct {
+			Key    string            `json:"key"`
+			State  string            `json:"state"`
+			Why    string            `json:"why,omitempty"`
+			Labels map[string]string `json:"labels,omitempty"`
+			Value  json.RawMessage   `json:"value"`
+		}
+		lines := []line{}
+		for _, i := range items {
+			value, err := kv.MarshalJSON(i.Message)
+			if err != nil {
+				return fmt.Errorf("%s: %w", i.Key, err)
+			}
+			lines = append(lines, line{i.Key, i.State.String(), i.Why, i.Labels, value})
+		}
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(lines)
+	}
+	text, err := client.WriteDocuments(items)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// Change prints the result of a successful change.
+func Change(w io.Writer, verb string, items int, change *client.Change) error {
+	_, err := fmt.Fprintf(w, "%s %d items\n", verb, items)
+	for _, key := range change.Pending() {
+		fmt.Fprintf(w, "PENDING        %s\n", terminal.Plain(key))
+	}
+	for _, key := range change.Unimplemented() {
+		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", terminal.Plain(key))
+	}
+	return err
+}
+
+// Differences writes differences; it reports whether there are any.
+func Differences(w io.Writer, differences []client.Difference) bool {
+	for _, d := range differences {
+		fmt.Fprintf(w, "%s %s\n", map[client.Side]string{client.File: "+", client.Agent: "-", client.Both: "~"}[d.Only], d.Key)
+		for _, field := range d.Fields {
+			fmt.Fprintf(w, "    %s\n", field)
+		}
+	}
+	return len(differences) > 0
+}
+
+// Lacks prints the items of the files that VPP lacks, with the reason if the agent knows one.
+func Lacks(w io.Writer, docs []client.Document, wanted, has []client.Item) (lacking bool) {
+	inVPP, states := map[string]client.Item{}, map[string]client.Item{}
+	for _, i := range has {
+		inVPP[i.Key] = i
+	}
+	for _, i := range wanted {
+		states[i.Key] = i
+	}
+	for _, d := range docs {
+		there, found := inVPP[d.Key]
+		why := "not in VPP"
+		if i, known := states[d.Key]; known && i.State != event.Nonexistent && i.State != event.Configured {
+			if why = join(i.State.String(), i.Why); i.State == event.Pending {
+				why = join(i.State.String(), "waits for "+i.Why)
+			}
+		}
+		switch {
+		case d.Message == nil && found:
+			fmt.Fprintf(w, "! %s\n    in VPP\n", d.Key)
+		case d.Message == nil:
+			continue
+		case !found:
+			fmt.Fprintf(w, "! %s\n    %s\n", d.Key, why)
+		default:
+			lacks := client.Lacks(there.Message, d.Message)
+			if len(lacks) == 0 {
+				continue
+			}
+			fmt.Fprintf(w, "! %s\n    VPP: %s\n", d.Key, strings.Join(lacks, "\n    VPP: "))
+		}
+		lacking = true
+	}
+	return lacking
+}

@@ -1,0 +1,111 @@
+package whatif
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/trace"
+)
+
+// Matrix select questions about all pairs of pods.
+type Matrix struct {
+	Matrix, Diff bool
+	ports        []string
+}
+
+// AddFlags adds the flags to a command.
+func (f *Matrix) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.Matrix, "matrix", false, "ask for each pair of pods and each --port")
+	cmd.Flags().BoolVar(&f.Diff, "diff", false, "show the connections that start and stop to be possible from one folder to another, given as arguments")
+	cmd.Flags().StringSliceVar(&f.ports, "port", nil, "with --matrix or --diff: port to dial, such as 80/TCP, 53/UDP or ICMP; may be repeated")
+}
+
+// loader loads a what-if cluster.
+type loader func(paths []string) (*trace.Cluster, error)
+
+// Run answers for each pair of pods. The error has exit code 3 if --diff finds a difference.
+func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, asJSON bool) error {
+	ports, err := f.check(manifests, args)
+	if err != nil {
+		return exit.Usage(err)
+	}
+	ask := func(paths []string) ([]trace.Cell, error) {
+		cluster, err := load(paths)
+		if err != nil {
+			return nil, err
+		}
+		defer cluster.Close()
+		return cluster.Matrix(cmd.Context(), ports)
+	}
+	if f.Matrix {
+		cells, err := ask(manifests)
+		if err != nil {
+			return err
+		}
+		return write(cmd.OutOrStdout(), cells, asJSON, trace.WriteMatrix)
+	}
+	before, err := ask(args[:1])
+	if err != nil {
+		return err
+	}
+	after, err := ask(args[1:])
+	if err != nil {
+		return err
+	}
+	diffs := trace.Compare(before, after)
+	if err := write(cmd.OutOrStdout(), diffs, asJSON, trace.WriteDifferences); err != nil {
+		return err
+	}
+	if len(diffs) > 0 {
+		return &exit.Error{Code: exit.Differs}
+	}
+	return nil
+}
+
+// check parses the ports. The error names flags and arguments that exclude each other.
+func (f *Matrix) check(manifests, args []string) ([]trace.Port, error) {
+	switch {
+	case f.Matrix && f.Diff:
+		return nil, errors.New("--matrix and --diff exclude each other")
+	case f.Matrix && len(args) > 0:
+		return nil, errors.New("--matrix takes no questions")
+	case f.Diff && len(manifests) > 0:
+		return nil, errors.New("--diff takes its two folders as arguments, not --manifests")
+	case f.Diff && len(args) != 2:
+		return nil, fmt.Errorf("--diff takes two folders, not %d", len(args))
+	case len(f.ports) == 0:
+		return nil, errors.New("--port is required with --matrix and --diff")
+	}
+	var ports []trace.Port
+	for _, s := range f.ports {
+		p, err := trace.ParsePort(s)
+		if err != nil {
+			return nil, fmt.Errorf("--port: %w", err)
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+// write writes lines of JSON, or text.
+func write[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
+	if !asJSON {
+		terminal.PlainAll(lines)
+		text(w, lines)
+		return nil
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	for _, line := range lines {
+		if err := enc.Encode(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
