@@ -162,7 +162,7 @@ func (l *Law) Become(objects []policy.Object) error {
 	l.changes++
 	l.nodes = map[netip.Addr]bool{}
 	l.ranges, l.ports, l.filters, l.homes = nil, kube.Bounds(objects), kube.AskSCTP(objects), homes(objects)
-	l.fresh = masks(objects)
+	l.fresh = kube.Masks(objects)
 	maps.Copy(l.masks, l.fresh)
 	for _, o := range objects {
 		if n, ok := o.(*corev1.Node); ok {
@@ -259,29 +259,6 @@ func (l *Law) Tolerate(b Breach, known map[Class]bool) bool {
 
 // None reports that nothing is forbidden.
 func (b Breach) None() bool { return b.Class == "" }
-
-// masks are the frontends that may hide their clients.
-func masks(objects []policy.Object) map[netip.AddrPort]bool {
-	_, nodes, _ := parties(objects)
-	out := map[netip.AddrPort]bool{}
-	for _, o := range objects {
-		svc, ok := o.(*corev1.Service)
-		if !ok {
-			continue
-		}
-		for _, p := range svc.Spec.Ports {
-			for _, lb := range svc.Status.LoadBalancer.Ingress {
-				out[netip.AddrPortFrom(netip.MustParseAddr(lb.IP), uint16(p.Port))] = true
-			}
-			for _, n := range nodes {
-				for _, a := range n.addrs {
-					out[netip.AddrPortFrom(a, uint16(p.NodePort))] = p.NodePort != 0
-				}
-			}
-		}
-	}
-	return out
-}
 
 // Settled ends a change: what was before does not count any more, but where an agent is away.
 func (l *Law) Settled() {

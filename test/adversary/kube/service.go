@@ -7,6 +7,7 @@ package kube
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -132,5 +133,39 @@ func Running(objects []policy.Object) []*corev1.Pod {
 		}
 	}
 	slices.SortFunc(out, func(a, b *corev1.Pod) int { return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name) })
+	return out
+}
+
+// Masks returns the frontends of Services that may hide their clients: load balancers' addresses, and node ports (false: a port that is none).
+func Masks(objects []policy.Object) map[netip.AddrPort]bool {
+	out := map[netip.AddrPort]bool{}
+	for _, o := range objects {
+		svc, ok := o.(*corev1.Service)
+		if !ok {
+			continue
+		}
+		for _, p := range svc.Spec.Ports {
+			for _, lb := range svc.Status.LoadBalancer.Ingress {
+				out[netip.AddrPortFrom(netip.MustParseAddr(lb.IP), uint16(p.Port))] = true
+			}
+			for _, a := range nodeAddrs(objects) {
+				out[netip.AddrPortFrom(a, uint16(p.NodePort))] = p.NodePort != 0
+			}
+		}
+	}
+	return out
+}
+
+// nodeAddrs are the internal addresses of all nodes.
+func nodeAddrs(objects []policy.Object) (out []netip.Addr) {
+	for _, o := range objects {
+		if n, ok := o.(*corev1.Node); ok {
+			for _, a := range n.Status.Addresses {
+				if a.Type == corev1.NodeInternalIP {
+					out = append(out, netip.MustParseAddr(a.Address))
+				}
+			}
+		}
+	}
 	return out
 }
