@@ -21,16 +21,16 @@ type fix struct {
 type edit struct{ file, old, now string }
 
 var (
-	lawOfSessions = edit{"renderer/acl/law.go", "func (l law) answers(proto uint8) (out []bothPorts) {\n", "func (l law) answers(proto uint8) (out []bothPorts) {\n\tif true {\n\t\treturn nil\n\t}\n"}
-	hostLink      = edit{"test/adversary/game.go", "agent.Config{ServiceRenderer: r}", "agent.Config{ServiceRenderer: r, TrustNodeAddresses: true}"}
+	lawOfSessions = edit{"renderer/acl/law/law.go", "func (l Law) answers(proto uint8) (out []bothPorts) {\n", "func (l Law) answers(proto uint8) (out []bothPorts) {\n\tif true {\n\t\treturn nil\n\t}\n"}
+	hostLink      = edit{"test/adversary/game.go", "\tc.Seed, c.Agent.Services.Renderer.Choice = ", "\tc.Agent.Policies.TrustNodeAddresses = true\n\tc.Seed, c.Agent.Services.Renderer.Choice = "}
 	closedFirst   = edit{"vppagent/plan.go", "\tshut := p.shut()\n", "\tvar shut [][]Step\n"}
-	unknownDenied = edit{"test/adversary/game.go", "agent.Config{ServiceRenderer: r}", "agent.Config{ServiceRenderer: r, AllowUnknown: true}"}
-	sourceCheck   = edit{"agent/policy.go", "SourceCheck: cfg.SourceCheck,", "SourceCheck: acl.SourceOff,"}
+	unknownDenied = edit{"test/adversary/game.go", "\tc.Seed, c.Agent.Services.Renderer.Choice = ", "\tc.Agent.Policies.AllowUnknown = true\n\tc.Seed, c.Agent.Services.Renderer.Choice = "}
+	sourceCheck   = edit{"renderer/acl/source.go", "if r.cfg.SourceCheck == SourceOff || len(i.addrs) == 0 {", "if true || len(i.addrs) == 0 {"}
 	insideFirst   = edit{
 		"vppagent/descriptor/nat/interface.go", "\tif len(add) == 2 {\n\t\tbothRoles(add, role)\n\t}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n",
 	}
-	closedSCTP = edit{"renderer/acl/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
-	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.spec.egress, asksPeers(p.uses))", "r.static(!p.spec.egress, false)"}
+	closedSCTP = edit{"renderer/acl/lists/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
+	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.spec.Egress, table.AskPeers(p.uses))", "r.static(!p.spec.Egress, false)"}
 	uplinks    = edit{"renderer/acl/outside.go", "\t\tnow = r.ownPrefixes()\n", "\t\tnow = nil\n"}
 	hosts      = edit{"renderer/acl/host.go", "\tat := r.hostsAt()\n", "\tat := map[string]string{}\n"}
 )
