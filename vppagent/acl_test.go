@@ -372,7 +372,7 @@ func TestListsGoWithTheirInterface(t *testing.T) {
 	l.allConfigured(l.put(tap("vpp1"), accessList("a", tcp(80)), lists("mine", []string{"a"}, []string{"a"})))
 	l.writes()
 	l.allConfigured(l.put(tap("vpp2"))) // recreated
-	if got, want := names(l.writes()), "tap_delete_v2 tap_create_v3 sw_interface_set_flags acl_interface_set_acl_list"; got != want {
+	if got, want := names(l.writes()), "tap_delete_v2 tap_create_v3 sw_interface_set_flags acl_interface_set_acl_list acl_interface_set_etype_whitelist acl_interface_set_acl_list"; got != want {
 		t.Errorf("another link: %s, want %s", got, want)
 	}
 	l.wantList("tap0", "input", "a")

@@ -69,8 +69,6 @@
 //	                           and one as after it: until the change ends
 //	an answer to a port that its receiver serves   an allowed connection fails: its client uses a port from 32768 on that its containers, an
 //	                           EndpointSlice or a rule for its ingress declares, and its ingress does not allow the server (ADR 12)
-//	a new pod by a session of an earlier one with its address   VPP gave its interface the index of the earlier pod's, and keeps sessions by
-//	                           index: between the same ends, until the session ends; the receiver's ingress allows the packet (ADR 12)
 //	an answer whose session ended with an older one between the same ends   an allowed connection fails: the server's egress allowed its answers by
 //	                           itself once, and does not now. Such an answer makes a session; the client's has the same key for answers, and the
 //	                           end of the older one removes it (ADR 12)

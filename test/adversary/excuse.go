@@ -82,22 +82,6 @@ func (l *Law) serverGoesOn(a *trace.Arrival, back flow) string {
 	return ""
 }
 
-// inherited says that a packet passes by a session of an earlier pod of the sender's node, which had its address; "": there was none with these ends, or
-// the receiver's ingress denies it. A new interface with the index of a removed one has that one's sessions (ADR 12).
-func inherited(l *Law, c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) string {
-	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
-	f.SrcPort = a.Sent.SrcPort
-	there, back := flowsOf(a)
-	for _, conn := range l.begun {
-		asClient := conn.first.Src == src && conn.key == flow{conn.client, a.At, there.proto, there.cport, there.sport}
-		asServer := conn.first.Dst == src && conn.key == flow{a.At, conn.server, back.proto, back.cport, back.sport}
-		if (asClient && conn.client != a.Sender || asServer && conn.server != a.Sender) && c.JudgeIngress(&f).Allowed {
-			return "a new pod by a session of an earlier one with its address"
-		}
-	}
-	return ""
-}
-
 // clientPorts is the first port that the agent takes for a client's.
 const clientPorts = 32768
 

@@ -543,16 +543,15 @@ func TestSessionsEndWithOlderOnes(t *testing.T) {
 	}
 }
 
-// TestNewPodsInheritSessions: a pod goes, another one gets its address, and VPP gives the new interface the index of the old one. A session that the
-// list of the old interface's output made passes the new pod's packet, which its egress denies, between the same ends alone.
-func TestNewPodsInheritSessions(t *testing.T) {
+// TestNewPodsInheritNoSessions: a pod goes, another one gets its address, and VPP gives the new interface the index of the old one, whose sessions it
+// keeps. The agent ends them before it opens the interface, so that they do not pass what the new pod's egress denies.
+func TestNewPodsInheritNoSessions(t *testing.T) {
 	tb, play := lay(t, agent.RendererCNAT, []policy.Object{smallNode(), smallPod("old", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("old", networkingv1.PolicyTypeEgress)})
 	play(oneWay("server", "10.1.1.2:4000", "TCP", 8080, "S"))
 	isolate := deny("new", networkingv1.PolicyTypeEgress)
 	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(smallPod("old", "10.1.1.2"))}}})
 	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(isolate), Object: isolate}, {Key: policy.KeyOf(smallPod("new", "")), Object: smallPod("new", "10.1.1.2")}}})
-	other, a := play(oneWay("new", "10.1.1.3:8080", "TCP", 4001, "S")), play(oneWay("new", "10.1.1.3:8080", "TCP", 4000, "S"))
-	if want := map[string]int{"a new pod by a session of an earlier one with its address": 1}; other.At != "" || a.At != "pod:prod/server" || !maps.Equal(tb.law.Excused, want) {
-		t.Errorf("%q and %q got it; excused: %v", other.At, a.At, tb.law.Excused)
+	if a := play(oneWay("new", "10.1.1.3:8080", "TCP", 4000, "S")); a.At != "" || len(tb.law.Excused) > 0 {
+		t.Errorf("%q got it; excused: %v", a.At, tb.law.Excused)
 	}
 }

@@ -238,7 +238,7 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 		l.fronts[there] = netip.AddrPortFrom(a.Sent.Dst, a.Sent.DstPort)
 		return true, ""
 	}
-	if why := cmp.Or(l.loose(c, who, src, a), l.behind(c, who, src, a), l.paired(a), inherited(l, c, who, src, a)); why != "" {
+	if why := cmp.Or(l.loose(c, who, src, a), l.behind(c, who, src, a), l.paired(a)); why != "" {
 		l.excuse(why, 1)
 		return true, ""
 	}

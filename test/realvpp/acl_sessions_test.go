@@ -104,5 +104,8 @@ func TestVPPAccessSessions(t *testing.T) {
 		time.Sleep(settle)
 		// Without reclassification the new list ends the sessions; with it nobody asks about those the old interface left behind.
 		send("answer to the old interface's session", podB, answer, reclassify == 1)
+		check(a.each(func(i index) api.Message { return &acl.ACLInterfaceSetEtypeWhitelist{SwIfIndex: i(door(podA))} }))
+		time.Sleep(settle)
+		send("answer after the node of the only direction was disabled and enabled", podB, answer, false)
 	}
 }

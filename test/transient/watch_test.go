@@ -86,7 +86,7 @@ func (w *watch) mistaken(i int, a arrival) bool {
 // look is called after each message to the node's VPP.
 func (w *watch) look(r sim.Record) {
 	w.messages = append(w.messages, r.String())
-	if r.Name == "acl_interface_set_acl_list" {
+	if r.Name == "acl_interface_set_acl_list" && bothDirections(r.Text) {
 		for name := range w.fresh {
 			if strings.Contains(r.Text, "="+name+" ") { // from now on it counts as an old one
 				delete(w.fresh, name)
