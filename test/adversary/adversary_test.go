@@ -119,7 +119,7 @@ func all(but string) map[Class]bool {
 }
 
 func report(t *testing.T, c Counts) {
-	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about, %d packets of established ones; %d datagrams in fragments, %d other fragments, %d forged from outside, which may have ended %d connections", c.Sequences, c.Packets, c.Arrived, c.Allowed, c.Answers, c.Checks, c.Established, c.Whole, c.Pieces, c.Forged, c.Disturbed)
+	t.Logf("%d sequences, %d packets, %d arrived: %d allowed, %d answers; %d new connections asked about, %d packets of established ones; %d datagrams in fragments, %d other fragments, %d forged from outside; forged packets may have ended %d connections", c.Sequences, c.Packets, c.Arrived, c.Allowed, c.Answers, c.Checks, c.Established, c.Whole, c.Pieces, c.Forged, c.Disturbed)
 	for _, why := range slices.Sorted(maps.Keys(c.Excused)) {
 		t.Logf("excused: %s: %d", why, c.Excused[why])
 	}

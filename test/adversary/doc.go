@@ -82,6 +82,9 @@
 //	                           receiver's own attempt; the network outside has to drop such packets, too
 //	a pod by the session of an outsider's forged packet   the outsider sent it between the same ends, where no list stopped it; the network
 //	                           outside has to drop such packets
+//	(counted apart) a connection that a forged packet may have ended   NAT has a session of that packet: from outside, between the same ends; or of a
+//	                           pod of the server's node, from the client's address and port to a Service, which cnat translates before the source
+//	                           check (ADR 13)
 //	a second first fragment, which nat44 gives the ports of the first one   what arrives is what the first one would have brought, which is allowed
 //	a host endpoint at an uplink without lists yet   from a restart of VPP until the uplink gets its lists: an agent never closes an uplink
 //	                           first, as that cuts off its node (ADR 14)

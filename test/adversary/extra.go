@@ -164,15 +164,21 @@ type ends struct {
 	a, b  netip.AddrPort
 }
 
-// disturb ends what the law expects of connections to which a packet from outside, under a foreign address, belongs: NAT makes a session of
-// such a packet, and translates the owner's next one by it.
+// disturb ends what the law expects of connections to which a packet under a foreign address belongs, because NAT makes a session of such a packet. If
+// the sender is outside, NAT translates the owner's next packet by it. If the sender is a pod, its list drops the packet, but cnat has chosen an
+// endpoint before: if that is at the same node, its answers to the owner, from and to these ports, get the Service's address (ADR 13).
 func disturb(l *Law, who *party, a *trace.Arrival) {
-	if !who.forges(a) {
+	switch {
+	case who.forges(a):
+		for _, to := range []*packet.Packet{&a.Sent, &a.Packet} {
+			e := endsOf(&a.Sent, to)
+			l.disturbed[e], l.disturbed[ends{e.proto, e.b, e.a}] = true, true
+		}
+	case strings.HasPrefix(who.name, "pod:") && !slices.Contains(who.addrs, a.Sent.Src) && !ofPod(l, a.Sent.Dst):
+		e := endsOf(&a.Sent, &a.Sent)
+		l.forged[forgery{e.proto, e.a, who.node}] = true
+	default:
 		return
-	}
-	for _, to := range []*packet.Packet{&a.Sent, &a.Packet} {
-		e := endsOf(&a.Sent, to)
-		l.disturbed[e], l.disturbed[ends{e.proto, e.b, e.a}] = true, true
 	}
 	for _, c := range l.begun {
 		if c.kept && isDisturbed(l, c) {
@@ -180,6 +186,23 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 			l.Disturbed++
 		}
 	}
+}
+
+// ofPod reports whether a pod has the address.
+func ofPod(l *Law, addr netip.Addr) bool {
+	for name, p := range l.addrs {
+		if strings.HasPrefix(name, "pod:") && slices.Contains(p.addrs, addr) {
+			return true
+		}
+	}
+	return false
+}
+
+// forgery is what cnat's session of a forged packet is about, as far as the law knows it: the owner's address and port, and the forger's node.
+type forgery struct {
+	proto policy.Protocol
+	from  netip.AddrPort
+	node  string
 }
 
 // endsOf are the source of one packet and the destination of another. Sessions of SCTP have addresses alone.
@@ -191,10 +214,12 @@ func endsOf(from, to *packet.Packet) ends {
 	return ends{policy.Protocol(from.Proto), netip.AddrPortFrom(from.Src, src), netip.AddrPortFrom(to.Dst, dst)}
 }
 
-// isDisturbed reports whether somebody outside sent a packet with the ends of a connection.
+// isDisturbed reports whether somebody outside sent a packet with the ends of a connection, or a pod of its server's node sent one from the client's
+// end to a Service.
 func isDisturbed(l *Law, c *conn) bool {
 	first := packet.Packet{Proto: c.sent.Proto, Src: c.first.Src, SrcPort: c.first.SrcPort, Dst: c.first.Dst, DstPort: c.first.DstPort}
-	return l.disturbed[endsOf(&first, &first)] || l.disturbed[endsOf(&first, &c.sent)]
+	e := endsOf(&first, &first)
+	return l.disturbed[e] || l.disturbed[endsOf(&first, &c.sent)] || l.forged[forgery{e.proto, e.a, c.node}]
 }
 
 // datagram identifies a datagram in fragments.

@@ -5,10 +5,12 @@ import (
 	"net/netip"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -109,5 +111,42 @@ func TestForgersAnswerAsTheNode(t *testing.T) {
 	got.Sent.Src, got.Packet.Src = netip.MustParseAddr("169.254.1.1"), netip.MustParseAddr("169.254.1.1")
 	if breach := tb.law.Judge("external:198.51.100.7@node-1", &got); !breach.None() {
 		t.Error(breach.Text)
+	}
+}
+
+// TestForgedPacketsBeforeTheSourceCheck: with cnat, VPP translates a pod's packet before the source check drops it, and keeps the session. By it the
+// endpoint's answer to the client gets the Service's address. The law expects no more of the client's connection from that port, and nothing less of
+// others. nat44 comes after the source check.
+func TestForgedPacketsBeforeTheSourceCheck(t *testing.T) {
+	for _, c := range []struct {
+		renderer agent.ServiceRenderer
+		own      bool // the answer has its sender's address
+	}{{agent.RendererCNAT, false}, {agent.RendererNAT44, true}} {
+		t.Run(string(c.renderer), func(t *testing.T) {
+			web := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolUDP, Kind: corev1.ServiceTypeClusterIP, Target: 8080, Every: 1}
+			objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), smallPod("liar", "10.1.1.4"), deny("client", networkingv1.PolicyTypeIngress)}
+			tb, play := lay(t, c.renderer, append(objects, web.Objects([]*corev1.Pod{smallPod("server", "10.1.1.3")})...))
+			lie := oneWay("liar", netip.AddrPortFrom(netip.MustParseAddr(web.Addresses()[0]), uint16(web.Port())).String(), "UDP", 40000, "")
+			lie.SourceAddress = "10.1.1.2"
+			if a := play(lie); a.At != "" {
+				t.Fatalf("%q got a forged packet", a.At)
+			}
+			for _, port := range []uint16{40000, 40001} {
+				play(oneWay("client", "10.1.1.3:8080", "UDP", port, ""))
+				answer := play(oneWay("server", netip.AddrPortFrom(netip.MustParseAddr("10.1.1.2"), port).String(), "UDP", 8080, ""))
+				own := answer.At == "pod:prod/client" && answer.Packet.Src == netip.MustParseAddr("10.1.1.3")
+				if own != (c.own || port != 40000) {
+					t.Errorf("port %d: %q got the answer from %s", port, answer.At, answer.Packet.Src)
+				}
+			}
+			for key, conn := range tb.law.begun {
+				if conn.kept != (key.cport != 40000) {
+					t.Errorf("port %d: it counts as established: %v", key.cport, conn.kept)
+				}
+			}
+			if len(tb.law.begun) != 2 {
+				t.Errorf("%d connections", len(tb.law.begun))
+			}
+		})
 	}
 }

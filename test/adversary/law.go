@@ -54,6 +54,7 @@ type memory struct {
 	revived   map[flow]bool              // by a packet that passed for ADR 12's sake and made a session where it arrived
 	pairs     map[pair]int               // of SCTP: after how many changes the last one was sent
 	disturbed map[ends]bool              // by packets from outside under foreign addresses
+	forged    map[forgery]bool           // what pods sent to Services under foreign addresses
 	headers   map[datagram]packet.Packet // of datagrams in fragments, by the first fragment that was sent, until time passes
 }
 
@@ -102,7 +103,7 @@ type Counts struct {
 	Established                                           int // packets of connections that had to arrive
 	Pieces, Whole                                         int // fragments that made no datagram whole where they arrived, and datagrams that became whole
 	Forged                                                int // packets that arrived, and that somebody outside sent under an address of the cluster
-	Disturbed                                             int // connections that such a packet may have ended
+	Disturbed                                             int // connections that a forged packet may have ended, from outside or from a pod of the server's node
 	Excused                                               map[string]int
 	Known                                                 map[Class]int // breaches of classes that were left out
 }
@@ -144,7 +145,7 @@ func NewLaw() *Law {
 		masks: map[netip.AddrPort]bool{}, state: state{stopped: map[string]bool{}, unlisted: map[string]bool{}, lives: map[string]int{}},
 		memory: memory{
 			begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]try{}, revived: map[flow]bool{},
-			pairs: map[pair]int{}, headers: map[datagram]packet.Packet{}, disturbed: map[ends]bool{},
+			pairs: map[pair]int{}, headers: map[datagram]packet.Packet{}, disturbed: map[ends]bool{}, forged: map[forgery]bool{},
 		},
 	}
 }
