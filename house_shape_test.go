@@ -28,7 +28,6 @@ var largePackages = map[string]int{
 	"sim/nat44ed":             3903,
 	"test/oracle/policy":      3572,
 	"source/convert":          3264,
-	"vppagent/descriptor/acl": 3148,
 	"plugins/policy":          2813,
 	"calico/felix":            2537,
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/sctp"
 )
 
 // Share is the part of VPP's configuration that one agent owns.
@@ -53,7 +54,7 @@ func (s Share) Kinds() []*descriptor.Descriptor {
 	switch s {
 	case Services:
 		foreign = []string{
-			acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, acl.SCTPPorts().Name, acl.SCTPFilter().Name,
+			acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, sctp.Ports().Name, sctp.Filter().Name,
 			acl.RangesACL().Name, acl.PermitACL().Name, acl.SourceRangesEnforced().Name, acl.SourceRanges().Name,
 		}
 	case Policies:

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/sctp"
 )
 
 func TestRival(t *testing.T) {
@@ -65,7 +66,7 @@ func TestKindsOfTwoAgents(t *testing.T) {
 	}
 	over := names(Services)
 	under := names(Policies)
-	for _, name := range []string{acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, acl.SCTPPorts().Name, acl.SCTPFilter().Name} {
+	for _, name := range []string{acl.ACL().Name, acl.DenyACL().Name, acl.InterfaceACLs().Name, sctp.Ports().Name, sctp.Filter().Name} {
 		if slices.Contains(over, name) || !slices.Contains(under, name) {
 			t.Errorf("%s: of the agent over a driver %t, of the driver %t", name, slices.Contains(over, name), slices.Contains(under, name))
 		}

@@ -2,6 +2,7 @@ package adversary
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -177,8 +178,6 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 	case strings.HasPrefix(who.name, "pod:") && !slices.Contains(who.addrs, a.Sent.Src) && !ofPod(l, a.Sent.Dst):
 		e := endsOf(&a.Sent, &a.Sent)
 		l.forged[forgery{e.proto, e.a, who.node}] = true
-	default:
-		return
 	}
 	for _, c := range l.begun {
 		if c.kept && isDisturbed(l, c) {
@@ -190,12 +189,7 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 
 // ofPod reports whether a pod has the address.
 func ofPod(l *Law, addr netip.Addr) bool {
-	for name, p := range l.addrs {
-		if strings.HasPrefix(name, "pod:") && slices.Contains(p.addrs, addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(slices.Collect(maps.Values(l.addrs)), func(p *party) bool { return strings.HasPrefix(p.name, "pod:") && slices.Contains(p.addrs, addr) })
 }
 
 // forgery is what cnat's session of a forged packet is about, as far as the law knows it: the owner's address and port, and the forger's node.

@@ -66,7 +66,7 @@ func ACL() *descriptor.Descriptor {
 		},
 		Retrieve: retrieveACLs,
 	}.Descriptor()
-	d.Replace, d.Ready = replaceBeside, readySCTP
+	d.Replace, d.Ready = replaceBeside, readyFilter
 	return d
 }
 

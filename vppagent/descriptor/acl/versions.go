@@ -3,7 +3,6 @@ package acl
 import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
-	"go.fd.io/govpp/binapi/classify"
 	"go.fd.io/govpp/binapi/vlib"
 )
 
@@ -15,8 +14,6 @@ import (
 func Needs() []api.Message {
 	return []api.Message{
 		&acl.ACLAddReplace{}, &acl.ACLDel{}, &acl.ACLDump{}, &acl.ACLInterfaceSetACLList{}, &acl.ACLInterfaceListDump{},
-		&classify.ClassifyAddDelTable{}, &classify.ClassifyAddDelSession{}, &classify.InputACLSetInterface{}, &classify.OutputACLSetInterface{},
-		&classify.ClassifyTableIds{}, &classify.ClassifyTableInfo{}, &classify.ClassifySessionDump{},
-		&vlib.CliInband{},
+		&acl.ACLInterfaceEtypeWhitelistDump{}, &acl.ACLInterfaceSetEtypeWhitelist{}, &vlib.CliInband{},
 	}
 }

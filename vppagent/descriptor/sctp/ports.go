@@ -1,10 +1,9 @@
-package acl
+package sctp
 
 import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/contiv-agent/contiv-agent/classifier"
 	"github.com/contiv-agent/contiv-agent/kv"
@@ -30,8 +29,8 @@ const (
 	sctpLeftKey = kv.SCTPFilterPrefix + "left"
 )
 
-// SCTPPorts describes which SCTP associations may begin across an interface. VPP has no such object: see SCTPFilter.
-func SCTPPorts() *descriptor.Descriptor {
+// Ports describes which SCTP associations may begin across an interface. VPP has no such object: see Filter.
+func Ports() *descriptor.Descriptor {
 	return descriptor.Spec[*acl.SCTPPorts, *classifier.Ports]{
 		Name: "sctp-ports", Prefix: sctpPortsPrefix, Tagged: true,
 		Compile: func(_ string, m *acl.SCTPPorts) (*classifier.Ports, error) { return classifier.Compile(m) },
@@ -94,12 +93,12 @@ func (f *sctpFilter) program(v6 bool) classifier.Program {
 	return f.v4
 }
 
-// SCTPFilter describes the filter that an SCTPPorts derives for each direction. The filter outlives the access lists that rely on
+// Filter describes the filter that an SCTPPorts derives for each direction. The filter outlives the access lists that rely on
 // it, even after their interface is deleted.
-func SCTPFilter() *descriptor.Descriptor {
+func Filter() *descriptor.Descriptor {
 	d := descriptor.Spec[*acl.SCTPPorts, *sctpFilter]{
 		Name: "sctp-filter", Prefix: kv.SCTPFilterPrefix, Tagged: true,
-		Compile: descriptor.NoMessage[*acl.SCTPPorts, *sctpFilter], Message: (*sctpFilter).message,
+		Compile: descriptor.NoMessage[*acl.SCTPPorts, *sctpFilter], Message: (*sctpFilter).portsMessage,
 		Equal:        func(have, want *sctpFilter) bool { return have.v4.Equal(want.v4) && have.v6.Equal(want.v6) },
 		Dependencies: (*sctpFilter).dependencies,
 		Create:       func(w *descriptor.World, f *sctpFilter) ([]descriptor.Op, error) { return f.put(w, &sctpFilter{}) },
@@ -122,7 +121,7 @@ func (f *sctpFilter) dependencies() []descriptor.Dependency {
 }
 
 // message returns the rules in VPP, as far as they can be decoded.
-func (f *sctpFilter) message() *acl.SCTPPorts {
+func (f *sctpFilter) portsMessage() *acl.SCTPPorts {
 	p := &classifier.Ports{Interface: f.iface}
 	d := &classifier.Direction{}
 	d.Rules, _ = classifier.Rules(f.v4, f.v6)
@@ -322,27 +321,8 @@ func dropTable(w *descriptor.World, index uint32) descriptor.Op {
 	}}
 }
 
-// needsFilter returns the key of the filter without which an ACL must not be in VPP, or in a list; "": none.
-func needsFilter(aclKey string) string {
-	name, ok := strings.CutPrefix(aclKey, aclPrefix)
-	if !ok {
-		return ""
-	}
-	return kv.SCTPFilterOf(name)
-}
-
-// readySCTP refuses changes of such an ACL until the filter equals its desired state.
-func readySCTP(_ *descriptor.World, _, want any, sure func(key string) any) error {
-	if filter := needsFilter(want.(*accessList).key); filter != "" && sure(filter) == nil {
-		return errors.New("ports of SCTP are not decided yet")
-	}
-	return nil
-}
-
-// hasFilters reports that VPP has the filter of each ACL of a list that needs one: without it the list cannot stay unchanged.
-func hasFilters(w *descriptor.World, list []string) bool {
-	return !slices.ContainsFunc(list, func(k string) bool {
-		filter := needsFilter(k)
-		return filter != "" && factsOf(w).class.known && !factsOf(w).class.decides(filter)
-	})
+// Lacks reports that VPP is known not to have a filter.
+func Lacks(w *descriptor.World, filterKey string) bool {
+	c := factsOf(w).class
+	return c.known && !c.decides(filterKey)
 }
