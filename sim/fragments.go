@@ -9,12 +9,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/reassembly"
 )
 
-// reassemblyMessages: limits of reassembly. Only those of shallow virtual reassembly of IPv4 have an effect here.
+// reassemblyMessages: limits of reassembly. Those of shallow virtual reassembly of IPv6 have no effect here.
 func reassemblyMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *ip.IPReassemblySet) *ip.IPReassemblySetReply {
-		if m.Type == ip.IP_REASS_TYPE_SHALLOW_VIRTUAL && !m.IsIP6 {
-			q.held.Limits = reassembly.Limits{Timeout: time.Duration(m.TimeoutMs) * time.Millisecond, Most: int(m.MaxReassemblies), Waiting: int(m.MaxReassemblyLength)}
-		}
+		limits := reassembly.Limits{Timeout: time.Duration(m.TimeoutMs) * time.Millisecond, Most: int(m.MaxReassemblies), Waiting: int(m.MaxReassemblyLength)}
+		q.held.SetLimits(m.Type == ip.IP_REASS_TYPE_FULL, m.IsIP6, limits)
 		return &ip.IPReassemblySetReply{}
 	})
 }

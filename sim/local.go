@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -101,7 +102,13 @@ func (f *flow) plausible(node string) bool {
 func (f *flow) answer(node string) {
 	switch {
 	case f.p.Fragment.Any():
-		f.drop(node, "fragments for VPP itself are not reassembled here")
+		whole, why := f.v.held.Host.Collect(f.v.ifs.get(f.rx).table[family(f.p.Dst)], &f.p, f.v.now)
+		if f.hop(f.node("local-full-reassembly"), "%s", cmp.Or(why, "the datagram is whole")); why != "" {
+			f.fate.Last = f.p.Clone()
+			return
+		}
+		f.p = whole
+		f.input(f.v.ifs.get(f.rx)) // VPP processes it from ip4-input on
 	case f.p.IsEchoRequest():
 		f.hop(node, "answered by VPP")
 		f.reply(f.node("icmp-echo-request"), Answered, f.p.Reply(), 0)

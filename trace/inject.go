@@ -19,6 +19,8 @@ type Arrival struct {
 	// The fields above are then those of the first fragment alone.
 	Pieces int
 	Whole  bool
+	// Identification is that of the fragments; 0: the packet was sent whole.
+	Identification uint16
 }
 
 // Inject runs a step like Send and follows its single packet, without a reply. It is for callers that evaluate many packets
@@ -41,7 +43,9 @@ func (c *Cluster) InjectNow(s Step) (Arrival, error) {
 	a := Arrival{Sender: from.String(), Node: from.node.name, Sent: p.ForFamily()}
 	j := journey{sent: p.Dst, quiet: true}
 	deliver(c, &j, &sent)
-	a.Pieces, a.Whole = j.pieces, j.whole
+	if a.Pieces, a.Whole = j.pieces, j.whole; len(sent.parts) > 0 {
+		a.Identification = sent.parts[0].Fragment.ID
+	}
 	if j.first != nil {
 		j = *j.first
 	} else if s.Fragments > 0 {

@@ -35,6 +35,7 @@ func Defaults() Limits { return Limits{Timeout: 100 * time.Millisecond, Most: 10
 // use.
 type Table[T any] struct {
 	Limits Limits
+	Host   Host // for datagrams to VPP itself
 	by     map[key]*entry[T]
 	order  []key // as they were made
 }
@@ -54,11 +55,23 @@ type entry[T any] struct {
 }
 
 // New returns an empty table with the default limits.
-func New[T any]() *Table[T] { return &Table[T]{Limits: Defaults(), by: map[key]*entry[T]{}} }
+func New[T any]() *Table[T] {
+	return &Table[T]{Limits: Defaults(), Host: newHost(), by: map[key]*entry[T]{}}
+}
 
 // Clone returns a copy.
 func (t *Table[T]) Clone() *Table[T] {
-	return &Table[T]{t.Limits, maps.Clone(t.by), slices.Clone(t.order)}
+	return &Table[T]{t.Limits, t.Host.clone(), maps.Clone(t.by), slices.Clone(t.order)}
+}
+
+// SetLimits sets the limits of shallow virtual reassembly or, full, those of datagrams to VPP itself. Of IPv6 only the latter have an effect.
+func (t *Table[T]) SetLimits(full, v6 bool, l Limits) {
+	switch {
+	case full:
+		t.Host.limits[slot(v6)] = l
+	case !v6:
+		t.Limits = l
+	}
 }
 
 // Verdict is what happens to a fragment: it passes with the header First, behind those that waited; or it waits; or it is dropped.

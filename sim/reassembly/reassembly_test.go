@@ -77,3 +77,37 @@ func TestTogether(t *testing.T) {
 		pause()
 	})
 }
+
+// TestHostCollects: a datagram for VPP is whole with its last fragment, in any order, with duplicates, within VPP's limits.
+func TestHostCollects(t *testing.T) {
+	whole := parse(t, "icmp 10.1.1.2 -> 169.254.1.1 echo-request id 7")
+	for _, c := range []struct {
+		name  string
+		n     int
+		order []int
+		gap   time.Duration
+		done  bool
+	}{
+		{"in order", 3, []int{0, 1, 2}, 0, true},
+		{"reversed", 2, []int{1, 0}, 0, true},
+		{"one twice", 3, []int{0, 0, 1, 2}, 0, true},
+		{"one missing", 3, []int{0, 2}, 0, false},
+		{"too many before the last", 5, []int{0, 1, 2, 3, 4}, 0, false},
+		{"four, of which the last makes it whole", 4, []int{0, 1, 2, 3}, 0, true},
+		{"late", 2, []int{0, 1}, 201 * time.Millisecond, false},
+	} {
+		h, at, parts := newHost(), time.Unix(0, 0), packet.Split(whole, c.n, 9)
+		done := false
+		for _, i := range c.order {
+			at = at.Add(c.gap)
+			p, why := h.Collect(0, &parts[i], at)
+			if done = why == ""; done && (p.Fragment.Any() || p.Src != whole.Src || p.ICMPID != 7) {
+				t.Errorf("%s: %s", c.name, &p)
+			}
+			h = h.clone()
+		}
+		if done != c.done {
+			t.Errorf("%s: whole %v, want %v", c.name, done, c.done)
+		}
+	}
+}

@@ -225,12 +225,12 @@ type datagram struct {
 }
 
 func datagramOf(a *trace.Arrival) datagram {
-	return datagram{a.Sender, a.Sent.Src, a.Sent.Dst, a.Sent.Proto, a.Packet.Fragment.ID}
+	return datagram{a.Sender, a.Sent.Src, a.Sent.Dst, a.Sent.Proto, a.Identification}
 }
 
 // recordHeader remembers the header of a datagram's first fragment; a second one changes nothing.
 func recordHeader(l *Law, a *trace.Arrival) {
-	if _, known := l.headers[datagramOf(a)]; !known && a.Packet.Fragment.Any() {
+	if _, known := l.headers[datagramOf(a)]; !known && a.Identification != 0 {
 		l.headers[datagramOf(a)] = a.Sent
 	}
 }
@@ -238,7 +238,7 @@ func recordHeader(l *Law, a *trace.Arrival) {
 // firstHeader returns the header of the first fragment that was sent of a datagram; false: this is it, or the packet is whole.
 func firstHeader(l *Law, a *trace.Arrival) (packet.Packet, bool) {
 	first, known := l.headers[datagramOf(a)]
-	return first, known && a.Packet.Fragment.Any() && !first.Equal(a.Sent)
+	return first, known && a.Identification != 0 && !first.Equal(a.Sent)
 }
 
 // ownedBy reports whether an address is one that only a node has: its own, its pods', of its plumbing.

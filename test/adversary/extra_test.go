@@ -150,3 +150,32 @@ func TestForgedPacketsBeforeTheSourceCheck(t *testing.T) {
 		})
 	}
 }
+
+// TestSecondFirstFragments: nat44 gives the ports of a datagram's first fragment to a second one, which policies would deny with its own ports. The law
+// knows the first one, also if its datagram became whole; without it nothing is excused.
+func TestSecondFirstFragments(t *testing.T) {
+	far := smallPod("far", "10.1.2.3")
+	far.Spec.NodeName = "node-2"
+	other := smallNode()
+	other.Name, other.Spec.PodCIDR, other.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24"}
+	other.Status.Addresses[0].Address = "192.168.16.2"
+	objects := []policy.Object{smallNode(), other, far, deny("far", networkingv1.PolicyTypeIngress)}
+	for _, only := range []string{"reversed", "first"} {
+		tb, play := lay(t, agent.RendererNAT44, objects)
+		play(oneWay("far", "192.168.16.1:82", "TCP", 33000, "A"))
+		parts := func(port uint16, to, only string) Event {
+			e := oneWay("", to, "TCP", port, "S")
+			e.From, e.Fragments, e.Only, e.Identification = "node:node-1", 3, only, 52
+			return e
+		}
+		play(parts(82, "10.1.2.3:33000", only))
+		got := play(parts(4001, "10.1.2.3:80", "first"))
+		if n := tb.law.Excused["a second first fragment, which nat44 gives the ports of the first one"]; got.At != "pod:prod/far" || n != 1 {
+			t.Errorf("%s: %q got it, excused: %v", only, got.At, tb.law.Excused)
+		}
+		got.Identification = 53
+		if tb.law.Judge("node:node-1", &got).None() {
+			t.Errorf("%s: excused without a first fragment", only)
+		}
+	}
+}

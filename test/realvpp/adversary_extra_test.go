@@ -27,6 +27,7 @@ const identifications = 1 << 9
 func (g *adversaryGame) pieces(e *adversary.Event, from place, f flight, a *trace.Arrival) (first journey, err error) {
 	first.lost = "the first fragment was not sent"
 	id := e.Identification + g.passed*identifications
+	a.Identification = id
 	sims, known := packet.Pick(packet.Split(&f.sim, e.Fragments, id), e.Only)
 	reals, _ := packet.Pick(packet.Split(&f.real, e.Fragments, id), e.Only)
 	if !known {

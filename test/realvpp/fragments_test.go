@@ -1,6 +1,7 @@
 package realvpp
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"net/netip"
@@ -88,10 +89,12 @@ func startFragments(t *testing.T, path, name string, cfg agent.Config) *twin {
 	return w
 }
 
-// patient lets both VPPs wait for first fragments for longer than a packet of a test may take.
+// patient lets both VPPs wait for fragments for longer than a packet of a test may take.
 func (w *twin) patient() error {
-	m := &ip.IPReassemblySet{TimeoutMs: 60_000, MaxReassemblies: 1024, MaxReassemblyLength: 3, ExpireWalkIntervalMs: 10_000, Type: ip.IP_REASS_TYPE_SHALLOW_VIRTUAL}
-	return w.both(m)
+	wait := func(of ip.IPReassType, v6 bool) error {
+		return w.both(&ip.IPReassemblySet{TimeoutMs: 60_000, MaxReassemblies: 1024, MaxReassemblyLength: 3, ExpireWalkIntervalMs: 10_000, Type: of, IsIP6: v6})
+	}
+	return errors.Join(wait(ip.IP_REASS_TYPE_SHALLOW_VIRTUAL, false), wait(ip.IP_REASS_TYPE_FULL, false), wait(ip.IP_REASS_TYPE_FULL, true))
 }
 
 // TestVPPFragmentStories plays fragments one after the other on both VPPs, which must send on the same: what testdata says.
@@ -201,6 +204,28 @@ var fragmentStories = []struct {
 		"friend: icmpv6 fd00:1::4 -> fd00:1::3 echo-request id 7 fragment 1 offset 0 length 24 more",
 		"friend: icmpv6 fd00:1::4 -> fd00:1::3 type 0 code 0 fragment 1 offset 24 length 24",
 		"evil: icmpv6 fd00:1::66 -> fd00:1::3 type 0 code 0 fragment 1 offset 24 length 24",
+	}},
+	{"pings to VPP itself: whole, reversed, one twice, one missing, four, five", []string{
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 1 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 1 offset 24 length 24",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 2 offset 48 length 24",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 2 offset 24 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 2 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 3 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 3 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 3 offset 24 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 3 offset 48 length 24",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 4 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 4 offset 48 length 24",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 5 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 5 offset 24 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 5 offset 48 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 5 offset 72 length 24",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-request id 7 fragment 6 offset 0 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 6 offset 24 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 6 offset 48 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 6 offset 72 length 24 more",
+		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 6 offset 96 length 24",
 	}},
 	{"TCP by a Service", []string{
 		"friend: tcp 10.1.1.4:5106 -> 10.96.0.20:6379 [S] fragment 1 offset 0 length 24 more",
