@@ -35,5 +35,6 @@
 // group is answered, other multicast is dropped. No MPLS. A route through an interface of another table does not import the connected routes of that
 // table. An entry of the FIB that VPP lost (trapLostEntry) also crashes the sim in cases where another prefix has since taken its memory in VPP. The sim
 // has no stats segment: ACLHits has the counters of ACL rules. feature_enable_disable supports the nodes of cnat only. Truncated messages are handled as
-// in VPP: dropped without an answer.
+// in VPP: dropped without an answer. Of the datagrams in fragments for VPP itself only echo requests of IPv4 are answered: fragments here have no checksum
+// of the whole datagram, which VPP verifies of the others.
 package sim

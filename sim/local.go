@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -103,8 +102,8 @@ func (f *flow) answer(node string) {
 	switch {
 	case f.p.Fragment.Any():
 		whole, why := f.v.held.Host.Collect(f.v.ifs.get(f.rx).table[family(f.p.Dst)], &f.p, f.v.now)
-		if f.hop(f.node("local-full-reassembly"), "%s", cmp.Or(why, "the datagram is whole")); why != "" {
-			f.fate.Last = f.p.Clone()
+		if why != "" {
+			f.drop(f.node("local-full-reassembly"), "%s", why)
 			return
 		}
 		f.p = whole

@@ -237,7 +237,7 @@ func (t *table) remakeOne() bool {
 
 // meanwhile runs what happens, and sends packets between its messages.
 func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() error) (found Breach, err error) {
-	messages, said := map[string]int{}, e.Between
+	messages, last, said := map[string]int{}, map[string]string{}, e.Between
 	if draw != nil {
 		e.Between = nil
 	}
@@ -259,8 +259,8 @@ func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() e
 		if e.Bare == 0 && r.Retval == 0 && !strings.HasPrefix(r.Name, "acl_") {
 			t.law.Wrote(node)
 		}
-		t.listed(node, r)
-		messages[node]++
+		t.listed(node, last[node], r)
+		messages[node], last[node] = messages[node]+1, r.Name
 		if draw == nil {
 			for i := range said {
 				if b := &said[i]; b.Node == node && b.After == messages[node] {
@@ -285,9 +285,9 @@ func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() e
 	return found, err
 }
 
-// listed has the law know which interfaces got lists.
-func (t *table) listed(node string, r sim.Record) {
-	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 {
+// listed has the law know which interfaces got lists: behind the end of the sessions they inherited, which needs lists of one direction.
+func (t *table) listed(node, before string, r sim.Record) {
+	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 || before != "acl_interface_set_etype_whitelist" {
 		return
 	}
 	if strings.Contains(r.Text, "="+cni.Uplink+" ") {

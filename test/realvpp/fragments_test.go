@@ -227,6 +227,12 @@ var fragmentStories = []struct {
 		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 6 offset 72 length 24 more",
 		"friend: icmp 10.1.1.4 -> 169.254.1.1 echo-reply id 0 fragment 6 offset 96 length 24",
 	}},
+	{"datagrams to VPP itself whose checksum VPP verifies", []string{
+		"friend: icmpv6 fd00:1::4 -> fd69:254:1::1 echo-request id 7 fragment 1 offset 0 length 24 more",
+		"friend: icmpv6 fd00:1::4 -> fd69:254:1::1 type 0 code 0 fragment 1 offset 24 length 24",
+		"friend: udp 10.1.1.4:4000 -> 169.254.1.1:80 fragment 2 offset 0 length 24 more",
+		"friend: udp 10.1.1.4:0 -> 169.254.1.1:0 fragment 2 offset 24 length 24",
+	}},
 	{"TCP by a Service", []string{
 		"friend: tcp 10.1.1.4:5106 -> 10.96.0.20:6379 [S] fragment 1 offset 0 length 24 more",
 		"friend: tcp 10.1.1.4:0 -> 10.96.0.20:0 [-] fragment 1 offset 24 length 24",
