@@ -19,17 +19,17 @@ const (
 
 // largePackages, by folder.
 var largePackages = map[string]int{
-	"renderer/acl":            3537,
-	"sim":                     7286,
-	"vppagent":                5140,
-	"vpp":                     5157,
-	"calc":                    4836,
-	"calico/datastore":        4244,
-	"sim/nat44ed":             3903,
-	"test/oracle/policy":      3572,
-	"source/convert":          3264,
-	"plugins/policy":          2813,
-	"calico/felix":            2537,
+	"renderer/acl":       3537,
+	"sim":                7286,
+	"vppagent":           5140,
+	"vpp":                5157,
+	"calc":               4836,
+	"calico/datastore":   4244,
+	"sim/nat44ed":        3903,
+	"test/oracle/policy": 3572,
+	"source/convert":     3264,
+	"plugins/policy":     2813,
+	"calico/felix":       2537,
 }
 
 // largeStructs, by folder and name.
@@ -95,7 +95,7 @@ var bareNames = map[string]int{
 	"of": 10, "take": 10, "end": 10, "find": 9, "read": 10, "same": 9, "run": 9, "addresses": 8, "follow": 8, "get": 9, "key": 8,
 	"remove": 8, "at": 8, "begin": 8, "changes": 8, "forget": 8, "leave": 8, "publish": 7, "release": 8, "settle": 8, "write": 8, "answer": 7,
 	"apply": 7, "behind": 6, "fail": 7, "flush": 7, "has": 7, "look": 6, "node": 6, "rules": 7, "check": 6, "drop": 6, "encode": 6, "keep": 6,
-	"next": 6, "note": 6, "port": 6, "ports": 6, "restart": 6, "room": 6, "rule": 6,
+	"next": 6, "note": 6, "ports": 6, "restart": 6, "room": 6, "rule": 6,
 	"within": 6,
 }
 

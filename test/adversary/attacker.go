@@ -387,7 +387,10 @@ func number(p *packet.Packet, source bool) uint16 {
 	if p.IsICMP() {
 		return p.ICMPID
 	}
-	return port(p, source)
+	if source {
+		return p.SrcPort
+	}
+	return p.DstPort
 }
 
 func answerFlags(k *Attacker, p *packet.Packet) string {

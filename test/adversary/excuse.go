@@ -17,11 +17,10 @@ func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 	if conn := l.seen[dialled(a)]; conn != nil && l.begun[back] == nil && strings.HasPrefix(a.At, "node:") {
 		back = conn.key // the client was hidden behind that node's address, and its VPP has lost the translation
 	}
-	why := cmp.Or(l.serverGoesOn(a, back), l.clientGoesOn(c, a, there))
 	if l.revived[back] {
-		why = "revoked, and a packet of the other side made a session anew: " + back.proto.String()
+		return "revoked, and a packet of the other side made a session anew: " + back.proto.String()
 	}
-	if why != "" {
+	if why := cmp.Or(l.serverGoesOn(a, back), l.clientGoesOn(c, a, there)); why != "" {
 		return why
 	}
 	for _, f := range []flow{there, back} {
@@ -111,7 +110,7 @@ func (l *Law) masked(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 // invited says how the receiver of a packet had sent one the other way, from and to the same ports, which its own egress allowed: it still
 // does, or the receiver sent nothing on that connection since; "": it had not.
 func (l *Law) invited(c *policy.Cluster, src netip.Addr, a *trace.Arrival) string {
-	try, sent := l.sent[attempt{a.At, src, a.Sent.Proto, port(&a.Packet, false), port(&a.Sent, true)}]
+	try, sent := l.sent[attempt{a.At, src, a.Sent.Proto, a.Packet.DstPort, a.Sent.SrcPort}]
 	back := a.Packet.Reply()
 	f := flowOf(a.AtNode, a.Packet.Dst, src, &back)
 	f.DstPort = a.Sent.SrcPort
@@ -140,11 +139,8 @@ func (l *Law) behind(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 	f.SrcPort = a.Sent.SrcPort
 	hidden := f
 	hidden.Src = a.Packet.Src
-	try, sent := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}]
-	switch {
-	case !c.JudgeIngress(&hidden).Allowed || !c.JudgeEgress(&f).Allowed && !c.JudgeEgress(&dialled).Allowed:
-		return ""
-	case sent && try.translated:
+	try, sent := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, a.Sent.SrcPort, a.Packet.DstPort}]
+	if sent && try.translated && c.JudgeIngress(&hidden).Allowed && (c.JudgeEgress(&f).Allowed || c.JudgeEgress(&dialled).Allowed) {
 		return "a client with another node's address, since a Service led there: " + a.Sent.Proto.String()
 	}
 	return ""

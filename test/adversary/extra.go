@@ -151,10 +151,13 @@ func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 
 // answersAsNode reports whether somebody outside sends under a foreign address, and the receiver gets the packet from an address of a node, or of VPP
 // as the pods' router, to which it had sent, from and to the same ports. nat44 gives the node's address to packets of the node's pods that another
-// node sends back, so no list can deny it where packets enter; agents do not know the router's; cnat may translate one node's address to another's.
-// The receiver's own session lets them pass.
+// node sends back, so no list can deny it where packets enter; agents do not know the router's; cnat may translate one node's address to another's, and
+// chooses the port where it gives a client its node's address. The receiver's own session lets them pass.
 func answersAsNode(l *Law, who *party, a *trace.Arrival) bool {
-	return who.forges(a) && slices.ContainsFunc([]netip.Addr{a.Sent.Src, a.Packet.Src}, func(shown netip.Addr) bool {
+	hidden := *a
+	hidden.Sent.Src, hidden.Sent.SrcPort = a.Packet.Src, a.Packet.SrcPort
+	return who.forges(a) && slices.ContainsFunc([]*trace.Arrival{a, &hidden}, func(a *trace.Arrival) bool {
+		shown := a.Sent.Src
 		return (l.nodes[shown] || slices.Contains(kube.Routers(), shown)) && l.invited(l.now, shown, a) != ""
 	})
 }

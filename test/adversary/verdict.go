@@ -156,7 +156,7 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 	if src, ok := who.of(a.Packet.Dst.Is4()); ok && src == a.Sent.Src && a.Packet.Dst.IsValid() {
 		f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
 		f.SrcPort = a.Sent.SrcPort
-		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
+		this := attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, a.Sent.SrcPort, a.Packet.DstPort}
 		l.sent[this] = l.sent[this].again(l.ever(func(p *policy.Cluster) bool { return p.JudgeEgress(&f).Allowed }), l.lives[who.node], a)
 	}
 	l.pair(who, a)
@@ -185,7 +185,7 @@ func (t try) again(allowed bool, life int, a *trace.Arrival) try {
 // mixed reports whether a packet passes while nodes change one after the other: its sender's egress and its receiver's ingress allow it, by policies
 // of before or of now each. A client that a Service's session hides has the address that it shows.
 func (l *Law) mixed(who *party, src netip.Addr, a *trace.Arrival) bool {
-	try := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}]
+	try := l.sent[attempt{a.Sender, a.Packet.Dst, a.Sent.Proto, a.Sent.SrcPort, a.Packet.DstPort}]
 	if len(l.past) == 0 || who.node == a.AtNode || a.Sent.Src != src || a.Packet.Src != src && !try.translated {
 		return false
 	}
@@ -204,7 +204,7 @@ func (l *Law) crosses(who *party, a *trace.Arrival) {
 		return
 	}
 	if opening(&a.Sent) || a.Packet.DstPort < clientPorts {
-		l.revived[flow{a.Sender, c.client, a.Sent.Proto, port(&a.Sent, true), c.first.SrcPort}] = true
+		l.revived[flow{a.Sender, c.client, a.Sent.Proto, a.Sent.SrcPort, c.first.SrcPort}] = true
 	}
 }
 
@@ -264,32 +264,24 @@ func (l *Law) begin(f flow, who *party, src netip.Addr, a *trace.Arrival) {
 
 // seenAs names a packet of a connection's client by what the server has to send to.
 func (c *conn) seenAs(a *trace.Arrival) attempt {
-	return attempt{c.server, a.Packet.Src, a.Sent.Proto, port(&a.Packet, false), port(&a.Packet, true)}
+	return attempt{c.server, a.Packet.Src, a.Sent.Proto, a.Packet.DstPort, a.Packet.SrcPort}
 }
 
 // shown is a packet's source address and port at its receiver.
 func shown(a *trace.Arrival) netip.AddrPort {
-	return netip.AddrPortFrom(a.Packet.Src, port(&a.Packet, true))
+	return netip.AddrPortFrom(a.Packet.Src, a.Packet.SrcPort)
 }
 
 // dialled names a packet by what its sender dialled.
 func dialled(a *trace.Arrival) attempt {
-	return attempt{a.Sender, a.Sent.Dst, a.Sent.Proto, port(&a.Sent, true), port(&a.Sent, false)}
+	return attempt{a.Sender, a.Sent.Dst, a.Sent.Proto, a.Sent.SrcPort, a.Sent.DstPort}
 }
 
 // flowsOf are the connection that a packet would open, and the one that it would be an answer of.
 func flowsOf(a *trace.Arrival) (there, back flow) {
-	there = flow{a.Sender, a.At, a.Sent.Proto, port(&a.Sent, true), port(&a.Packet, false)}
-	back = flow{a.At, a.Sender, a.Sent.Proto, port(&a.Packet, false), port(&a.Sent, true)}
+	there = flow{a.Sender, a.At, a.Sent.Proto, a.Sent.SrcPort, a.Packet.DstPort}
+	back = flow{a.At, a.Sender, a.Sent.Proto, a.Packet.DstPort, a.Sent.SrcPort}
 	return there, back
-}
-
-// port is the source or the destination port of a packet; 0 for ICMP: access lists do not know identifiers.
-func port(p *packet.Packet, source bool) uint16 {
-	if source {
-		return p.SrcPort
-	}
-	return p.DstPort
 }
 
 // opens reports whether the sender of a packet may open a connection to its receiver.
