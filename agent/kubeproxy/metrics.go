@@ -91,12 +91,12 @@ func NewMetrics(families []string) *Metrics {
 		healthz:     codes("proxy_healthz_total", "Answers to /healthz at --healthz-bind-address."),
 		livez:       codes("proxy_livez_total", "Answers to /livez at --healthz-bind-address."),
 	}
-	m.begin()
+	m.initSeries()
 	return m
 }
 
-// begin sets metrics without events to zero, so that they exist.
-func (m *Metrics) begin() {
+// initSeries sets metrics without events to zero, so that they exist.
+func (m *Metrics) initSeries() {
 	for _, family := range m.families {
 		for _, h := range []*prometheus.HistogramVec{m.sync, m.full, m.partial, m.programming} {
 			h.WithLabelValues(family)

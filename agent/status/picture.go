@@ -121,7 +121,7 @@ func (p *Picture) build(texts bool) *Status {
 	out := &Status{
 		Node: p.Node, InSync: st.Synced(), Ready: st.Healthy(), Values: st.Values,
 		VPP: VPP{
-			Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: text(st.VPP.Err),
+			Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: errorText(st.VPP.Err),
 			Reclassify: vpp.Reclassify.String(),
 		},
 		Sources:  []Source{},
@@ -136,7 +136,7 @@ func (p *Picture) build(texts bool) *Status {
 		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.Node}.String(), why, Partial})
 	}
 	for _, src := range st.Sources {
-		out.Sources = append(out.Sources, Source{Name: src.Source, Status: src.Status.String(), Error: text(src.Err), Note: src.Note})
+		out.Sources = append(out.Sources, Source{Name: src.Source, Status: src.Status.String(), Error: errorText(src.Err), Note: src.Note})
 	}
 	for _, ch := range st.Refused {
 		out.Refused = append(out.Refused, Refusal{Object: ch.Ref.String(), Origin: ch.Origin, Error: ch.Err.Error()})
@@ -232,11 +232,11 @@ func transaction(c *event.Committed) *Transaction {
 		return nil
 	}
 	return &Transaction{
-		Seq: c.Seq, Cause: c.Cause, Kind: c.Resync.String(), Add: c.Add, Mod: c.Mod, Del: c.Del, Writes: c.Writes, Took: c.Took, Error: text(c.Err),
+		Seq: c.Seq, Cause: c.Cause, Kind: c.Resync.String(), Add: c.Add, Mod: c.Mod, Del: c.Del, Writes: c.Writes, Took: c.Took, Error: errorText(c.Err),
 	}
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}

@@ -134,7 +134,7 @@ type Problem struct {
 }
 
 // String returns "Service prod/web is REFUSED: …".
-func (p Problem) String() string { return join(p.Object+" is "+p.State, p.Text) }
+func (p Problem) String() string { return withReason(p.Object+" is "+p.State, p.Text) }
 
 // Transaction is a transaction that ended.
 type Transaction struct {

@@ -49,7 +49,7 @@ func worse(a, b string) string {
 	return a
 }
 
-func join(what, why string) string {
+func withReason(what, why string) string {
 	if why == "" {
 		return what
 	}
@@ -89,7 +89,7 @@ func (st *Status) problems() []Problem {
 		}
 	}
 	for _, v := range st.Unwell {
-		add(v.Key, v.State, v.text())
+		add(v.Key, v.State, v.reasonText())
 	}
 	for _, d := range st.Drift {
 		if d.Error != "" {
@@ -136,7 +136,7 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	endpoints := func(list []attachment.Endpoint) {
 		for _, e := range list {
 			if e.Status != string(felix.Up) {
-				add("endpoint "+e.Name, pending, join(e.Status, e.Reason))
+				add("endpoint "+e.Name, pending, withReason(e.Status, e.Reason))
 			}
 		}
 	}
@@ -174,11 +174,11 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 func (st *Status) summarize() {
 	st.Problems = st.problems()
 	st.Healthy = st.Ready && len(st.Problems) == 0
-	st.Summary = count(st.Problems)
+	st.Summary = countStates(st.Problems)
 }
 
-// count returns a text such as "2 FAILED, 16 REFUSED", most severe first; "" if there are none.
-func count(problems []Problem) string {
+// countStates returns a text such as "2 FAILED, 16 REFUSED", most severe first; "" if there are none.
+func countStates(problems []Problem) string {
 	n := map[string]int{}
 	var states []string
 	for _, p := range problems {
@@ -192,7 +192,7 @@ func count(problems []Problem) string {
 	return strings.Join(states, ", ")
 }
 
-func (v *Value) text() string {
+func (v *Value) reasonText() string {
 	texts := []string{v.Error}
 	if len(v.Waiting) > 0 {
 		texts = append(texts, "waiting for "+strings.Join(v.Waiting, ", "))

@@ -23,16 +23,16 @@ func (st *Status) WriteText(w io.Writer, all bool) {
 	}
 	health := "healthy: all objects are served as they ask"
 	if !st.Healthy {
-		health = join("not healthy", st.Summary)
+		health = withReason("not healthy", st.Summary)
 	}
 	fmt.Fprintf(tw, "node\t%s\t%s; %s\n", st.Node, state, health)
 	vpp := "connected"
 	if !st.VPP.Connected {
 		vpp = "not connected"
 	}
-	fmt.Fprintf(tw, "vpp\t%s\t%s\n", orDash(st.VPP.Version), join(vpp, st.VPP.Error))
+	fmt.Fprintf(tw, "vpp\t%s\t%s\n", orDash(st.VPP.Version), withReason(vpp, st.VPP.Error))
 	for _, src := range st.Sources {
-		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, join(join(src.Status, src.Error), src.Note))
+		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, withReason(withReason(src.Status, src.Error), src.Note))
 	}
 	writeFelix(tw, st.Felix, all)
 	writeDriver(tw, st.Driver, all)
@@ -92,9 +92,9 @@ func writeNATTable(w io.Writer, t *nattable.Status) {
 		return
 	}
 	text := fmt.Sprintf("%d of %d; freed %d expired, %d of pods above their share", t.Used, t.Limit, t.Expired, t.Evicted)
-	fmt.Fprintf(w, "nat\tsessions\t%s\n", join(join(text, t.Problem), t.Remark))
+	fmt.Fprintf(w, "nat\tsessions\t%s\n", withReason(withReason(text, t.Problem), t.Remark))
 	for _, h := range t.Holders {
-		fmt.Fprintf(w, "holder\t%s\t%s\n", h.Addr, join(fmt.Sprintf("%d sessions", h.Sessions), h.Pod))
+		fmt.Fprintf(w, "holder\t%s\t%s\n", h.Addr, withReason(fmt.Sprintf("%d sessions", h.Sessions), h.Pod))
 	}
 }
 
@@ -116,7 +116,7 @@ func writeFelix(w io.Writer, f *attachment.FelixStatus, all bool) {
 		f.State, messages, f.Sequence, f.Dialect, up, len(f.Endpoints))
 	for _, e := range f.Endpoints {
 		if all || e.Status != "up" {
-			fmt.Fprintf(w, "endpoint\t%s\t%s\n", e.Name, join(e.Status, e.Reason))
+			fmt.Fprintf(w, "endpoint\t%s\t%s\n", e.Name, withReason(e.Status, e.Reason))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func writeDriver(w io.Writer, d *attachment.DriverStatus, all bool) {
 		state = fmt.Sprintf("%d messages behind", d.Behind)
 	}
 	if d.Trouble != "" {
-		state = join(fmt.Sprintf("%s; started %d times", state, d.Starts), d.Trouble)
+		state = withReason(fmt.Sprintf("%s; started %d times", state, d.Starts), d.Trouble)
 	}
 	for _, e := range d.Endpoints {
 		if e.Status == "up" {
@@ -159,13 +159,13 @@ func driftText(d *Drift) string {
 		repaired = "not repaired yet"
 	}
 	if d.Error != "" {
-		repaired = join("not repaired", d.Error)
+		repaired = withReason("not repaired", d.Error)
 	}
-	return join(fmt.Sprintf("%s at %s, %s; %d times since the agent started", d.What, d.Last.Format(time.TimeOnly), repaired, d.Times), d.Contest)
+	return withReason(fmt.Sprintf("%s at %s, %s; %d times since the agent started", d.What, d.Last.Format(time.TimeOnly), repaired, d.Times), d.Contest)
 }
 
 func transactionText(t *Transaction) string {
-	return join(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s",
+	return withReason(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s",
 		t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error)
 }
 
@@ -175,7 +175,7 @@ func writeServices(w io.Writer, st *Status, all bool) (hidden int) {
 			hidden++
 			continue
 		}
-		fmt.Fprintf(w, "service\t%s\t%s\n", s.Name, join(s.State, strings.Join(s.Reasons, "; ")))
+		fmt.Fprintf(w, "service\t%s\t%s\n", s.Name, withReason(s.State, strings.Join(s.Reasons, "; ")))
 		if all && s.Text != "" {
 			fmt.Fprintf(w, "\t\t%s\n", s.Text)
 		}
@@ -189,7 +189,7 @@ func writePolicyStates(w io.Writer, st *Status, all bool) (hidden int) {
 			hidden++
 			continue
 		}
-		fmt.Fprintf(w, "policy\t%s\t%s\n", p.Object, join(p.State, strings.Join(p.Reasons, "; ")))
+		fmt.Fprintf(w, "policy\t%s\t%s\n", p.Object, withReason(p.State, strings.Join(p.Reasons, "; ")))
 		if all && p.Text != "" {
 			fmt.Fprintf(w, "\t\t%s\n", p.Text)
 		}
