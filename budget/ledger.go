@@ -236,14 +236,14 @@ const (
 	node
 )
 
-func (l Limit) of(s scope) int { return [...]int{l.Object, l.Namespace, l.Node}[s] }
+func (l Limit) inScope(s scope) int { return [...]int{l.Object, l.Namespace, l.Node}[s] }
 
 func (ls *Limits) fits(s *Size, of scope) bool { return ls.exceeds(s, &Size{}, of) == "" }
 
 // exceeds says which limit a size exceeds on top of what is spent; "": none.
 func (ls *Limits) exceeds(s, spent *Size, of scope) string {
 	for d := range Dimensions {
-		most := ls[d].of(of)
+		most := ls[d].inScope(of)
 		if most == 0 || s[d] == 0 || spent[d]+s[d] <= most {
 			continue
 		}

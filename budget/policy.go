@@ -25,8 +25,8 @@ type side struct {
 	asksNamed      bool   // there are such sets
 }
 
-// addresses is how many prefixes of a family the side becomes. One that names only addresses of the other family has none.
-func (s *side) addresses(f int) int {
+// countPrefixes is how many prefixes of a family the side becomes. One that names only addresses of the other family has none.
+func (s *side) countPrefixes(f int) int {
 	n := s.nets[f] + s.members[f]
 	if s.anywhere {
 		n = 1
@@ -39,12 +39,12 @@ func (s *side) addresses(f int) int {
 
 func (s *side) asksPorts() bool { return s.ports > 0 || s.asksNamed }
 
-func (s *side) rules(f int) int {
+func (s *side) countRules(f int) int {
 	named := times(s.named[f], max(1, s.depth[f]))
 	if s.asksNamed && s.ports == 0 { // a set that is not known, or not for the protocol, denies all addresses
-		return max(times(named, max(1, s.left[f])), s.addresses(f))
+		return max(times(named, max(1, s.left[f])), s.countPrefixes(f))
 	}
-	return plus(times(s.addresses(f), max(1, s.ports)+s.noPorts), named)
+	return plus(times(s.countPrefixes(f), max(1, s.ports)+s.noPorts), named)
 }
 
 // protocols is what a rule says about protocols and families.
@@ -54,12 +54,12 @@ type protocols struct {
 	version int  // 4 or 6; 0: both
 }
 
-// rule is how many rules of access lists one rule becomes; at least one for each of its ports, which the agent keeps whatever it selects.
-func rule(src, dst *side, p protocols) int {
+// countACLRules is how many rules of access lists one rule becomes; at least one for each of its ports, which the agent keeps whatever it selects.
+func countACLRules(src, dst *side, p protocols) int {
 	n := 0
 	for f, version := range [2]int{4, 6} {
 		if p.version == 0 || p.version == version {
-			n = plus(n, p.times(times(src.rules(f), dst.rules(f)), src, dst))
+			n = plus(n, p.times(times(src.countRules(f), dst.countRules(f)), src, dst))
 		}
 	}
 	for f := range families { // an exception in front does not look at the rule's family
@@ -90,9 +90,9 @@ type runs struct {
 	n    int // rules of the present run
 }
 
-func (r *runs) add(verb string, n int) {
+func (r *runs) addRules(verb string, n int) {
 	if verb != r.verb {
-		r.end()
+		r.endRun()
 		r.verb = verb
 	}
 	r.n = plus(r.n, n)
@@ -100,7 +100,7 @@ func (r *runs) add(verb string, n int) {
 	r.size[Memory] = plus(r.size[Memory], plus(writtenMemory, times(n, ruleMemory)))
 }
 
-func (r *runs) end() {
+func (r *runs) endRun() {
 	if r.n > 0 {
 		r.size[Tables] += Lists(r.n)
 	}
@@ -115,11 +115,11 @@ func OfPolicy(p *model.Policy, wholeBytes bool) Size {
 		for i := range list {
 			rl := &list[i]
 			src, dst := peer(&rl.Source, wholeBytes), peer(&rl.Destination, wholeBytes)
-			r.add(string(rl.Action), rule(&src, &dst, protocols{
+			r.addRules(string(rl.Action), countACLRules(&src, &dst, protocols{
 				any: rl.Protocol == model.RuleProtocol{} && rl.ICMP == nil, negated: rl.NotProtocol != model.RuleProtocol{} || rl.NotICMP != nil, version: int(rl.IPVersion),
 			}))
 		}
-		r.end()
+		r.endRun()
 	}
 	return r.size
 }
@@ -144,16 +144,16 @@ func OfMessage(p *felix.Policy, members func(set string) *Members, wholeBytes bo
 	for _, list := range [][]*felix.Rule{p.GetInboundRules(), p.GetOutboundRules()} {
 		for _, rl := range list {
 			src := m.side(rl.SrcNet, rl.NotSrcNet, rl.SrcIpSetIds, rl.NotSrcIpSetIds)
-			src.ports, src.noPorts, src.named = len(rl.SrcPorts), len(rl.NotSrcPorts), m.all(rl.SrcNamedPortIpSetIds)
+			src.ports, src.noPorts, src.named = len(rl.SrcPorts), len(rl.NotSrcPorts), m.piecesOf(rl.SrcNamedPortIpSetIds)
 			dst := m.side(rl.DstNet, rl.NotDstNet, rl.DstIpSetIds, rl.NotDstIpSetIds)
-			dst.ports, dst.noPorts, dst.named = len(rl.DstPorts), len(rl.NotDstPorts), m.all(rl.DstNamedPortIpSetIds)
-			dst.named.add(m.all(rl.DstIpPortSetIds))
+			dst.ports, dst.noPorts, dst.named = len(rl.DstPorts), len(rl.NotDstPorts), m.piecesOf(rl.DstNamedPortIpSetIds)
+			dst.named.addPieces(m.piecesOf(rl.DstIpPortSetIds))
 			src.asksNamed, dst.asksNamed = len(rl.SrcNamedPortIpSetIds) > 0, len(rl.DstNamedPortIpSetIds)+len(rl.DstIpPortSetIds) > 0
-			r.add(strings.ToLower(rl.Action), rule(&src, &dst, protocols{
+			r.addRules(strings.ToLower(rl.Action), countACLRules(&src, &dst, protocols{
 				any: rl.Protocol == nil && rl.Icmp == nil, negated: rl.NotProtocol != nil || rl.NotIcmp != nil, version: int(rl.IpVersion),
 			}))
 		}
-		r.end()
+		r.endRun()
 	}
 	return r.size
 }
@@ -183,15 +183,15 @@ func (m sized) side(nets, notNets, sets, notSets []string) side {
 	s := ofRanges(ofTexts(nets), ofTexts(notNets), m.wholeBytes)
 	s.members, s.anywhere = m.common(sets), len(nets)+len(sets) == 0
 	for _, id := range notSets {
-		s.left.add(m.members(id).left(m.wholeBytes))
-		s.except.add(m.members(id).pieces(m.wholeBytes))
+		s.left.addPieces(m.members(id).left(m.wholeBytes))
+		s.except.addPieces(m.members(id).pieces(m.wholeBytes))
 	}
 	return s
 }
 
-func (m sized) all(sets []string) (n pieces) {
+func (m sized) piecesOf(sets []string) (n pieces) {
 	for _, id := range sets {
-		n.add(m.members(id).pieces(m.wholeBytes))
+		n.addPieces(m.members(id).pieces(m.wholeBytes))
 	}
 	return n
 }

@@ -20,7 +20,7 @@ const (
 	families = 2
 )
 
-func (p *pieces) add(q pieces) {
+func (p *pieces) addPieces(q pieces) {
 	for f := range p {
 		p[f] = plus(p[f], q[f])
 	}
@@ -138,7 +138,7 @@ func (m *Members) left(wholeBytes bool) (out pieces) {
 // sum counts prefixes of a rule by f, which is written or left.
 func sum(list []length, f func(bits int, six, wholeBytes bool) pieces, wholeBytes bool) (n pieces) {
 	for _, l := range list {
-		n.add(f(l.bits, l.six, wholeBytes))
+		n.addPieces(f(l.bits, l.six, wholeBytes))
 	}
 	return n
 }
