@@ -10,8 +10,8 @@ import (
 // flushPolicy brings one policy up to date. It returns the message to send, if any, and the wire name the policy gave
 // up, if any (another policy may have that name now).
 func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left policyKey) {
-	if p.sent != nil && (!p.needed() || p.sent.key() != p.key()) {
-		left = p.sent.key()
+	if p.sent != nil && (!p.needed() || p.sent.policyKey() != p.policyKey()) {
+		left = p.sent.policyKey()
 		if x.onWire[left] == p {
 			delete(x.onWire, left)
 		}
@@ -29,17 +29,17 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 		}
 		return nil, left
 	}
-	x.onWire[p.key()] = p
+	x.onWire[p.policyKey()] = p
 	if p.sent == p.policyText && p.sentClosed == p.closed {
 		return nil, left // only the number of matching endpoints changed
 	}
-	msg := x.message(p.policyText, p.closed)
+	msg := x.policyMessage(p.policyText, p.closed)
 	if !p.closed { // a closed one keeps its sets: their sizes say when it may be opened again
 		x.swap(&p.sets, x.scan.sets)
 	}
 	delete(x.notes, id.Ref())
-	x.note(id.Ref(), x.scan.notes)
-	known := p.sent != nil && p.sentClosed == p.closed && proto.Equal(x.message(p.sent, p.closed), msg)
+	x.noteReasons(id.Ref(), x.scan.notes)
+	known := p.sent != nil && p.sentClosed == p.closed && proto.Equal(x.policyMessage(p.sent, p.closed), msg)
 	p.sent, p.sentClosed = p.policyText, p.closed
 	if known {
 		return nil, left
@@ -48,10 +48,10 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: u}}, left
 }
 
-// message is a policy as the data plane gets it. If closed, it has one rule for each direction, which denies. It leaves
+// policyMessage is a policy as the data plane gets it. If closed, it has one rule for each direction, which denies. It leaves
 // the sets that the rules name, and the problems found, in x.scan.
-func (x *policies) message(t *policyText, closed bool) *felix.Policy {
-	x.scan.restart()
+func (x *policies) policyMessage(t *policyText, closed bool) *felix.Policy {
+	x.scan.beginPolicy()
 	o := &t.object
 	var in, out []model.Rule
 	if closed {
@@ -109,7 +109,7 @@ func denials(rules []model.Rule) (list []model.Rule) {
 	return list
 }
 
-func (x *policies) note(ref model.Ref, reasons []string) {
+func (x *policies) noteReasons(ref model.Ref, reasons []string) {
 	for _, reason := range reasons {
 		x.notes[ref] = append(x.notes[ref], model.Note{Ref: ref, Reason: reason, Refused: true})
 	}
@@ -125,7 +125,7 @@ func (x *policies) swap(held *[]*ipset, want []*ipset) {
 		next[i] = x.sets.acquire(s)
 	}
 	for _, s := range *held {
-		x.sets.release(s)
+		x.sets.releaseSet(s)
 	}
 	*held = next
 }
@@ -165,10 +165,10 @@ func (x *policies) scanProfile(name string, ref model.Ref, p *profile) *felix.To
 	if p.object != nil && p.object.Rules != nil {
 		in, out = p.object.Rules.Inbound, p.object.Rules.Outbound
 	}
-	x.scan.restart()
+	x.scan.beginPolicy()
 	msg := &felix.Profile{InboundRules: x.scan.scan(in), OutboundRules: x.scan.scan(out)}
 	x.swap(&p.sets, x.scan.sets)
-	x.note(ref, x.scan.notes)
+	x.noteReasons(ref, x.scan.notes)
 	if p.sent != nil && proto.Equal(p.sent, msg) {
 		return nil
 	}

@@ -9,18 +9,18 @@ func (x *labelIndex) anchor(s uint32) {
 	terms, ok := x.cheapest(entry.sel)
 	entry.anchored = ok
 	if !ok {
-		x.unanchored.add(s)
+		x.unanchored.addID(s)
 		return
 	}
 	for _, t := range terms {
 		if t.Value == (selector.Symbol{}) {
-			k := x.labels.key(t.Key.Value())
-			k.selectors.add(s)
+			k := x.labels.keyEntry(t.Key.Value())
+			k.selectors.addID(s)
 			entry.keys = append(entry.keys, k)
 			continue
 		}
 		id := x.labels.hold(t.Key.Value(), t.Value.Value())
-		x.labels.pairs[id].hooks().selectors.add(s)
+		x.labels.pairs[id].hooks().selectors.addID(s)
 		entry.pairs = append(entry.pairs, id)
 	}
 }
@@ -28,16 +28,16 @@ func (x *labelIndex) anchor(s uint32) {
 func (x *labelIndex) unanchor(s uint32) {
 	entry := &x.selectors[s]
 	if !entry.anchored {
-		x.unanchored.remove(s)
+		x.unanchored.removeID(s)
 		return
 	}
 	for _, k := range entry.keys {
-		k.selectors.remove(s)
+		k.selectors.removeID(s)
 		x.labels.dropKey(k)
 	}
 	for _, id := range entry.pairs {
-		x.labels.pairs[id].hooks().selectors.remove(s)
-		x.labels.release(id)
+		x.labels.pairs[id].hooks().selectors.removeID(s)
+		x.labels.releaseLabel(id)
 	}
 }
 

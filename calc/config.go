@@ -20,7 +20,7 @@ func newSettings() *settings {
 	return &settings{global: map[string]string{}, host: map[string]string{}, dirty: true}
 }
 
-func (x *settings) set(params map[string]string, name, value string) {
+func (x *settings) setParameter(params map[string]string, name, value string) {
 	if value == "" {
 		delete(params, name)
 	} else {
@@ -35,8 +35,8 @@ const (
 	sourceHost, hostName     = 2, "datastore (per-host)"
 )
 
-// flush returns the configuration if it changed, and always the first time: a driver waits for it.
-func (x *settings) flush() []*felix.ToDataplane {
+// flushConfig returns the configuration if it changed, and always the first time: a driver waits for it.
+func (x *settings) flushConfig() []*felix.ToDataplane {
 	if !x.dirty {
 		return nil
 	}
@@ -60,9 +60,9 @@ type encapsulation struct {
 	sent  *felix.Encapsulation
 }
 
-// flush returns which tunnels are needed, if that changed, and always the first time. Two deprecated parameters
+// flushEncapsulation returns which tunnels are needed, if that changed, and always the first time. Two deprecated parameters
 // override the pools.
-func (x *encapsulation) flush(params map[string]string) []*felix.ToDataplane {
+func (x *encapsulation) flushEncapsulation(params map[string]string) []*felix.ToDataplane {
 	e := &felix.Encapsulation{}
 	for _, p := range x.pools {
 		e.IpipEnabled = e.IpipEnabled || p.IPIPMode != ""

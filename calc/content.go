@@ -115,8 +115,8 @@ func (c content) nets(f func(cidr)) {
 	}
 }
 
-// has reports whether n is one of the networks.
-func (c content) has(n cidr) bool {
+// hasNetwork reports whether n is one of the networks.
+func (c content) hasNetwork(n cidr) bool {
 	switch {
 	case c.more == nil:
 		return c.one != 0 && c.one.cidr() == n
@@ -154,7 +154,7 @@ func (c content) each(s *ipset, f func(member)) {
 // contains reports whether the content adds m to the set.
 func (c content) contains(s *ipset, m member) bool {
 	if s.port == "" {
-		return c.has(m.cidr)
+		return c.hasNetwork(m.cidr)
 	}
 	if c.more == nil || !slices.ContainsFunc(c.more.ports, func(p model.NamedPort) bool {
 		return p.Name == s.port && p.Protocol == s.proto && p.Port == m.port

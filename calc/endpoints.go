@@ -72,14 +72,14 @@ func newEndpoints(p *policies) *endpoints {
 func (x *endpoints) setWorkload(key endpointKey, w *model.WorkloadEndpoint) {
 	ep := x.endpoint(key)
 	ep.workload = w
-	x.set(ep, w.Labels, w.Profiles)
+	x.setEndpoint(ep, w.Labels, w.Profiles)
 }
 
 // setHost adds or updates a local host endpoint.
 func (x *endpoints) setHost(key endpointKey, h *model.HostEndpoint) {
 	ep := x.endpoint(key)
 	ep.host = h
-	x.set(ep, h.Labels, h.Profiles)
+	x.setEndpoint(ep, h.Labels, h.Profiles)
 }
 
 func (x *endpoints) endpoint(key endpointKey) *endpoint {
@@ -96,15 +96,15 @@ func (x *endpoints) endpoint(key endpointKey) *endpoint {
 	return ep
 }
 
-func (x *endpoints) set(ep *endpoint, labels map[string]string, profiles []string) {
+func (x *endpoints) setEndpoint(ep *endpoint, labels map[string]string, profiles []string) {
 	x.policies.useProfiles(profiles, ep.profiles)
 	ep.profiles = profiles
 	added, removed := x.policies.local.setItem(ep.handle, labels, profiles)
 	x.policies.matched(ep.handle, added, removed)
 }
 
-// remove removes a local endpoint.
-func (x *endpoints) remove(key endpointKey) {
+// removeEndpoint removes a local endpoint.
+func (x *endpoints) removeEndpoint(key endpointKey) {
 	ep := x.byKey[key]
 	if ep == nil {
 		return
@@ -117,8 +117,8 @@ func (x *endpoints) remove(key endpointKey) {
 	x.handles.giveBack(ep.handle)
 }
 
-// flush resolves what changed. The removes must be sent after the updates.
-func (x *endpoints) flush() (updates, removes []*felix.ToDataplane) {
+// flushEndpoints resolves what changed. The removes must be sent after the updates.
+func (x *endpoints) flushEndpoints() (updates, removes []*felix.ToDataplane) {
 	keys := make([]endpointKey, 0, len(x.dirty))
 	for k := range x.dirty {
 		keys = append(keys, k)

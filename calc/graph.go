@@ -84,12 +84,12 @@ func (g *Graph) dropNumber(h uint32) {
 func (g *Graph) SetWorkload(id model.WorkloadID, w *model.WorkloadEndpoint) {
 	local := id.Node == g.cfg.Node
 	if w == nil {
-		if h, ok := g.workloads.drop(id); ok {
+		if h, ok := g.workloads.dropWorkload(id); ok {
 			g.dropNumber(h)
 		}
 		g.routes.setWorkload(id, nil)
 		if local {
-			g.endpoints.remove(workloadKey(id))
+			g.endpoints.removeEndpoint(workloadKey(id))
 		}
 		return
 	}
@@ -108,7 +108,7 @@ func (g *Graph) SetHostEndpoint(id model.HostEndpointID, h *model.HostEndpoint) 
 	if h == nil {
 		dropItem(g, g.hosts, id)
 		if local {
-			g.endpoints.remove(hostKey(id))
+			g.endpoints.removeEndpoint(hostKey(id))
 		}
 		return
 	}
@@ -133,7 +133,7 @@ func (g *Graph) SetNetworkSet(name string, n *model.NetworkSet) {
 
 // SetSlice puts an EndpointSlice; nil removes it.
 func (g *Graph) SetSlice(id model.SliceID, s *model.EndpointSlice) {
-	g.sets.services.setSlice(id, s, g.sets.note)
+	g.sets.services.setSlice(id, s, g.sets.noteMember)
 }
 
 // SetPolicy puts a policy of any kind; nil removes it.
@@ -153,11 +153,11 @@ func (g *Graph) SetPool(id string, p *model.Pool) {
 	g.routes.setPool(id, p)
 	if p == nil {
 		delete(g.encap.pools, id)
-		g.passthru.pools.remove(id)
+		g.passthru.pools.removeEntry(id)
 		return
 	}
 	g.encap.pools[id] = *p
-	g.passthru.pools.set(id, *p)
+	g.passthru.pools.setEntry(id, *p)
 }
 
 // SetBlock puts a block of a pool; nil removes it.
@@ -195,10 +195,10 @@ func (g *Graph) SetHost(node string, h *model.Host) {
 // SetService puts a Service; nil removes it. It is passed to the data plane and affects nothing here.
 func (g *Graph) SetService(id model.ServiceID, s *model.Service) {
 	if s == nil {
-		g.passthru.services.remove(id)
+		g.passthru.services.removeEntry(id)
 		return
 	}
-	g.passthru.services.set(id, s)
+	g.passthru.services.setEntry(id, s)
 }
 
 // SetBGPConfig puts the cluster's default BGP configuration; nil removes it. It is passed to the data plane.
@@ -208,12 +208,14 @@ func (g *Graph) SetBGPConfig(c *model.BGPConfig) { g.passthru.setBGP(c) }
 func (g *Graph) SetWireguard(node string, w *model.Wireguard) { g.passthru.setWireguard(node, w) }
 
 // SetConfig puts a parameter of Felix's configuration for all nodes; "" removes it.
-func (g *Graph) SetConfig(name, value string) { g.settings.set(g.settings.global, name, value) }
+func (g *Graph) SetConfig(name, value string) {
+	g.settings.setParameter(g.settings.global, name, value)
+}
 
 // SetHostConfig puts a parameter for one node; "" removes it.
 func (g *Graph) SetHostConfig(node, name, value string) {
 	if node == g.cfg.Node {
-		g.settings.set(g.settings.host, name, value)
+		g.settings.setParameter(g.settings.host, name, value)
 	}
 	g.vteps.setConfig(node, name, value)
 }
@@ -227,19 +229,19 @@ func (g *Graph) InSync() { g.inSync = true }
 func (g *Graph) Flush() []*felix.ToDataplane {
 	var out []*felix.ToDataplane
 	if g.inSync {
-		out = append(out, g.settings.flush()...)
+		out = append(out, g.settings.flushConfig()...)
 		out = g.flushPolicies(out)
 	}
-	before, after := g.passthru.flush()
-	routes, noRoutes := g.routes.flush()
-	vteps, noVTEPs := g.vteps.wanted.flush(strings.Compare, vtepUpdate, vtepRemove)
+	before, after := g.passthru.flushMessages()
+	routes, noRoutes := g.routes.flushRoutes()
+	vteps, noVTEPs := g.vteps.wanted.flushEntries(strings.Compare, vtepUpdate, vtepRemove)
 	for _, list := range [][]*felix.ToDataplane{before, noRoutes, noVTEPs, vteps, routes, after} {
 		out = append(out, list...)
 	}
 	if !g.inSync {
 		return out
 	}
-	out = append(out, g.encap.flush(g.settings.sent.Config)...)
+	out = append(out, g.encap.flushEncapsulation(g.settings.sent.Config)...)
 	if !g.saidInSync {
 		g.saidInSync = true
 		out = append(out, &felix.ToDataplane{Payload: &felix.ToDataplane_InSync{InSync: &felix.InSync{}}})
@@ -249,9 +251,9 @@ func (g *Graph) Flush() []*felix.ToDataplane {
 
 // flushPolicies appends sets, policies, profiles and endpoints; then their removals, in reverse order.
 func (g *Graph) flushPolicies(out []*felix.ToDataplane) []*felix.ToDataplane {
-	rules, noRules := g.policies.flush()
-	sets, noSets := g.sets.flush()
-	endpoints, noEndpoints := g.endpoints.flush()
+	rules, noRules := g.policies.flushAll()
+	sets, noSets := g.sets.flushSets()
+	endpoints, noEndpoints := g.endpoints.flushEndpoints()
 	for _, list := range [][]*felix.ToDataplane{sets, rules, endpoints, noEndpoints, noRules, noSets} {
 		out = append(out, list...)
 	}

@@ -88,7 +88,7 @@ func (x *routes) setHost(name string, h *model.Host) {
 // subnet changes, and walks the nodes, not the routes.
 func (x *routes) markSubnetsDirty(old, now hostAddrs) {
 	for name, h := range x.hosts {
-		if within(old.net4, h.v4) != within(now.net4, h.v4) || within(old.net6, h.v6) != within(now.net6, h.v6) {
+		if inNetwork(old.net4, h.v4) != inNetwork(now.net4, h.v4) || inNetwork(old.net6, h.v6) != inNetwork(now.net6, h.v6) {
 			for p := range x.byNode[name] {
 				x.markDirty(p)
 			}
@@ -96,7 +96,7 @@ func (x *routes) markSubnetsDirty(old, now hostAddrs) {
 	}
 }
 
-func within(net netip.Prefix, a netip.Addr) bool { return net.IsValid() && net.Contains(a) }
+func inNetwork(net netip.Prefix, a netip.Addr) bool { return net.IsValid() && net.Contains(a) }
 
 // resolve computes the route of a network from all networks that contain it; ok is false if nothing is known of the
 // network itself.
@@ -132,7 +132,7 @@ func (x *routes) resolve(p cidr) (r route, ok bool) {
 		if p.v6 {
 			addr, net = h.v6, self.net6
 		}
-		r.nodeIP, r.sameSubnet = addr, crosses && addr.IsValid() && within(net, addr)
+		r.nodeIP, r.sameSubnet = addr, crosses && addr.IsValid() && inNetwork(net, addr)
 	}
 	return r, ok
 }
@@ -166,23 +166,23 @@ func (x *routes) pick(node string, local, remote felix.RouteType) felix.RouteTyp
 	return remote
 }
 
-// flush resolves what changed.
-func (x *routes) flush() (updates, removes []*felix.ToDataplane) {
+// flushRoutes resolves what changed.
+func (x *routes) flushRoutes() (updates, removes []*felix.ToDataplane) {
 	for p := range x.dirty {
 		r, ok := x.resolve(p)
 		if p.host() == p && p.addr().IsUnspecified() {
 			ok = false // no route leads to the unspecified address
 		}
 		if ok {
-			x.wanted.set(p, r)
+			x.wanted.setEntry(p, r)
 			x.fileUnderNode(p, r.node)
 		} else {
-			x.wanted.remove(p)
+			x.wanted.removeEntry(p)
 			x.fileUnderNode(p, "")
 		}
 	}
 	clear(x.dirty)
-	return x.wanted.flush(cidr.compare, routeUpdate, routeRemove)
+	return x.wanted.flushEntries(cidr.compare, routeUpdate, routeRemove)
 }
 
 // fileUnderNode files a route under the node it leads to.

@@ -29,26 +29,26 @@ func (s *idSet) len() int {
 	return len(s.few)
 }
 
-func (s *idSet) add(id uint32) {
+func (s *idSet) addID(id uint32) {
 	switch {
 	case s.many != nil:
-		s.many.add(id)
+		s.many.addID(id)
 	case slices.Contains(s.few, id):
 	case len(s.few) < idSetFew:
 		s.few = append(s.few, id)
 	default:
 		s.many = &blocks{}
 		for _, x := range s.few {
-			s.many.add(x)
+			s.many.addID(x)
 		}
 		s.few = nil
-		s.many.add(id)
+		s.many.addID(id)
 	}
 }
 
-func (s *idSet) remove(id uint32) {
+func (s *idSet) removeID(id uint32) {
 	if b := s.many; b != nil {
-		if b.remove(id); b.n == 0 {
+		if b.removeID(id); b.n == 0 {
 			s.many = nil
 		}
 		return
@@ -74,9 +74,9 @@ func (s *idSet) each(f func(uint32)) {
 	}
 }
 
-// find returns the position of the block of id, or where to insert it. It tries the last block first: most handles are
+// findBlock returns the position of the block of id, or where to insert it. It tries the last block first: most handles are
 // new.
-func (b *blocks) find(id uint32) (place int, ok bool) {
+func (b *blocks) findBlock(id uint32) (place int, ok bool) {
 	block := id / 64
 	if last := len(b.numbers) - 1; last < 0 || b.numbers[last] < block {
 		return last + 1, false
@@ -84,8 +84,8 @@ func (b *blocks) find(id uint32) (place int, ok bool) {
 	return slices.BinarySearch(b.numbers, block)
 }
 
-func (b *blocks) add(id uint32) {
-	i, ok := b.find(id)
+func (b *blocks) addID(id uint32) {
+	i, ok := b.findBlock(id)
 	if !ok {
 		b.numbers, b.words = slices.Insert(b.numbers, i, id/64), slices.Insert(b.words, i, 0)
 	}
@@ -95,8 +95,8 @@ func (b *blocks) add(id uint32) {
 	}
 }
 
-func (b *blocks) remove(id uint32) {
-	i, ok := b.find(id)
+func (b *blocks) removeID(id uint32) {
+	i, ok := b.findBlock(id)
 	bit := uint64(1) << (id % 64)
 	if !ok || b.words[i]&bit == 0 {
 		return

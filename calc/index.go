@@ -53,22 +53,22 @@ type kind struct {
 // number says how many labels there are.
 type kindKey string
 
-func (k kindKey) at(i int) uint32 {
+func (k kindKey) numberAt(i int) uint32 {
 	i *= 4
 	return uint32(k[i]) | uint32(k[i+1])<<8 | uint32(k[i+2])<<16 | uint32(k[i+3])<<24
 }
 
 // labels calls f with the numbers of the labels.
 func (k kindKey) labels(f func(pair uint32)) {
-	for i := range int(k.at(0)) {
-		f(k.at(i + 1))
+	for i := range int(k.numberAt(0)) {
+		f(k.numberAt(i + 1))
 	}
 }
 
 // parents calls f with the numbers of the parents.
 func (k kindKey) parents(f func(parent uint32)) {
-	for i := int(k.at(0)) + 1; i < len(k)/4; i++ {
-		f(k.at(i))
+	for i := int(k.numberAt(0)) + 1; i < len(k)/4; i++ {
+		f(k.numberAt(i))
 	}
 }
 
@@ -120,7 +120,7 @@ func (x *labelIndex) setItem(h uint32, labels map[string]string, parents []strin
 	k := &x.kinds[now]
 	x.items[h] = itemPlace{now, uint32(len(k.items))}
 	k.items = append(k.items, h)
-	x.leave(old)
+	x.leaveKind(old)
 	return x.added, x.removed
 }
 
@@ -129,12 +129,12 @@ func (x *labelIndex) dropItem(h uint32) (removed []uint32) {
 	removed = x.matches(h)
 	old := x.items[h]
 	x.items[h] = itemPlace{}
-	x.leave(old)
+	x.leaveKind(old)
 	return removed
 }
 
-// leave removes the item at a position from its kind. The last item of the kind moves to that position.
-func (x *labelIndex) leave(p itemPlace) {
+// leaveKind removes the item at a position from its kind. The last item of the kind moves to that position.
+func (x *labelIndex) leaveKind(p itemPlace) {
 	if p.kind == noKind {
 		return
 	}
@@ -170,10 +170,10 @@ func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
 	x.kinds[n].key = key
 	key.labels(func(id uint32) {
 		p := &x.labels.pairs[id]
-		p.kinds.add(n)
+		p.kinds.addID(n)
 		p.key.carriers++
 	})
-	key.parents(func(id uint32) { x.parentByID[id].kinds.add(n) })
+	key.parents(func(id uint32) { x.parentByID[id].kinds.addID(n) })
 	x.rescan(n)
 	return n
 }
@@ -183,7 +183,7 @@ func (x *labelIndex) kind(labels map[string]string, parents []string) uint32 {
 func (x *labelIndex) lookup(labels map[string]string, parents []string) bool {
 	x.ids = x.ids[:0]
 	for k, v := range labels {
-		id, ok := x.labels.find(k, v)
+		id, ok := x.labels.findLabel(k, v)
 		if !ok {
 			return false
 		}
@@ -217,13 +217,13 @@ func (x *labelIndex) dropKind(n uint32) {
 	x.numbers.giveBack(n - 1)
 	old.key.labels(func(id uint32) {
 		p := &x.labels.pairs[id]
-		p.kinds.remove(n)
+		p.kinds.removeID(n)
 		p.key.carriers--
-		x.labels.release(id)
+		x.labels.releaseLabel(id)
 	})
 	old.key.parents(func(id uint32) {
 		if p := x.parentByID[id]; p != nil { // a parent may be named twice
-			p.kinds.remove(n)
+			p.kinds.removeID(n)
 			x.dropParent(p)
 		}
 	})
@@ -255,7 +255,7 @@ func (x *labelIndex) dropParent(p *parent) {
 func (x *labelIndex) setParent(name string, labels map[string]string, known bool, changed func(item uint32, added, removed []uint32)) {
 	p := x.parent(name)
 	p.known = known
-	if x.labels.same(p.pairs, labels) {
+	if x.labels.sameLabels(p.pairs, labels) {
 		x.dropParent(p)
 		return
 	}
@@ -283,8 +283,8 @@ func (x *labelIndex) setParent(name string, labels map[string]string, known bool
 	x.dropParent(p)
 }
 
-// look points the scratch view at the labels of a kind, including inherited ones.
-func (x *labelIndex) look(n uint32) *view {
+// viewKind points the scratch view at the labels of a kind, including inherited ones.
+func (x *labelIndex) viewKind(n uint32) *view {
 	k := x.kinds[n].key
 	v := &x.view
 	v.table, v.ids = &x.labels, v.ids[:0]
@@ -302,9 +302,9 @@ func (x *labelIndex) look(n uint32) *view {
 // ownOnly is the part of a kind's key that determines all its labels, if it inherits none; "" otherwise. Kinds that
 // differ only in parents without labels need only one comparison.
 func (x *labelIndex) ownOnly(key kindKey) kindKey {
-	own := 4 * (int(key.at(0)) + 1)
+	own := 4 * (int(key.numberAt(0)) + 1)
 	for i := own / 4; i < len(key)/4; i++ {
-		if x.hasLabels[key.at(i)] {
+		if x.hasLabels[key.numberAt(i)] {
 			return ""
 		}
 	}
@@ -313,7 +313,7 @@ func (x *labelIndex) ownOnly(key kindKey) kindKey {
 
 // rescan evaluates the selectors anchored at labels of a kind. It leaves the differences in x.added and x.removed.
 func (x *labelIndex) rescan(n uint32) {
-	v := x.look(n)
+	v := x.viewKind(n)
 	x.next = x.next[:0]
 	try := func(s uint32) {
 		if x.selectors[s].sel.Matches(v) {
@@ -376,7 +376,7 @@ func (x *labelIndex) addSelector(s uint32, sel *selector.Selector, match func(it
 		}
 		own := x.ownOnly(k.key)
 		if own == "" || own != last {
-			last, lastMatched = own, sel.Matches(x.look(n))
+			last, lastMatched = own, sel.Matches(x.viewKind(n))
 		}
 		if !lastMatched {
 			return
@@ -394,7 +394,7 @@ func (x *labelIndex) dropSelector(s uint32, match func(item uint32)) {
 	x.candidates(s, func(n uint32) {
 		k := &x.kinds[n]
 		var was bool
-		if k.matches, was = lists.remove(k.matches, s); was {
+		if k.matches, was = lists.removeNumber(k.matches, s); was {
 			for _, h := range k.items {
 				match(h)
 			}

@@ -25,7 +25,7 @@ func mustParse(t *testing.T, text string) *selector.Selector {
 // comparedSelectors is the number of selectors with which item h is compared when it changes.
 func (x *labelIndex) comparedSelectors(h uint32) int {
 	n := x.unanchored.len()
-	for _, id := range x.look(x.items[h].kind).ids {
+	for _, id := range x.viewKind(x.items[h].kind).ids {
 		p := &x.labels.pairs[id]
 		n += p.key.selectors.len()
 		if p.more != nil {
@@ -120,10 +120,10 @@ func TestIDSet(t *testing.T) {
 	want := map[uint32]bool{}
 	for i := range uint32(80) {
 		in, out := i%40*7, i%14*7 // several blocks, and neighbours within one
-		s.add(in)
+		s.addID(in)
 		want[in] = true
 		if i%3 == 0 {
-			s.remove(out)
+			s.removeID(out)
 			delete(want, out)
 		}
 		n := 0

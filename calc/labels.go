@@ -69,8 +69,8 @@ type labelTable struct {
 
 func newLabelTable() labelTable { return labelTable{keys: map[string]*labelKey{}} }
 
-// key returns the entry of a label's key, and creates it if there is none.
-func (t *labelTable) key(name string) *labelKey {
+// keyEntry returns the entry of a label's key, and creates it if there is none.
+func (t *labelTable) keyEntry(name string) *labelKey {
 	k := t.keys[name]
 	if k == nil {
 		k = &labelKey{name: selector.Intern(name), values: map[string]uint32{}}
@@ -79,8 +79,8 @@ func (t *labelTable) key(name string) *labelKey {
 	return k
 }
 
-// find returns the number of a label that is in use.
-func (t *labelTable) find(name, value string) (id uint32, ok bool) {
+// findLabel returns the number of a label that is in use.
+func (t *labelTable) findLabel(name, value string) (id uint32, ok bool) {
 	if k := t.keys[name]; k != nil {
 		id, ok = k.values[value]
 	}
@@ -89,7 +89,7 @@ func (t *labelTable) find(name, value string) (id uint32, ok bool) {
 
 // hold returns the number of a label and counts one more holder.
 func (t *labelTable) hold(name, value string) uint32 {
-	k := t.key(name)
+	k := t.keyEntry(name)
 	id, ok := k.values[value]
 	if !ok {
 		if n := len(t.free); n > 0 {
@@ -105,8 +105,8 @@ func (t *labelTable) hold(name, value string) uint32 {
 	return id
 }
 
-// release counts one holder less of a label.
-func (t *labelTable) release(id uint32) {
+// releaseLabel counts one holder less of a label.
+func (t *labelTable) releaseLabel(id uint32) {
 	p := &t.pairs[id]
 	if p.refs--; p.refs > 0 {
 		return
@@ -139,12 +139,12 @@ func (t *labelTable) holdAll(labels map[string]string) []uint32 {
 
 func (t *labelTable) releaseAll(ids []uint32) {
 	for _, id := range ids {
-		t.release(id)
+		t.releaseLabel(id)
 	}
 }
 
-// same reports whether ids are exactly these labels.
-func (t *labelTable) same(ids []uint32, labels map[string]string) bool {
+// sameLabels reports whether ids are exactly these labels.
+func (t *labelTable) sameLabels(ids []uint32, labels map[string]string) bool {
 	if len(ids) != len(labels) {
 		return false
 	}

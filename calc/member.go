@@ -117,7 +117,7 @@ type memberList struct {
 	buf  []byte // scratch for texts
 }
 
-func (l *memberList) add(m member) {
+func (l *memberList) addMember(m member) {
 	if m.proto == 0 && !m.v6 {
 		l.v4 = append(l.v4, network4Of(m.cidr))
 	} else {
@@ -129,7 +129,7 @@ func (l *memberList) add(m member) {
 func textsOf(list []member) []string {
 	var l memberList
 	for _, m := range list {
-		l.add(m)
+		l.addMember(m)
 	}
 	return l.texts()
 }
@@ -145,13 +145,13 @@ func (l *memberList) texts() []string {
 	w := textWriter{out: make([]string, 0, n), buf: slices.Grow(l.buf[:0], 20*min(n, atATime))}
 	for _, n := range l.v4 {
 		w.buf = n.appendTo(w.buf)
-		w.end()
+		w.endText()
 	}
 	for _, m := range l.rest {
 		w.buf = m.appendTo(w.buf)
-		w.end()
+		w.endText()
 	}
-	w.flush()
+	w.flushTexts()
 	l.buf = w.buf
 	return w.out
 }
@@ -166,14 +166,14 @@ type textWriter struct {
 
 const atATime = 64
 
-func (w *textWriter) end() {
+func (w *textWriter) endText() {
 	w.ends[w.n] = len(w.buf)
 	if w.n++; w.n == len(w.ends) {
-		w.flush()
+		w.flushTexts()
 	}
 }
 
-func (w *textWriter) flush() {
+func (w *textWriter) flushTexts() {
 	all, start := string(w.buf), 0
 	for _, end := range w.ends[:w.n] {
 		w.out = append(w.out, all[start:end])

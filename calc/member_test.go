@@ -58,7 +58,7 @@ func TestAdditionAndRemovalCancelOut(t *testing.T) {
 	} {
 		s := &ipset{}
 		for _, added := range c.changes {
-			s.change(m, added)
+			s.changeMember(m, added)
 		}
 		if len(s.delta) != len(c.want) || s.delta[m] != c.want[m] {
 			t.Errorf("%v leaves %v", c.changes, s.delta)

@@ -43,8 +43,8 @@ func (x *workloadNames) number(id model.WorkloadID, items *handles) uint32 {
 	return h
 }
 
-// drop removes a workload and returns the number it had.
-func (x *workloadNames) drop(id model.WorkloadID) (number uint32, ok bool) {
+// dropWorkload removes a workload and returns the number it had.
+func (x *workloadNames) dropWorkload(id model.WorkloadID) (number uint32, ok bool) {
 	place := workloadPlace{id.Node, id.Orchestrator, id.Endpoint}
 	p := x.places[place]
 	if p == nil {

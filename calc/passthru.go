@@ -46,12 +46,12 @@ func (k accountKey) compare(o accountKey) int {
 func newPassthru() *passthru {
 	labels := maps.Equal[map[string]string, map[string]string]
 	return &passthru{
-		hostV4: newTable[string](same[netip.Addr]), hostV6: newTable[string](same[netip.Addr]),
+		hostV4: newTable[string](sameValue[netip.Addr]), hostV6: newTable[string](sameValue[netip.Addr]),
 		hosts: newTable[string](func(a, b hostMetadata) bool {
 			return a.v4 == b.v4 && a.v6 == b.v6 && a.asNumber == b.asNumber && maps.Equal(a.labels, b.labels)
 		}),
-		pools: newTable[string](same[model.Pool]),
-		wgV4:  newTable[string](same[wireguard]), wgV6: newTable[string](same[wireguard]),
+		pools: newTable[string](sameValue[model.Pool]),
+		wgV4:  newTable[string](sameValue[wireguard]), wgV6: newTable[string](sameValue[wireguard]),
 		namespace: newTable[string](labels), accounts: newTable[accountKey](labels),
 		services: newTable[model.ServiceID](sameService),
 	}
@@ -59,8 +59,8 @@ func newPassthru() *passthru {
 
 func (x *passthru) setHost(name string, h *model.Host) {
 	if h == nil {
-		x.hosts.remove(name)
-		x.hostV6.remove(name)
+		x.hosts.removeEntry(name)
+		x.hostV6.removeEntry(name)
 		return
 	}
 	m := hostMetadata{asNumber: h.ASNumber, labels: h.Labels}
@@ -70,7 +70,7 @@ func (x *passthru) setHost(name string, h *model.Host) {
 	if h.Net6.IsValid() {
 		m.v6 = netip.PrefixFrom(h.IPv6, h.Net6.Bits()).String()
 	}
-	x.hosts.set(name, m)
+	x.hosts.setEntry(name, m)
 	setOrRemove(x.hostV6, name, h.IPv6, h.IPv6.IsValid())
 }
 
@@ -108,35 +108,35 @@ func ownLabels(p *model.Profile, prefix string) map[string]string {
 
 func setOrRemove[K comparable, V any](t *table[K, V], k K, v V, there bool) {
 	if there {
-		t.set(k, v)
+		t.setEntry(k, v)
 	} else {
-		t.remove(k)
+		t.removeEntry(k)
 	}
 }
 
-// flush returns, in Felix's order, the messages that precede routes and those that follow them.
-func (x *passthru) flush() (before, after []*felix.ToDataplane) {
+// flushMessages returns, in Felix's order, the messages that precede routes and those that follow them.
+func (x *passthru) flushMessages() (before, after []*felix.ToDataplane) {
 	add := func(out *[]*felix.ToDataplane, updates, removes []*felix.ToDataplane) {
 		*out = append(append(*out, removes...), updates...)
 	}
-	up, down := x.accounts.flush(accountKey.compare, accountUpdate, accountRemove)
+	up, down := x.accounts.flushEntries(accountKey.compare, accountUpdate, accountRemove)
 	add(&before, up, down)
-	up, down = x.namespace.flush(strings.Compare, namespaceUpdate, namespaceRemove)
+	up, down = x.namespace.flushEntries(strings.Compare, namespaceUpdate, namespaceRemove)
 	add(&before, up, down)
-	up, down = x.wgV4.flush(strings.Compare, wgUpdate, wgRemove)
+	up, down = x.wgV4.flushEntries(strings.Compare, wgUpdate, wgRemove)
 	add(&after, up, down)
-	up, down = x.wgV6.flush(strings.Compare, wgUpdateV6, wgRemoveV6)
+	up, down = x.wgV6.flushEntries(strings.Compare, wgUpdateV6, wgRemoveV6)
 	add(&after, up, down)
-	up, down = x.hostV4.flush(strings.Compare, hostUpdate, hostRemove)
+	up, down = x.hostV4.flushEntries(strings.Compare, hostUpdate, hostRemove)
 	add(&after, up, down)
-	up, down = x.hostV6.flush(strings.Compare, hostUpdateV6, hostRemoveV6)
+	up, down = x.hostV6.flushEntries(strings.Compare, hostUpdateV6, hostRemoveV6)
 	add(&after, up, down)
-	up, down = x.hosts.flush(strings.Compare, metadataUpdate, metadataRemove)
+	up, down = x.hosts.flushEntries(strings.Compare, metadataUpdate, metadataRemove)
 	add(&after, up, down)
-	up, down = x.pools.flush(strings.Compare, poolUpdate, poolRemove)
+	up, down = x.pools.flushEntries(strings.Compare, poolUpdate, poolRemove)
 	add(&after, up, down)
 	after = append(after, x.flushBGP()...)
-	up, down = x.services.flush(model.ServiceID.Compare, serviceUpdate, serviceRemove)
+	up, down = x.services.flushEntries(model.ServiceID.Compare, serviceUpdate, serviceRemove)
 	add(&after, up, down)
 	return before, after
 }

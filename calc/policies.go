@@ -36,7 +36,7 @@ type policyText struct {
 	name   string // the name on Felix's wire
 }
 
-func (t *policyText) key() policyKey { return policyKey{t.object.Tier, t.name} }
+func (t *policyText) policyKey() policyKey { return policyKey{t.object.Tier, t.name} }
 
 // needed reports whether the data plane must have the policy.
 func (p *policy) needed() bool {
@@ -149,7 +149,7 @@ func widest(namespace string) *selector.Selector {
 
 // sameMetadata reports whether two versions of a policy have the same position and flags in an endpoint's tiers.
 func sameMetadata(a, b *policyText) bool {
-	return a.key() == b.key() && a.object.Order == b.object.Order &&
+	return a.policyKey() == b.policyKey() && a.object.Order == b.object.Order &&
 		a.object.Ingress == b.object.Ingress && a.object.Egress == b.object.Egress &&
 		a.object.Untracked == b.object.Untracked && a.object.PreDNAT == b.object.PreDNAT &&
 		a.object.ApplyOnForward == b.object.ApplyOnForward
@@ -267,8 +267,8 @@ func (x *policies) useProfiles(now, before []string) {
 	}
 }
 
-// flush converts what changed. The removes must be sent after the endpoints.
-func (x *policies) flush() (updates, removes []*felix.ToDataplane) {
+// flushAll converts what changed. The removes must be sent after the endpoints.
+func (x *policies) flushAll() (updates, removes []*felix.ToDataplane) {
 	updates, removes = x.flushPolicies()
 	more, gone := x.flushProfiles()
 	// Removals are in reverse order: profiles were added last.

@@ -92,17 +92,17 @@ type hostAddrs struct {
 func newRoutes(self string) *routes {
 	return &routes{
 		self: self, hosts: map[string]hostAddrs{}, pools: map[string]model.Pool{}, blocks: map[cidr][]blockRoute{},
-		wanted: newTable[cidr](same[route]), dirty: map[cidr]struct{}{},
+		wanted: newTable[cidr](sameValue[route]), dirty: map[cidr]struct{}{},
 		byNode: map[string]map[cidr]struct{}{}, nodeOf: map[cidr]string{}, wepNets: map[model.WorkloadID][]cidr{},
 	}
 }
 
 // edit changes the information about a network.
 func (x *routes) edit(p cidr, change func(*routeInfo)) {
-	info := x.trie.at(p)
+	info := x.trie.infoAt(p)
 	change(info)
 	if info.empty() {
-		x.trie.remove(p)
+		x.trie.removeNetwork(p)
 	}
 	x.dirty[p] = struct{}{}
 }

@@ -18,8 +18,8 @@ func pack(inbound, outbound []model.Rule, scratch *[]byte) rulebook {
 		return ""
 	}
 	w := packer{out: (*scratch)[:0]}
-	w.rules(&inbound, nil)
-	w.rules(&outbound, nil)
+	w.ruleList(&inbound, nil)
+	w.ruleList(&outbound, nil)
 	*scratch = w.out
 	return rulebook(w.out)
 }
@@ -31,10 +31,10 @@ func (b rulebook) unpack(scratch *[]model.Rule) (inbound, outbound []model.Rule)
 	}
 	w := packer{in: string(b), reading: true}
 	*scratch = (*scratch)[:0]
-	if n := w.rules(nil, scratch); n > 0 {
+	if n := w.ruleList(nil, scratch); n > 0 {
 		inbound = (*scratch)[:n:n]
 	}
-	if w.rules(nil, scratch) > 0 {
+	if w.ruleList(nil, scratch) > 0 {
 		outbound = (*scratch)[len(inbound):]
 	}
 	return inbound, outbound
@@ -50,36 +50,36 @@ type packer struct {
 	field   int    // number of the next field
 }
 
-// rules appends to scratch when reading, and returns the number of rules.
-func (w *packer) rules(list, scratch *[]model.Rule) int {
+// ruleList appends to scratch when reading, and returns the number of rules.
+func (w *packer) ruleList(list, scratch *[]model.Rule) int {
 	if !w.reading {
 		w.out = binary.AppendUvarint(w.out, uint64(len(*list)))
 		for i := range *list {
-			w.rule(&(*list)[i])
+			w.ruleFields(&(*list)[i])
 		}
 		return len(*list)
 	}
 	n := int(w.uvarint())
 	for range n {
 		*scratch = append(*scratch, model.Rule{})
-		w.rule(&(*scratch)[len(*scratch)-1])
+		w.ruleFields(&(*scratch)[len(*scratch)-1])
 	}
 	return n
 }
 
-func (w *packer) rule(r *model.Rule) {
+func (w *packer) ruleFields(r *model.Rule) {
 	w.group(func() {
-		w.text((*string)(&r.Action))
+		w.textField((*string)(&r.Action))
 		w.small(&r.IPVersion)
 		w.small(&r.Protocol.Number)
-		w.text(&r.Protocol.Name)
+		w.textField(&r.Protocol.Name)
 		w.small(&r.NotProtocol.Number)
-		w.text(&r.NotProtocol.Name)
+		w.textField(&r.NotProtocol.Name)
 		w.icmp(&r.ICMP)
 		w.icmp(&r.NotICMP)
 		w.http(&r.HTTP)
 		w.annotations(&r.Annotations)
-		w.text(&r.Origin)
+		w.textField(&r.Origin)
 	})
 	w.peer(&r.Source)
 	w.peer(&r.Destination)
@@ -88,18 +88,18 @@ func (w *packer) rule(r *model.Rule) {
 func (w *packer) peer(p *model.Peer) {
 	w.group(func() {
 		w.nets(&p.Nets)
-		w.ports(&p.Ports)
-		w.text(&p.Selector)
+		w.portList(&p.Ports)
+		w.textField(&p.Selector)
 		w.nets(&p.NotNets)
-		w.ports(&p.NotPorts)
-		w.text(&p.NotSelector)
-		w.text(&p.Service.Namespace)
-		w.text(&p.Service.Name)
-		w.text(&p.OriginalSelector)
-		w.text(&p.OriginalNamespaceSelector)
-		w.text(&p.OriginalNotSelector)
+		w.portList(&p.NotPorts)
+		w.textField(&p.NotSelector)
+		w.textField(&p.Service.Namespace)
+		w.textField(&p.Service.Name)
+		w.textField(&p.OriginalSelector)
+		w.textField(&p.OriginalNamespaceSelector)
+		w.textField(&p.OriginalNotSelector)
 		w.texts(&p.ServiceAccountNames)
-		w.text(&p.ServiceAccountSelector)
+		w.textField(&p.ServiceAccountSelector)
 	})
 }
 
@@ -118,8 +118,8 @@ func (w *packer) group(fields func()) {
 	binary.LittleEndian.PutUint16(w.out[head:], w.mask)
 }
 
-// has begins a field. When writing it records whether the field is set; when reading it returns that.
-func (w *packer) has(present bool) bool {
+// fieldPresent begins a field. When writing it records whether the field is set; when reading it returns that.
+func (w *packer) fieldPresent(present bool) bool {
 	if w.reading {
 		present = w.mask>>w.field&1 == 1
 	} else if present {
@@ -140,8 +140,8 @@ func (w *packer) uvarint() uint64 {
 	}
 }
 
-// count writes or reads the length of what follows.
-func (w *packer) count(n int) int {
+// intValue writes or reads a number, such as the length of what follows.
+func (w *packer) intValue(n int) int {
 	if w.reading {
 		return int(w.uvarint())
 	}
@@ -150,7 +150,7 @@ func (w *packer) count(n int) int {
 }
 
 func (w *packer) bytes(s *string) {
-	n := w.count(len(*s))
+	n := w.intValue(len(*s))
 	if !w.reading {
 		w.out = append(w.out, *s...)
 		return
@@ -166,30 +166,30 @@ func (w *packer) octet(b *uint8) {
 	*b, w.in = w.in[0], w.in[1:]
 }
 
-func (w *packer) port(p *uint16) {
-	if n := w.count(int(*p)); w.reading {
+func (w *packer) portNumber(p *uint16) {
+	if n := w.intValue(int(*p)); w.reading {
 		*p = uint16(n)
 	}
 }
 
-func (w *packer) text(s *string) {
-	if w.has(*s != "") {
+func (w *packer) textField(s *string) {
+	if w.fieldPresent(*s != "") {
 		w.bytes(s)
 	}
 }
 
 func (w *packer) small(b *uint8) {
-	if w.has(*b != 0) {
+	if w.fieldPresent(*b != 0) {
 		w.octet(b)
 	}
 }
 
 // listOf writes or reads each element of a list that may be empty.
 func listOf[T any](w *packer, items *[]T, one func(*T)) {
-	if !w.has(len(*items) > 0) {
+	if !w.fieldPresent(len(*items) > 0) {
 		return
 	}
-	n := w.count(len(*items))
+	n := w.intValue(len(*items))
 	if w.reading {
 		*items = make([]T, n)
 	}
@@ -214,17 +214,17 @@ func (w *packer) nets(items *[]netip.Prefix) {
 	})
 }
 
-func (w *packer) ports(items *[]model.PortMatch) {
+func (w *packer) portList(items *[]model.PortMatch) {
 	listOf(w, items, func(p *model.PortMatch) {
-		w.port(&p.First)
-		w.port(&p.Last)
+		w.portNumber(&p.First)
+		w.portNumber(&p.Last)
 		w.bytes(&p.Name)
 	})
 }
 
 // pointer writes or reads the target of a pointer that may be nil.
 func pointer[T any](w *packer, p **T, fields func(*T)) {
-	if !w.has(*p != nil) {
+	if !w.fieldPresent(*p != nil) {
 		return
 	}
 	if w.reading {
@@ -250,7 +250,7 @@ func (w *packer) icmp(m **model.ICMPMatch) {
 
 func (w *packer) http(m **model.HTTPMatch) {
 	pointer(w, m, func(m *model.HTTPMatch) {
-		methods, paths := w.count(len(m.Methods)), w.count(len(m.Paths))
+		methods, paths := w.intValue(len(m.Methods)), w.intValue(len(m.Paths))
 		if w.reading {
 			m.Methods, m.Paths = slices.Grow(m.Methods, methods)[:methods], slices.Grow(m.Paths, paths)[:paths]
 		}
@@ -265,7 +265,7 @@ func (w *packer) http(m **model.HTTPMatch) {
 }
 
 func (w *packer) annotations(m *map[string]string) {
-	if !w.has(len(*m) > 0) {
+	if !w.fieldPresent(len(*m) > 0) {
 		return
 	}
 	keys := make([]string, 0, len(*m))
@@ -273,7 +273,7 @@ func (w *packer) annotations(m *map[string]string) {
 		keys = append(keys, k)
 	}
 	slices.Sort(keys) // equal rules must give equal rulebooks
-	n := w.count(len(keys))
+	n := w.intValue(len(keys))
 	if w.reading {
 		*m = make(map[string]string, n)
 		keys = make([]string, n)

@@ -19,9 +19,9 @@ type scanner struct {
 	notes     []string          // problems found
 }
 
-// restart prepares the scanner for the rules of another policy. It allocates new lists, because the caller keeps the
+// beginPolicy prepares the scanner for the rules of another policy. It allocates new lists, because the caller keeps the
 // old ones.
-func (x *scanner) restart() {
+func (x *scanner) beginPolicy() {
 	if len(x.named) > 64 { // clearing a map takes time for its largest size
 		x.named = nil
 	}
@@ -35,7 +35,7 @@ func (x *scanner) scan(rules []model.Rule) []*felix.Rule {
 	list := make([]*felix.Rule, 0, len(rules))
 	for i := range rules {
 		known := len(x.notes)
-		out := x.rule(&rules[i])
+		out := x.scanRule(&rules[i])
 		out.RuleId = origin(&rules[i], i)
 		if len(x.notes) > known {
 			if a := rules[i].Action; !a.Denies() && !a.Passes() {
@@ -66,7 +66,7 @@ type side struct {
 	ipPortSets            []string
 }
 
-func (x *scanner) rule(r *model.Rule) *felix.Rule {
+func (x *scanner) scanRule(r *model.Rule) *felix.Rule {
 	proto := namedPortProtocol(r.Protocol)
 	src, dst := x.side(&r.Source, proto), x.side(&r.Destination, proto)
 	if s := r.Source.Service; s.Name != "" {
@@ -122,8 +122,8 @@ func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
 	}
 	sel := x.parse(positive)
 	var names, notNames []string
-	s.ports, names = ports(p.Ports)
-	s.notPorts, notNames = ports(p.NotPorts)
+	s.ports, names = splitPorts(p.Ports)
+	s.notPorts, notNames = splitPorts(p.NotPorts)
 	s.portSets = x.usePortSets(sel, proto, names)
 	s.notPortSets = x.usePortSets(sel, proto, notNames)
 	if sel != nil && (len(s.ports) > 0 || len(names) == 0) {
@@ -200,7 +200,7 @@ func namedPortProtocol(p model.RuleProtocol) model.Protocol {
 	return model.TCP
 }
 
-func ports(list []model.PortMatch) (ranges []*felix.PortRange, names []string) {
+func splitPorts(list []model.PortMatch) (ranges []*felix.PortRange, names []string) {
 	for _, p := range list {
 		if p.Name != "" {
 			names = append(names, p.Name)

@@ -45,8 +45,8 @@ func serviceSet(svc model.ServiceID, withPorts bool) *ipset {
 	return s
 }
 
-// change records that a member was added or removed since the last flush. An addition and a removal cancel out.
-func (s *ipset) change(m member, added bool) {
+// changeMember records that a member was added or removed since the last flush. An addition and a removal cancel out.
+func (s *ipset) changeMember(m member, added bool) {
 	if was, ok := s.delta[m]; ok && was != added {
 		delete(s.delta, m)
 		return
@@ -97,7 +97,7 @@ func (x *sets) acquire(s *ipset) *ipset {
 	return s
 }
 
-func (x *sets) release(s *ipset) {
+func (x *sets) releaseSet(s *ipset) {
 	if s.refs--; s.refs == 0 {
 		x.idle[s.id] = s
 	}
@@ -152,7 +152,7 @@ func (x *sets) matched(h uint32, c content, list []uint32, added, together bool)
 		s := x.byHandle[handle]
 		c.each(s, func(m member) {
 			if !x.heldByOther(h, s, m, together) {
-				x.note(s, m, added)
+				x.noteMember(s, m, added)
 			}
 		})
 	}
@@ -162,18 +162,18 @@ func (x *sets) matched(h uint32, c content, list []uint32, added, together bool)
 func (x *sets) replace(h uint32, s *ipset, old, c content) {
 	c.each(s, func(m member) {
 		if !old.contains(s, m) && !x.heldByOther(h, s, m, false) {
-			x.note(s, m, true)
+			x.noteMember(s, m, true)
 		}
 	})
 	old.each(s, func(m member) {
 		if !c.contains(s, m) && !x.heldByOther(h, s, m, false) {
-			x.note(s, m, false)
+			x.noteMember(s, m, false)
 		}
 	})
 }
 
-func (x *sets) note(s *ipset, m member, added bool) {
-	s.change(m, added)
+func (x *sets) noteMember(s *ipset, m member, added bool) {
+	s.changeMember(m, added)
 	x.dirty[s.id] = s
 }
 
@@ -253,9 +253,9 @@ func (x *sets) firstIs(n cidr, h uint32) bool {
 	return ok && first == h
 }
 
-// flush returns the messages that bring the data plane's sets up to date, and those that remove sets no rule names. The
+// flushSets returns the messages that bring the data plane's sets up to date, and those that remove sets no rule names. The
 // latter must be sent after all messages that remove rules.
-func (x *sets) flush() (updates, removes []*felix.ToDataplane) {
+func (x *sets) flushSets() (updates, removes []*felix.ToDataplane) {
 	x.collect(func(id string) { removes = append(removes, ipsetRemove(id)) })
 	for _, id := range sortedKeys(x.fresh) {
 		s := x.fresh[id]
@@ -311,7 +311,7 @@ func (x *sets) start(s *ipset) []string {
 		// Only items reported before count as holders, so the first item that has a member lists it.
 		c.each(s, func(m member) {
 			if !x.heldByOther(h, s, m, true) {
-				list.add(m)
+				list.addMember(m)
 			}
 		})
 	})
@@ -342,9 +342,9 @@ func ipsetDelta(s *ipset) *felix.ToDataplane {
 	var added, removed memberList
 	for m, plus := range s.delta {
 		if plus {
-			added.add(m)
+			added.addMember(m)
 		} else {
-			removed.add(m)
+			removed.addMember(m)
 		}
 	}
 	d := &felix.IPSetDeltaUpdate{Id: s.id, AddedMembers: added.texts(), RemovedMembers: removed.texts()}

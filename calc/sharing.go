@@ -30,8 +30,8 @@ func (x *sharing) insert(list []uint32, id uint32) []uint32 {
 	return to
 }
 
-// remove returns the list without a number; it reports false if the list does not have the number.
-func (x *sharing) remove(list []uint32, id uint32) ([]uint32, bool) {
+// removeNumber returns the list without a number; it reports false if the list does not have the number.
+func (x *sharing) removeNumber(list []uint32, id uint32) ([]uint32, bool) {
 	i, ok := slices.BinarySearch(list, id)
 	if !ok {
 		return list, false

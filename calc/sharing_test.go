@@ -32,7 +32,7 @@ func TestSharedListsStayShared(t *testing.T) {
 				slices.Sort(before)
 			} else {
 				var ok bool
-				if got, ok = x.remove(lists[i], id); ok != had {
+				if got, ok = x.removeNumber(lists[i], id); ok != had {
 					t.Fatalf("remove from %v reports %v", before, ok)
 				}
 				before = slices.DeleteFunc(before, func(x uint32) bool { return x == id })

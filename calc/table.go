@@ -23,9 +23,9 @@ func newTable[K comparable, V any](equal func(a, b V) bool) *table[K, V] {
 	return &table[K, V]{entries: map[K]*entry[V]{}, dirty: map[K]struct{}{}, equal: equal}
 }
 
-func same[V comparable](a, b V) bool { return a == b }
+func sameValue[V comparable](a, b V) bool { return a == b }
 
-func (t *table[K, V]) set(k K, v V) {
+func (t *table[K, V]) setEntry(k K, v V) {
 	e := t.entries[k]
 	if e == nil {
 		e = &entry[V]{}
@@ -35,15 +35,15 @@ func (t *table[K, V]) set(k K, v V) {
 	t.dirty[k] = struct{}{}
 }
 
-func (t *table[K, V]) remove(k K) {
+func (t *table[K, V]) removeEntry(k K) {
 	if e := t.entries[k]; e != nil {
 		e.wanted = false
 		t.dirty[k] = struct{}{}
 	}
 }
 
-// flush returns the messages that make the sent state equal to the desired state, in the order of the keys.
-func (t *table[K, V]) flush(compare func(a, b K) int, update func(K, V) *felix.ToDataplane, remove func(K) *felix.ToDataplane) (updates, removes []*felix.ToDataplane) {
+// flushEntries returns the messages that make the sent state equal to the desired state, in the order of the keys.
+func (t *table[K, V]) flushEntries(compare func(a, b K) int, update func(K, V) *felix.ToDataplane, remove func(K) *felix.ToDataplane) (updates, removes []*felix.ToDataplane) {
 	if len(t.dirty) == 0 {
 		return nil, nil
 	}

@@ -67,7 +67,7 @@ func (x *endpoints) ordered(matches []uint32) []tierPolicies {
 	for i, h := range matches {
 		list[i] = x.policies.byHandle[h]
 	}
-	slices.SortFunc(list, x.policies.compare)
+	slices.SortFunc(list, x.policies.comparePolicies)
 	var out []tierPolicies
 	for _, p := range list {
 		if n := len(out); n == 0 || out[n-1].name != p.object.Tier {
@@ -79,9 +79,9 @@ func (x *endpoints) ordered(matches []uint32) []tierPolicies {
 	return out
 }
 
-// compare sorts policies in the order of evaluation: by tier, by order, by name. A tier without an object sorts after
+// comparePolicies sorts policies in the order of evaluation: by tier, by order, by name. A tier without an object sorts after
 // those with one; no order sorts last.
-func (x *policies) compare(a, b *policy) int {
+func (x *policies) comparePolicies(a, b *policy) int {
 	if a.object.Tier != b.object.Tier {
 		return compareTiers(a.object.Tier, x.tiers[a.object.Tier].object, b.object.Tier, x.tiers[b.object.Tier].object)
 	}

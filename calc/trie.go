@@ -48,8 +48,8 @@ func (t *trie) root(p cidr) **trieNode {
 	return &t.v4
 }
 
-// at returns the information about a network, and creates an empty entry if there is none.
-func (t *trie) at(p cidr) *routeInfo {
+// infoAt returns the information about a network, and creates an empty entry if there is none.
+func (t *trie) infoAt(p cidr) *routeInfo {
 	n := t.insert(p)
 	if n.info == nil {
 		n.info = &routeInfo{}
@@ -85,8 +85,8 @@ func (t *trie) insert(p cidr) *trieNode {
 	}
 }
 
-// remove removes a network.
-func (t *trie) remove(p cidr) {
+// removeNetwork removes a network.
+func (t *trie) removeNetwork(p cidr) {
 	root := t.root(p)
 	*root = (*root).without(p)
 }

@@ -29,7 +29,7 @@ type vteps struct {
 
 func newVTEPs() *vteps {
 	return &vteps{
-		parents: map[string][2]netip.Addr{}, tunnels: map[string]tunnelConfig{}, wanted: newTable[string](same[vtep]),
+		parents: map[string][2]netip.Addr{}, tunnels: map[string]tunnelConfig{}, wanted: newTable[string](sameValue[vtep]),
 	}
 }
 
@@ -81,9 +81,9 @@ func (x *vteps) update(node string) {
 		v.mac6, v.addr6, v.parent6 = tunnelMAC(t.mac6, node+"-v6"), t.addr6, parent[1].String()
 	}
 	if v == (vtep{}) {
-		x.wanted.remove(node)
+		x.wanted.removeEntry(node)
 	} else {
-		x.wanted.set(node, v)
+		x.wanted.setEntry(node, v)
 	}
 }
 

@@ -36,7 +36,7 @@ func New() *Mirror {
 	}
 }
 
-func (m *Mirror) fail(format string, args ...any) {
+func (m *Mirror) addProblem(format string, args ...any) {
 	m.Problems = append(m.Problems, fmt.Sprintf(format, args...))
 }
 
@@ -59,7 +59,7 @@ func (m *Mirror) one(msg *felix.ToDataplane) {
 		set := map[string]bool{}
 		for _, text := range u.Members {
 			if set[text] {
-				m.fail("set %s: member %s twice", u.Id, text)
+				m.addProblem("set %s: member %s twice", u.Id, text)
 			}
 			set[text] = true
 		}
@@ -68,7 +68,7 @@ func (m *Mirror) one(msg *felix.ToDataplane) {
 		m.delta(p.IpsetDeltaUpdate)
 	case *felix.ToDataplane_IpsetRemove:
 		if m.Sets[p.IpsetRemove.Id] == nil {
-			m.fail("removal of unknown set %s", p.IpsetRemove.Id)
+			m.addProblem("removal of unknown set %s", p.IpsetRemove.Id)
 		}
 		delete(m.Sets, p.IpsetRemove.Id)
 		delete(m.kinds, p.IpsetRemove.Id)
@@ -80,21 +80,21 @@ func (m *Mirror) one(msg *felix.ToDataplane) {
 func (m *Mirror) delta(d *felix.IPSetDeltaUpdate) {
 	set := m.Sets[d.Id]
 	if set == nil {
-		m.fail("delta for unknown set %s", d.Id)
+		m.addProblem("delta for unknown set %s", d.Id)
 		return
 	}
 	if len(d.AddedMembers)+len(d.RemovedMembers) == 0 {
-		m.fail("empty delta for %s", d.Id)
+		m.addProblem("empty delta for %s", d.Id)
 	}
 	for _, text := range d.AddedMembers {
 		if set[text] {
-			m.fail("set %s: %s added again", d.Id, text)
+			m.addProblem("set %s: %s added again", d.Id, text)
 		}
 		set[text] = true
 	}
 	for _, text := range d.RemovedMembers {
 		if !set[text] {
-			m.fail("set %s: %s removed, but not in the set", d.Id, text)
+			m.addProblem("set %s: %s removed, but not in the set", d.Id, text)
 		}
 		delete(set, text)
 	}
@@ -110,7 +110,7 @@ func (m *Mirror) thing(msg *felix.ToDataplane) {
 	if kind, ok := strings.CutSuffix(name, "Remove"); ok {
 		key := kind + " " + keyOf(body)
 		if m.Things[key] == nil {
-			m.fail("removal of unknown %s", key)
+			m.addProblem("removal of unknown %s", key)
 		}
 		delete(m.Things, key)
 		return
@@ -119,7 +119,7 @@ func (m *Mirror) thing(msg *felix.ToDataplane) {
 	value := proto.Clone(body.Interface())
 	key := kind + " " + keyOf(body)
 	if old := m.Things[key]; old != nil && proto.Equal(old, value) {
-		m.fail("%s sent again unchanged", key)
+		m.addProblem("%s sent again unchanged", key)
 	}
 	m.Things[key] = value
 }
@@ -182,9 +182,9 @@ func (m *Mirror) references(msg *felix.ToDataplane) {
 	for key, value := range m.Things {
 		switch v := value.(type) {
 		case *felix.ActivePolicyUpdate:
-			m.rules(key, v.Policy.InboundRules, v.Policy.OutboundRules)
+			m.checkRuleSets(key, v.Policy.InboundRules, v.Policy.OutboundRules)
 		case *felix.ActiveProfileUpdate:
-			m.rules(key, v.Profile.InboundRules, v.Profile.OutboundRules)
+			m.checkRuleSets(key, v.Profile.InboundRules, v.Profile.OutboundRules)
 		case *felix.WorkloadEndpointUpdate:
 			m.endpoint(key, v.Endpoint.ProfileIds, v.Endpoint.Tiers)
 		case *felix.HostEndpointUpdate:
@@ -194,7 +194,7 @@ func (m *Mirror) references(msg *felix.ToDataplane) {
 	}
 }
 
-func (m *Mirror) rules(key string, lists ...[]*felix.Rule) {
+func (m *Mirror) checkRuleSets(key string, lists ...[]*felix.Rule) {
 	for _, r := range slices.Concat(lists...) {
 		for _, ids := range [][]string{
 			r.SrcIpSetIds, r.DstIpSetIds, r.NotSrcIpSetIds, r.NotDstIpSetIds, r.DstIpPortSetIds, r.SrcNamedPortIpSetIds,
@@ -202,7 +202,7 @@ func (m *Mirror) rules(key string, lists ...[]*felix.Rule) {
 		} {
 			for _, id := range ids {
 				if m.Sets[id] == nil {
-					m.fail("%s names set %s, which does not exist", key, id)
+					m.addProblem("%s names set %s, which does not exist", key, id)
 				}
 			}
 		}
@@ -212,14 +212,14 @@ func (m *Mirror) rules(key string, lists ...[]*felix.Rule) {
 func (m *Mirror) endpoint(key string, profiles []string, tiers ...[]*felix.TierInfo) {
 	for _, name := range profiles {
 		if m.Things["ActiveProfile "+Text(&felix.ProfileID{Name: name})] == nil {
-			m.fail("%s names profile %s, which does not exist", key, name)
+			m.addProblem("%s names profile %s, which does not exist", key, name)
 		}
 	}
 	for _, t := range slices.Concat(tiers...) {
 		for _, name := range slices.Concat(t.IngressPolicies, t.EgressPolicies) {
 			id := Text(&felix.PolicyID{Tier: t.Name, Name: name})
 			if m.Things["ActivePolicy "+id] == nil {
-				m.fail("%s names policy %s, which does not exist", key, id)
+				m.addProblem("%s names policy %s, which does not exist", key, id)
 			}
 		}
 	}
