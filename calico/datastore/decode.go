@@ -71,7 +71,7 @@ type reader struct {
 	err  error
 }
 
-func (r *reader) fail(field, format string, args ...any) {
+func (r *reader) failField(field, format string, args ...any) {
 	if r.err == nil {
 		r.err = &Error{Key: r.path, Field: field, Reason: fmt.Sprintf(format, args...)}
 	}
@@ -119,7 +119,7 @@ func (r *reader) resource(data []byte) any {
 	case ResourceProfiles:
 		return r.profileResource(data)
 	case ResourceNodes:
-		return r.node(data)
+		return r.readNode(data)
 	case ResourceEndpointSlices:
 		return r.slice(data)
 	case ResourceServices:
@@ -134,7 +134,7 @@ func (r *reader) resource(data []byte) any {
 func (r *reader) addr(field, text string) netip.Addr {
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {
-		r.fail(field, "%.100q is not an IP address", text)
+		r.failField(field, "%.100q is not an IP address", text)
 		return netip.Addr{}
 	}
 	return a.Unmap()
@@ -155,7 +155,7 @@ func (r *reader) network(field, text string) netip.Prefix {
 	}
 	a, err := netip.ParseAddr(text)
 	if err != nil || a.Zone() != "" {
-		r.fail(field, "%.100q is not a network", text)
+		r.failField(field, "%.100q is not a network", text)
 		return netip.Prefix{}
 	}
 	a = a.Unmap()
@@ -169,9 +169,9 @@ func (r *reader) networks(field string, list ...string) []netip.Prefix {
 	}
 	out := make([]netip.Prefix, len(list))
 	for i, text := range list {
-		out[i] = r.network(at(field, i), text).Masked()
+		out[i] = r.network(fieldAt(field, i), text).Masked()
 	}
 	return out
 }
 
-func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+func fieldAt(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }

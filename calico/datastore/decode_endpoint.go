@@ -22,12 +22,12 @@ func (r *reader) workload(data []byte) *model.WorkloadEndpoint {
 		Ports:               r.namedPorts(v.Ports), QoS: r.qos(v.QoS),
 	}
 	if v.Name == "" {
-		r.fail("name", "must not be empty")
+		r.failField("name", "must not be empty")
 	}
 	if v.MAC != nil && *v.MAC != "" {
 		mac, err := net.ParseMAC(*v.MAC)
 		if err != nil {
-			r.fail("mac", "%.100q is not a MAC address", *v.MAC)
+			r.failField("mac", "%.100q is not a MAC address", *v.MAC)
 		}
 		w.MAC = mac.String()
 	}
@@ -36,7 +36,7 @@ func (r *reader) workload(data []byte) *model.WorkloadEndpoint {
 		nat   []IPNAT
 	}{{"ipv4_nat", v.IPv4NAT}, {"ipv6_nat", v.IPv6NAT}} {
 		for i, n := range list.nat {
-			f := at(list.field, i)
+			f := fieldAt(list.field, i)
 			w.NAT = append(w.NAT, model.AddressPair{External: r.addr(f+".ext_ip", n.External), Internal: r.addr(f+".int_ip", n.Internal)})
 		}
 	}
@@ -48,7 +48,7 @@ func (r *reader) family(field string, v4 bool, list []string) []netip.Prefix {
 	out := r.networks(field, list...)
 	for i, p := range out {
 		if p.Addr().Is4() != v4 {
-			r.fail(at(field, i), "%s is of the other family", list[i])
+			r.failField(fieldAt(field, i), "%s is of the other family", list[i])
 		}
 	}
 	return out
@@ -59,7 +59,7 @@ func (r *reader) namedPorts(list []EndpointPort) []model.NamedPort {
 	for i, p := range list {
 		proto, ok := endpointProtocol(p.Protocol)
 		if !ok {
-			r.fail(at("ports", i)+".protocol", "%.100q is not a protocol", p.Protocol)
+			r.failField(fieldAt("ports", i)+".protocol", "%.100q is not a protocol", p.Protocol)
 		}
 		out = append(out, model.NamedPort{Name: p.Name, Protocol: proto, Port: p.Port})
 	}
@@ -116,7 +116,7 @@ func (r *reader) qos(q *QoSControls) *model.QoS {
 	if n, err := strconv.ParseUint(string(*q.DSCP), 10, 8); err == nil && n < 64 {
 		out.DSCP = uint8(n)
 	} else if out.DSCP, out.HasDSCP = dscpNamed(string(*q.DSCP)); !out.HasDSCP {
-		r.fail("qosControls.dscp", "%.100q is not a code point", *q.DSCP)
+		r.failField("qosControls.dscp", "%.100q is not a code point", *q.DSCP)
 	}
 	return out
 }
@@ -157,9 +157,9 @@ func (r *reader) hostEndpoint(data []byte) *model.HostEndpoint {
 func (r *reader) addrs(field string, v4 bool, list []string) []netip.Addr {
 	var out []netip.Addr
 	for i, text := range list {
-		a := r.addr(at(field, i), text)
+		a := r.addr(fieldAt(field, i), text)
 		if a.Is4() != v4 {
-			r.fail(at(field, i), "%s is of the other family", text)
+			r.failField(fieldAt(field, i), "%s is of the other family", text)
 		}
 		out = append(out, a)
 	}

@@ -31,7 +31,7 @@ func (r *reader) mode(field, text string) string {
 	case "crosssubnet":
 		return "cross-subnet"
 	}
-	r.fail(field, "%.100q must be always, cross-subnet or empty", text)
+	r.failField(field, "%.100q must be always, cross-subnet or empty", text)
 	return ""
 }
 
@@ -40,7 +40,7 @@ func (r *reader) block(data []byte) *model.Block {
 	r.unmarshal(data, &v)
 	b := &model.Block{CIDR: r.network("cidr", v.CIDR).Masked()}
 	if b.CIDR != r.key.CIDR {
-		r.fail("cidr", "%s differs from the range in the key", v.CIDR)
+		r.failField("cidr", "%s differs from the range in the key", v.CIDR)
 		return nil
 	}
 	if v.Affinity != nil {
@@ -52,12 +52,12 @@ func (r *reader) block(data []byte) *model.Block {
 	addr := b.CIDR.Addr()
 	for i, attr := range v.Allocations {
 		if !b.CIDR.Contains(addr) {
-			r.fail("allocations", "more entries than the block has addresses")
+			r.failField("allocations", "more entries than the block has addresses")
 			return nil
 		}
 		if attr != nil {
 			if *attr < 0 || *attr >= len(v.Attributes) {
-				r.fail(at("allocations", i), "attribute %d does not exist", *attr)
+				r.failField(fieldAt("allocations", i), "attribute %d does not exist", *attr)
 				return nil
 			}
 			if node := v.Attributes[*attr].Secondary["node"]; node != "" && node != b.Node {
@@ -144,7 +144,7 @@ func (n *asNumber) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-func (r *reader) node(data []byte) *model.Host {
+func (r *reader) readNode(data []byte) *model.Host {
 	var v nodeResource
 	r.unmarshal(data, &v)
 	s := &v.Spec
@@ -214,7 +214,7 @@ func (r *reader) bgp(data []byte) *model.BGPConfig {
 	r.unmarshal(data, &v)
 	cidrs := func(field string, list []cidrBlock) (out []netip.Prefix) {
 		for i, b := range list {
-			out = append(out, r.network("spec."+at(field, i)+".cidr", b.CIDR).Masked())
+			out = append(out, r.network("spec."+fieldAt(field, i)+".cidr", b.CIDR).Masked())
 		}
 		return out
 	}
@@ -243,7 +243,7 @@ func (r *reader) slice(data []byte) any {
 		return s
 	}
 	if err != nil {
-		r.fail("", "%s", err)
+		r.failField("", "%s", err)
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func (r *reader) service(data []byte) any {
 		return s
 	}
 	if err != nil {
-		r.fail("", "%s", err)
+		r.failField("", "%s", err)
 	}
 	return nil
 }

@@ -79,9 +79,9 @@ func encodeTyped(raw runtime.Object) ([]calico.KV, error) {
 	case *networkingv1.ServiceCIDR:
 		return one(encodeServiceCIDR(o))
 	case *adminPolicy:
-		return one(o.encode())
+		return one(o.encodeKV())
 	case *v3Object:
-		return o.encode()
+		return o.encodeKVs()
 	}
 	return nil, fmt.Errorf("%T: %w", raw, ErrNotEncoded)
 }
@@ -199,13 +199,13 @@ func values(list ...func() (calico.KV, error)) ([]calico.KV, error) {
 	return out, nil
 }
 
-// of returns a deferred call of value, for values.
-func of(k Key, v any) func() (calico.KV, error) {
+// deferValue returns a deferred call of value, for values.
+func deferValue(k Key, v any) func() (calico.KV, error) {
 	return func() (calico.KV, error) { return value(k, v) }
 }
 
-// text returns the KV of a value written as it is.
-func text(k Key, v string) func() (calico.KV, error) {
+// deferText returns the KV of a value written as it is.
+func deferText(k Key, v string) func() (calico.KV, error) {
 	return func() (calico.KV, error) { return calico.KV{Key: k.String(), Value: []byte(v)}, nil }
 }
 

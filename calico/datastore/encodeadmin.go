@@ -50,10 +50,10 @@ func (o *adminPolicy) DeepCopyObject() runtime.Object {
 	return &c
 }
 
-// encode writes the policy. A rule that Calico cannot read fails closed: an allow is dropped; a deny or pass denies
+// encodeKV writes the policy. A rule that Calico cannot read fails closed: an allow is dropped; a deny or pass denies
 // everything. Calico would read a named port as every port of every protocol, so a policy with one is written in the
 // model's form.
-func (o *adminPolicy) encode() (calico.KV, error) {
+func (o *adminPolicy) encodeKV() (calico.KV, error) {
 	tier, prefix, order := model.TierAdmin, "kanp.", float64(o.Spec.Priority)
 	switch o.Kind {
 	case string(model.KindBaselinePolicy):
@@ -72,10 +72,10 @@ func (o *adminPolicy) encode() (calico.KV, error) {
 		return calico.KV{}, fmt.Errorf("%s %s: spec.subject: %w", o.Kind, o.Name, errPolicyBeyond)
 	}
 	for i := range o.Spec.Ingress {
-		p.Ingress = append(p.Ingress, o.rules(&o.Spec.Ingress[i], true)...)
+		p.Ingress = append(p.Ingress, o.convertRule(&o.Spec.Ingress[i], true)...)
 	}
 	for i := range o.Spec.Egress {
-		p.Egress = append(p.Egress, o.rules(&o.Spec.Egress[i], false)...)
+		p.Egress = append(p.Egress, o.convertRule(&o.Spec.Egress[i], false)...)
 	}
 	if len(p.Ingress) > 0 {
 		p.Types = append(p.Types, "Ingress")
@@ -102,7 +102,7 @@ func (o *adminPolicy) namedPorts() bool {
 	return false
 }
 
-func (o *adminPolicy) rules(in *adminRule, ingress bool) []v3.Rule {
+func (o *adminPolicy) convertRule(in *adminRule, ingress bool) []v3.Rule {
 	baseline := o.Kind == string(model.KindBaselinePolicy)
 	known := in.Action == "Allow" || in.Action == "Deny" || in.Action == "Pass" && !baseline
 	by, ok := adminPorts(in.Ports)
@@ -173,7 +173,7 @@ func adminPorts(list []convert.AdminPort) (portsBy, bool) {
 		if protocol == "" {
 			protocol = corev1.ProtocolTCP
 		}
-		by.add(protocolName(string(protocol)), []model.PortMatch{p})
+		by.addPorts(protocolName(string(protocol)), []model.PortMatch{p})
 	}
 	return by, true
 }

@@ -41,7 +41,7 @@ func (o *v3Object) namespaced() bool {
 	return false
 }
 
-func (o *v3Object) encode() ([]calico.KV, error) {
+func (o *v3Object) encodeKVs() ([]calico.KV, error) {
 	o.restore()
 	if o.shadow() {
 		return nil, nil

@@ -129,11 +129,11 @@ func encodeProfile(p *v3Profile) ([]calico.KV, error) {
 		return nil, err
 	}
 	list := []func() (calico.KV, error){
-		of(Key{Kind: KeyProfileRules, Name: name}, rules),
-		of(Key{Kind: KeyResource, Type: ResourceProfiles, Name: name}, p),
+		deferValue(Key{Kind: KeyProfileRules, Name: name}, rules),
+		deferValue(Key{Kind: KeyResource, Type: ResourceProfiles, Name: name}, p),
 	}
 	if labels := p.Spec.LabelsToApply; len(labels) > 0 {
-		list = append([]func() (calico.KV, error){of(Key{Kind: KeyProfileLabels, Name: name}, labels)}, list...)
+		list = append([]func() (calico.KV, error){deferValue(Key{Kind: KeyProfileLabels, Name: name}, labels)}, list...)
 	}
 	return values(list...)
 }

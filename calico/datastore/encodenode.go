@@ -77,11 +77,11 @@ func encodeNode(o *corev1.Node) ([]calico.KV, error) {
 	var list []func() (calico.KV, error)
 	config := func(name, v string) {
 		if v != "" {
-			list = append(list, text(Key{Kind: KeyHostConfig, Node: o.Name, Name: name}, v))
+			list = append(list, deferText(Key{Kind: KeyHostConfig, Node: o.Name, Name: name}, v))
 		}
 	}
 	if ip := n.address(); ip.IsValid() {
-		list = append(list, text(Key{Kind: KeyHostIP, Node: o.Name}, ip.String()))
+		list = append(list, deferText(Key{Kind: KeyHostIP, Node: o.Name}, ip.String()))
 	}
 	if n.Spec.BGP != nil {
 		config("IpInIpTunnelAddr", plainAddr(n.Spec.BGP.IPv4IPIPTunnelAddr))
@@ -90,14 +90,14 @@ func encodeNode(o *corev1.Node) ([]calico.KV, error) {
 	config("VXLANTunnelMACAddr", n.Spec.VXLANTunnelMACAddr)
 	config("IPv6VXLANTunnelAddr", plainAddr(n.Spec.IPv6VXLANTunnelAddr))
 	config("VXLANTunnelMACAddrV6", n.Spec.VXLANTunnelMACAddrV6)
-	resource := of(Key{Kind: KeyResource, Type: ResourceNodes, Name: o.Name}, n)
+	resource := deferValue(Key{Kind: KeyResource, Type: ResourceNodes, Name: o.Name}, n)
 	list = append(list, func() (calico.KV, error) {
 		kv, err := resource()
 		kv.V3ResourceVersion = o.ResourceVersion
 		return kv, err
 	})
 	if w := n.wireguard(); w != (Wireguard{}) {
-		list = append(list, of(Key{Kind: KeyWireguard, Node: o.Name}, w))
+		list = append(list, deferValue(Key{Kind: KeyWireguard, Node: o.Name}, w))
 	}
 	return values(list...)
 }
@@ -142,13 +142,13 @@ func calicoNode(o *corev1.Node) (*v3Node, error) {
 	n.Status = v3NodeStatus{
 		WireguardPublicKey: a[p+"WireguardPublicKey"], WireguardPublicKeyV6: a[p+"WireguardPublicKeyV6"], PodCIDRs: o.Spec.PodCIDRs,
 	}
-	n.addresses(o)
+	n.listAddresses(o)
 	n.interfaces(a[p+"Interfaces"])
 	return n, nil
 }
 
-// addresses lists the BGP addresses first, then those that Kubernetes reports.
-func (n *v3Node) addresses(o *corev1.Node) {
+// listAddresses lists the BGP addresses first, then those that Kubernetes reports.
+func (n *v3Node) listAddresses(o *corev1.Node) {
 	if b := n.Spec.BGP; b != nil {
 		for _, a := range []string{b.IPv4Address, b.IPv6Address} {
 			if a != "" {

@@ -121,7 +121,7 @@ func kubernetesRules(peers []networkingv1.NetworkPolicyPeer, ports []networkingv
 			}
 			list = []model.PortMatch{p}
 		}
-		by.add(protocolName(string(protocol)), list)
+		by.addPorts(protocolName(string(protocol)), list)
 	}
 	var ends []v3.Entity
 	for i := range peers {
@@ -151,7 +151,7 @@ func kubernetesPeer(in *networkingv1.NetworkPolicyPeer) (e v3.Entity, err error)
 // portsBy maps the protocols of a rule to their ports; a nil list means all ports.
 type portsBy map[string][]model.PortMatch
 
-func (by *portsBy) add(protocol string, list []model.PortMatch) {
+func (by *portsBy) addPorts(protocol string, list []model.PortMatch) {
 	if *by == nil {
 		*by = portsBy{}
 	}

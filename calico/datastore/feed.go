@@ -56,21 +56,21 @@ func (f *Feed) Apply(u Update) {
 	g := f.graph
 	switch k := u.Key; k.Kind {
 	case KeyWorkload:
-		set(g.SetWorkload, model.WorkloadID{Node: k.Node, Orchestrator: k.Orchestrator, Workload: k.Workload, Endpoint: k.Name}, u.Value)
+		passValue(g.SetWorkload, model.WorkloadID{Node: k.Node, Orchestrator: k.Orchestrator, Workload: k.Workload, Endpoint: k.Name}, u.Value)
 	case KeyHostEndpoint:
-		set(g.SetHostEndpoint, model.HostEndpointID{Node: k.Node, Name: k.Name}, u.Value)
+		passValue(g.SetHostEndpoint, model.HostEndpointID{Node: k.Node, Name: k.Name}, u.Value)
 	case KeyNetworkSet:
-		set(g.SetNetworkSet, k.Name, u.Value)
+		passValue(g.SetNetworkSet, k.Name, u.Value)
 	case KeyTier:
-		set(g.SetTier, k.Name, u.Value)
+		passValue(g.SetTier, k.Name, u.Value)
 	case KeyTieredPolicy, KeyPolicy:
-		set(g.SetPolicy, k.PolicyID(), u.Value)
+		passValue(g.SetPolicy, k.PolicyID(), u.Value)
 	case KeyProfileRules:
 		f.profile(u)
 	case KeyPool:
-		set(g.SetPool, dashed(k.CIDR), u.Value)
+		passValue(g.SetPool, dashed(k.CIDR), u.Value)
 	case KeyBlock:
-		set(g.SetBlock, k.CIDR, u.Value)
+		passValue(g.SetBlock, k.CIDR, u.Value)
 	case KeyHostIP:
 		a, _ := u.Value.(netip.Addr)
 		g.SetHostIP(k.Node, a)
@@ -81,7 +81,7 @@ func (f *Feed) Apply(u Update) {
 		text, _ := u.Value.(string)
 		g.SetHostConfig(k.Node, k.Name, text)
 	case KeyWireguard:
-		set(g.SetWireguard, k.Node, u.Value)
+		passValue(g.SetWireguard, k.Node, u.Value)
 	case KeyResource:
 		f.resource(u)
 	}
@@ -92,11 +92,11 @@ func (f *Feed) resource(u Update) {
 	case ResourceProfiles:
 		f.profile(u)
 	case ResourceNodes:
-		set(f.graph.SetHost, k.Name, u.Value)
+		passValue(f.graph.SetHost, k.Name, u.Value)
 	case ResourceEndpointSlices:
-		set(f.graph.SetSlice, model.SliceID{Namespace: k.Namespace, Name: k.Name}, u.Value)
+		passValue(f.graph.SetSlice, model.SliceID{Namespace: k.Namespace, Name: k.Name}, u.Value)
 	case ResourceServices:
-		set(f.graph.SetService, model.ServiceID{Namespace: k.Namespace, Name: k.Name}, u.Value)
+		passValue(f.graph.SetService, model.ServiceID{Namespace: k.Namespace, Name: k.Name}, u.Value)
 	case ResourceBGPConfigurations:
 		if k.Name == "default" {
 			c, _ := u.Value.(*model.BGPConfig)
@@ -111,8 +111,8 @@ func (f *Feed) profile(u Update) {
 	}
 }
 
-// set calls f with a value, or with nil for a delete.
-func set[K, V any](f func(K, *V), k K, value any) {
+// passValue calls f with a value, or with nil for a delete.
+func passValue[K, V any](f func(K, *V), k K, value any) {
 	v, _ := value.(*V)
 	f(k, v)
 }

@@ -63,10 +63,10 @@ func (l Lines) Run(in io.Reader, out io.Writer) error {
 	for {
 		text, err := x.readLine(r)
 		if text = bytes.TrimSpace(text); len(text) > 0 {
-			x.take(text)
+			x.applyLine(text)
 		}
 		if errors.Is(err, io.EOF) && x.pending {
-			x.flush()
+			x.flushMessages()
 		}
 		if x.err != nil {
 			return x.err
@@ -105,15 +105,15 @@ func (x *lineRun) readLine(r *bufio.Reader) ([]byte, error) {
 			continue
 		}
 		if length > x.MaxLine {
-			x.fail("", fmt.Errorf("longer than %d bytes", x.MaxLine))
+			x.writeError("", fmt.Errorf("longer than %d bytes", x.MaxLine))
 			text = nil
 		}
 		return text, err
 	}
 }
 
-// fail writes the error of a line.
-func (x *lineRun) fail(key string, err error) {
+// writeError writes the error of a line.
+func (x *lineRun) writeError(key string, err error) {
 	x.say(lineError{Error: fmt.Sprintf("line %d: %s", x.number, err), Line: x.number, Key: key})
 	if x.err == nil {
 		x.err = x.out.Flush()
@@ -128,7 +128,7 @@ func (x *lineRun) say(v any) {
 	x.err = errors.Join(x.err, err)
 }
 
-func (x *lineRun) take(text []byte) {
+func (x *lineRun) applyLine(text []byte) {
 	var l line
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -137,13 +137,13 @@ func (x *lineRun) take(text []byte) {
 		err = errors.New("more than one value")
 	}
 	if err == nil {
-		err = l.check()
+		err = l.checkMeaning()
 	}
 	switch {
 	case err != nil:
-		x.fail(l.Key, err)
+		x.writeError(l.Key, err)
 	case l.Flush:
-		x.flush()
+		x.flushMessages()
 	case l.Status == "in-sync":
 		x.graph.InSync()
 		x.pending = true
@@ -152,13 +152,13 @@ func (x *lineRun) take(text []byte) {
 		u, err := Decode(l.Key, l.value())
 		x.feed.Apply(u)
 		if err != nil {
-			x.fail(l.Key, err)
+			x.writeError(l.Key, err)
 		}
 	}
 }
 
-// check returns an error unless the line has exactly one meaning.
-func (l *line) check() error {
+// checkMeaning returns an error unless the line has exactly one meaning.
+func (l *line) checkMeaning() error {
 	says := 0
 	for _, yes := range []bool{l.Key != "", l.Flush, l.Status != ""} {
 		if yes {
@@ -191,9 +191,9 @@ func (l *line) value() []byte {
 	return l.Value
 }
 
-// flush sends the messages that follow from the input, and writes notes on objects that are not understood, unless the last
+// flushMessages sends the messages that follow from the input, and writes notes on objects that are not understood, unless the last
 // flush wrote them.
-func (x *lineRun) flush() {
+func (x *lineRun) flushMessages() {
 	x.pending = false
 	messages := x.graph.Flush()
 	if x.Send != nil {
@@ -201,7 +201,7 @@ func (x *lineRun) flush() {
 		messages = nil
 	}
 	for _, m := range messages {
-		x.write(m)
+		x.writeMessage(m)
 	}
 	said := map[model.Note]bool{}
 	for _, n := range x.graph.Notes() {
@@ -218,8 +218,8 @@ func (x *lineRun) flush() {
 	}
 }
 
-// write writes a message on one line, without the random spaces that protojson inserts.
-func (x *lineRun) write(m *felix.ToDataplane) {
+// writeMessage writes a message on one line, without the random spaces that protojson inserts.
+func (x *lineRun) writeMessage(m *felix.ToDataplane) {
 	text, err := protojson.Marshal(m)
 	if err == nil {
 		var b bytes.Buffer

@@ -11,11 +11,11 @@ import (
 // unmarshal reads JSON into v, a pointer to an empty value.
 func (r *reader) unmarshal(data []byte, v any) {
 	if bytes.Equal(bytes.TrimSpace(data), []byte("null")) {
-		r.fail("", "must not be null")
+		r.failField("", "must not be null")
 		return
 	}
 	if err := json.Unmarshal(data, v); err != nil {
-		r.fail(locate(data, reflect.TypeOf(v).Elem()), "%s", plain(err))
+		r.failField(locate(data, reflect.TypeOf(v).Elem()), "%s", plain(err))
 	}
 }
 
@@ -44,7 +44,7 @@ func locate(data []byte, t reflect.Type) string {
 			name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 			raw, ok := fields[name]
 			if ok && !readable(raw, t.Field(i).Type) {
-				return join(name, locate(raw, t.Field(i).Type))
+				return joinField(name, locate(raw, t.Field(i).Type))
 			}
 		}
 	case reflect.Slice:
@@ -54,7 +54,7 @@ func locate(data []byte, t reflect.Type) string {
 		}
 		for i, raw := range list {
 			if !readable(raw, t.Elem()) {
-				return join(at("", i), locate(raw, t.Elem()))
+				return joinField(fieldAt("", i), locate(raw, t.Elem()))
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func readable(data []byte, t reflect.Type) bool {
 	return json.Unmarshal(data, reflect.New(t).Interface()) == nil
 }
 
-func join(field, within string) string {
+func joinField(field, within string) string {
 	if within == "" || strings.HasPrefix(within, "[") {
 		return field + within
 	}
