@@ -104,11 +104,11 @@ func TestServerSheds(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
-		if n := len(s.all()); n != 20 {
+		if n := len(s.allConns()); n != 20 {
 			t.Errorf("%d clients before it is sure", n)
 		}
 		time.Sleep(10 * time.Minute)
-		left := s.all()
+		left := s.allConns()
 		if len(left) != 11 || left[10].host != "n10" {
 			t.Errorf("%d clients are left, the newest %s; want the first 11", len(left), left[len(left)-1].host)
 		}

@@ -65,14 +65,14 @@ func (c *crumb) frames(snappy, own bool) []byte {
 		m = c.messages
 	}
 	if !snappy {
-		m.oncePlain.Do(func() { m.plain = c.encode(own) })
+		m.oncePlain.Do(func() { m.plain = c.encodeChanges(own) })
 		return m.plain
 	}
-	m.onceSnappy.Do(func() { apart(func() { m.snappy = wire.AppendSnappy(nil, c.encode(own)) }) })
+	m.onceSnappy.Do(func() { apart(func() { m.snappy = wire.AppendSnappy(nil, c.encodeChanges(own)) }) })
 	return m.snappy
 }
 
-func (c *crumb) encode(own bool) []byte {
+func (c *crumb) encodeChanges(own bool) []byte {
 	size, n := 0, 0
 	for _, ch := range c.changes {
 		if own || !ch.own {
@@ -106,8 +106,8 @@ type view struct {
 	crumb *crumb
 }
 
-// count returns the number of all keys, and of their bytes.
-func (v *view) count() (keys, bytes int) { return v.keys + v.own.keys, v.bytes + v.own.bytes }
+// countKeys returns the number of all keys, and of their bytes.
+func (v *view) countKeys() (keys, bytes int) { return v.keys + v.own.keys, v.bytes + v.own.bytes }
 
 // parts returns the segments to send to a client.
 func (v *view) parts(own bool) []*segment {
@@ -153,8 +153,8 @@ func (c *cache) latest() *view { return c.view.Load() }
 // compressed once for all of them.
 const startFor = time.Second
 
-// begin returns the view for a new client.
-func (c *cache) begin(now time.Time) *view {
+// startView returns the view for a new client.
+func (c *cache) startView(now time.Time) *view {
 	v := c.start.Load()
 	if v == nil || now.Sub(v.crumb.at) > startFor || v.crumb.status != c.latest().crumb.status {
 		v = c.latest()
@@ -179,7 +179,7 @@ func (c *cache) applyBatch(b wire.Batch) {
 		if kv.Key == "" {
 			continue
 		}
-		if ch, ok := c.change(kv); ok {
+		if ch, ok := c.applyKV(kv); ok {
 			c.offset += int64(ch.size())
 			c.pending = append(c.pending, ch)
 		}
@@ -197,23 +197,23 @@ func (c *cache) applyBatch(b wire.Batch) {
 	}
 }
 
-// change applies a KV to its table; false if it changes nothing.
-func (c *cache) change(kv wire.KV) (change, bool) {
+// applyKV applies a KV to its table; false if it changes nothing.
+func (c *cache) applyKV(kv wire.KV) (change, bool) {
 	table, own := c.tableOf(kv.Key)
 	if kv.Deleted() {
-		table.remove(kv.Key)
+		table.removeKey(kv.Key)
 		gone := wire.KV{Key: kv.Key, Revision: kv.Revision, V3ResourceVersion: kv.V3ResourceVersion, UpdateType: wire.Deleted}
 		return change{as: wire.Deleted, gone: wire.AppendKV(nil, &gone), own: own}, true
 	}
 	as := wire.New
-	if old := table.get(kv.Key); old != nil {
+	if old := table.getEntry(kv.Key); old != nil {
 		if old.value == string(kv.Value) && old.ttl == kv.TTL {
 			return change{}, false
 		}
 		as = wire.Updated
 	}
-	e := c.twin.same(newEntry(kv))
-	table.put(e)
+	e := c.twin.reuseEntry(newEntry(kv))
+	table.putEntry(e)
 	return change{entry: e, as: as, own: own}, true
 }
 
@@ -225,24 +225,24 @@ func (c *cache) tableOf(key string) (t *table, own bool) {
 	return &c.table, false
 }
 
-// same returns the equal entry in c, or else e itself; c may be nil.
-func (c *cache) same(e *entry) *entry {
+// reuseEntry returns the equal entry in c, or else e itself; c may be nil.
+func (c *cache) reuseEntry(e *entry) *entry {
 	if c == nil {
 		return e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	table, _ := c.tableOf(e.key)
-	if have := table.get(e.key); have != nil && have.element == e.element {
+	if have := table.getEntry(e.key); have != nil && have.element == e.element {
 		return have
 	}
 	return e
 }
 
-// run publishes pending changes until ctx ends: at once after a quiet time, else a pause after the last publication, so
+// runPublisher publishes pending changes until ctx ends: at once after a quiet time, else a pause after the last publication, so
 // that many small changes become few crumbs. Once the set is first in sync, it compresses the snapshot in idle time, since
 // clients are likely to connect.
-func (c *cache) run(ctx context.Context) {
+func (c *cache) runPublisher(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	var warm []*segment
@@ -261,7 +261,7 @@ func (c *cache) run(ctx context.Context) {
 			return
 		case <-c.dirty:
 		}
-		c.publish()
+		c.publishPending()
 		if v := c.latest(); !warmed && v.crumb.status == wire.InSync {
 			warm, warmed = v.parts(true), true
 		}
@@ -269,8 +269,8 @@ func (c *cache) run(ctx context.Context) {
 	}
 }
 
-// publish turns pending changes into crumbs, and makes the view of the last crumb.
-func (c *cache) publish() {
+// publishPending turns pending changes into crumbs, and makes the view of the last crumb.
+func (c *cache) publishPending() {
 	c.mu.Lock()
 	pending, status, offset := c.pending, c.status, c.offset
 	c.pending = nil

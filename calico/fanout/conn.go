@@ -92,7 +92,7 @@ func (c *conn) stream(from *crumb) error {
 	}
 	wrote := make(chan error, 1)
 	go func() {
-		wrote <- c.write(from)
+		wrote <- c.writeCrumbs(from)
 		c.closeBecause("") // ends the reader
 	}()
 	err := c.readPongs()
@@ -147,8 +147,8 @@ func (c *conn) say(m wire.Message) error {
 	return c.enc.Encode(m)
 }
 
-// restart ends a stream and waits for the client's ACK.
-func (c *conn) restart() error {
+// restartStream ends a stream and waits for the client's ACK.
+func (c *conn) restartStream() error {
 	if err := c.net.SetReadDeadline(time.Now().Add(c.cfg.PongWithin)); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 		if err := c.say(restart); err != nil {
 			return nil, err
 		}
-		if err := c.restart(); err != nil {
+		if err := c.restartStream(); err != nil {
 			return nil, err
 		}
 	}
@@ -178,7 +178,7 @@ func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 		return nil, err
 	}
 	defer release()
-	v := c.cache.begin(time.Now())
+	v := c.cache.startView(time.Now())
 	c.reached.Store(v.crumb)
 	status := wire.SyncStatus{SyncStatus: v.crumb.status}
 	if !c.snappy {
@@ -194,10 +194,10 @@ func (c *conn) sendSnapshot(ctx context.Context, s *Server) (*view, error) {
 		return v, err
 	}
 	release()
-	if err := c.restart(); err != nil {
+	if err := c.restartStream(); err != nil {
 		return v, err
 	}
-	return v, c.send("changes", [][]byte{s.words.before(v.crumb.status)})
+	return v, c.sendBuffers("changes", [][]byte{s.words.before(v.crumb.status)})
 }
 
 // words are the compressed bytes that all clients receive around their keys.
@@ -238,13 +238,13 @@ func (c *conn) sendCompressed(v *view, w *words) error {
 	for _, s := range v.parts(c.own) {
 		bufs = append(bufs, s.compressed())
 		if len(bufs) >= 32 {
-			if err := c.send("snapshot", bufs); err != nil {
+			if err := c.sendBuffers("snapshot", bufs); err != nil {
 				return err
 			}
 			bufs = bufs[:0]
 		}
 	}
-	return c.send("snapshot", append(bufs, w.end))
+	return c.sendBuffers("snapshot", append(bufs, w.end))
 }
 
 // plainBytes is the approximate size of one message of an uncompressed snapshot. Each is encoded per client, and a client
@@ -264,7 +264,7 @@ func (c *conn) sendPlain(v *view) error {
 				size += len(s.entries[to].element)
 			}
 			buf = appendEntries(buf[:0], s.entries[from:to])
-			if err := c.send("snapshot", [][]byte{buf}); err != nil {
+			if err := c.sendBuffers("snapshot", [][]byte{buf}); err != nil {
 				return err
 			}
 			from = to
@@ -273,8 +273,8 @@ func (c *conn) sendPlain(v *view) error {
 	return nil
 }
 
-// send writes all buffers with one deadline; it may modify bufs. what names them for the error.
-func (c *conn) send(what string, bufs [][]byte) error {
+// sendBuffers writes all buffers with one deadline; it may modify bufs. what names them for the error.
+func (c *conn) sendBuffers(what string, bufs [][]byte) error {
 	if err := c.net.SetWriteDeadline(time.Now().Add(c.cfg.WriteWithin)); err != nil {
 		return err
 	}
@@ -294,8 +294,8 @@ func (c *conn) send(what string, bufs [][]byte) error {
 // gatherBytes is how many bytes of changes are written at once to a client that is behind.
 const gatherBytes = 1 << 20
 
-// write follows the crumbs after at, and sends pings, until the connection ends.
-func (c *conn) write(at *crumb) error {
+// writeCrumbs follows the crumbs after at, and sends pings, until the connection ends.
+func (c *conn) writeCrumbs(at *crumb) error {
 	ping := time.NewTimer(c.pingPause())
 	defer ping.Stop()
 	var bufs [][]byte
@@ -312,7 +312,7 @@ func (c *conn) write(at *crumb) error {
 			}
 		}
 		if len(bufs) > 0 {
-			if err := c.send("changes", bufs); err != nil {
+			if err := c.sendBuffers("changes", bufs); err != nil {
 				return fmt.Errorf("send changes: %w", err)
 			}
 			clear(bufs)
@@ -344,7 +344,7 @@ func (c *conn) ping() error {
 	}
 	c.owed.Add(1)
 	c.pinged.CompareAndSwap(0, now.UnixNano())
-	return c.send("changes", [][]byte{b})
+	return c.sendBuffers("changes", [][]byte{b})
 }
 
 // readPongs reads the client's messages after the snapshot: one pong per ping, and nothing else. It ends with an error.

@@ -17,7 +17,7 @@ func (s *Server) govern(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			conns := s.all()
+			conns := s.allConns()
 			s.limits(now, conns)
 			s.balance(now, conns)
 		}
@@ -36,7 +36,7 @@ func (s *Server) limits(now time.Time, conns []*conn) {
 		if crumb == nil {
 			continue // before its snapshot: the deadline of the hello applies
 		}
-		late, size := c.behind(now, crumb)
+		late, size := c.measureLag(now, crumb)
 		behind[c.cache.name] = max(behind[c.cache.name], late)
 		switch {
 		case size > s.cfg.MaxBehindBytes:
@@ -50,8 +50,8 @@ func (s *Server) limits(now time.Time, conns []*conn) {
 	}
 }
 
-// behind returns the age of the oldest change that the client has not received, and the bytes of all such changes.
-func (c *conn) behind(now time.Time, reached *crumb) (late time.Duration, size int64) {
+// measureLag returns the age of the oldest change that the client has not received, and the bytes of all such changes.
+func (c *conn) measureLag(now time.Time, reached *crumb) (late time.Duration, size int64) {
 	if next := reached.next.Load(); next != nil {
 		late = now.Sub(next.at)
 	}

@@ -118,7 +118,7 @@ func TestHostileClientsCostLittle(t *testing.T) {
 				}
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
-				if n := len(s.all()); n != 0 {
+				if n := len(s.allConns()); n != 0 {
 					t.Errorf("%d are still there after %s", n, c.within)
 				}
 				const changes = 3 * 4 << 20 // kept once for all clients behind, and compressed

@@ -29,7 +29,7 @@ type SetStatus struct {
 // Status returns the state of all sets, sorted by name.
 func (s *Server) Status() []SetStatus {
 	clients := map[string]int{}
-	for _, c := range s.all() {
+	for _, c := range s.allConns() {
 		if c.grace.Load() != 0 {
 			clients[c.cache.name]++
 		}
@@ -37,7 +37,7 @@ func (s *Server) Status() []SetStatus {
 	var out []SetStatus
 	for of, c := range s.caches {
 		v := c.latest()
-		keys, bytes := v.count()
+		keys, bytes := v.countKeys()
 		out = append(out, SetStatus{of.String(), v.crumb.status.String(), keys, bytes, clients[of.String()]})
 	}
 	slices.SortFunc(out, func(a, b SetStatus) int { return strings.Compare(a.Keys, b.Keys) })

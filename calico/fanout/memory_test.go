@@ -74,7 +74,7 @@ func TestIdleClientsAreCheap(t *testing.T) {
 			}
 			clients = append(clients, client)
 		}
-		for len(s.all()) < many {
+		for len(s.allConns()) < many {
 			runtime.Gosched()
 		}
 		for i := range c.changes {
@@ -94,7 +94,7 @@ func TestIdleClientsAreCheap(t *testing.T) {
 		for _, conn := range conns {
 			_ = conn.Close()
 		}
-		for len(s.all()) > 0 {
+		for len(s.allConns()) > 0 {
 			runtime.Gosched()
 		}
 	}

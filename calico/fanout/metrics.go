@@ -73,7 +73,7 @@ func (m *metrics) cache(name string) *cacheMetrics {
 // published records a new view and the number of crumbs that led to it.
 func (m *cacheMetrics) published(v *view, crumbs uint64) {
 	m.crumbs.Add(float64(crumbs))
-	keys, bytes := v.count()
+	keys, bytes := v.countKeys()
 	m.keys.Set(float64(keys))
 	m.keyBytes.Set(float64(bytes))
 	m.inSyncAt.Set(float64(v.crumb.status))

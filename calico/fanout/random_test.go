@@ -141,7 +141,7 @@ func TestUnneededCrumbsAreGarbage(t *testing.T) {
 					t.Errorf("%s: the place where clients begin keeps %d crumbs", of, reachable(v.crumb))
 				}
 			}
-			for _, c := range s.all() {
+			for _, c := range s.allConns() {
 				if n := reachable(c.reached.Load()); n > 1 {
 					t.Errorf("a client keeps %d crumbs", n)
 				}

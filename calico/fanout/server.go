@@ -60,10 +60,10 @@ func New(cfg Config) (*Server, error) {
 		words: newWords(), slots: make(chan struct{}, cfg.Snapshots), balancer: balancer{cfg: cfg.Balance},
 	}
 	for _, syncer := range cfg.Syncers {
-		s.add(set{syncer: syncer})
+		s.addCache(set{syncer: syncer})
 	}
 	for _, syncer := range cfg.Modern {
-		s.add(set{syncer, true})
+		s.addCache(set{syncer, true})
 	}
 	if s.balancer.cfg.Count == nil {
 		s.balancer.cfg.Count = s.counter(cfg.Balance)
@@ -71,7 +71,7 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) add(of set) {
+func (s *Server) addCache(of set) {
 	if s.caches[of] != nil {
 		return
 	}
@@ -107,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // changes continue while clients are drained
 	var group sync.WaitGroup
 	for _, c := range s.caches {
-		group.Go(func() { c.run(running) })
+		group.Go(func() { c.runPublisher(running) })
 	}
 	group.Go(func() { s.govern(running) })
 	unhook := context.AfterFunc(ctx, func() { _ = l.Close() })
@@ -135,7 +135,7 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 		var temporary interface{ Temporary() bool }
 		switch {
 		case err == nil:
-			s.begin(ctx, nc)
+			s.beginConn(ctx, nc)
 		case errors.As(err, &temporary) && temporary.Temporary():
 			s.cfg.Logger.Warn("accept", "err", err)
 			pause.Reset(100 * time.Millisecond)
@@ -146,8 +146,8 @@ func (s *Server) accept(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// begin serves a connection unless there are too many.
-func (s *Server) begin(ctx context.Context, nc net.Conn) {
+// beginConn serves a connection unless there are too many.
+func (s *Server) beginConn(ctx context.Context, nc net.Conn) {
 	s.m.accepted.Inc()
 	s.mu.Lock()
 	if s.draining || len(s.conns) >= s.cfg.MaxConnections {
@@ -169,12 +169,12 @@ func (s *Server) begin(ctx context.Context, nc net.Conn) {
 		defer s.handlers.Done()
 		err := c.serve(ctx, s)
 		c.closeBecause("")
-		s.forget(c)
+		s.forgetConn(c)
 		s.account(c, err)
 	}()
 }
 
-func (s *Server) forget(c *conn) {
+func (s *Server) forgetConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c.id)
@@ -222,8 +222,8 @@ func (s *Server) admit(ctx context.Context, c *conn) (release func(), err error)
 	}, nil
 }
 
-// all returns the connections, oldest first.
-func (s *Server) all() []*conn {
+// allConns returns the connections, oldest first.
+func (s *Server) allConns() []*conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]*conn, 0, len(s.conns))
@@ -238,7 +238,7 @@ func (s *Server) closeAll(reason string) {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	for _, c := range s.all() {
+	for _, c := range s.allConns() {
 		c.closeBecause(reason)
 	}
 }
@@ -248,7 +248,7 @@ func (s *Server) drain(ctx context.Context) {
 	s.mu.Lock()
 	s.draining = true
 	s.mu.Unlock()
-	conns := s.all()
+	conns := s.allConns()
 	if s.cfg.Drain == 0 || len(conns) == 0 {
 		return
 	}

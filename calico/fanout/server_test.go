@@ -103,8 +103,8 @@ func TestOwnKeysReachOwnClientsOnly(t *testing.T) {
 					t.Errorf("%s, %s (-want +got):\n%s", when, name, diff)
 				}
 			}
-			for _, c := range s.all() {
-				if late, size := c.behind(time.Now(), c.reached.Load()); late != 0 || size != 0 {
+			for _, c := range s.allConns() {
+				if late, size := c.measureLag(time.Now(), c.reached.Load()); late != 0 || size != 0 {
 					t.Errorf("%s: %s is %s and %d bytes behind", when, c.host, late, size)
 				}
 			}
@@ -233,7 +233,7 @@ func TestRawConnections(t *testing.T) {
 				}
 				_ = conn.Close()
 				synctest.Wait()
-				if n := len(s.all()); n != 0 {
+				if n := len(s.allConns()); n != 0 {
 					t.Errorf("%d connections are left", n)
 				}
 				// All other clients are served as before.
@@ -262,7 +262,7 @@ func TestNeverPongs(t *testing.T) {
 			t.Errorf("let go after %s", took)
 		}
 		time.Sleep(10 * time.Minute)
-		if n := len(s.all()); n != 1 {
+		if n := len(s.allConns()); n != 1 {
 			t.Errorf("%d connections, want the one that pongs", n)
 		}
 		_ = good.conn.Close()
@@ -297,7 +297,7 @@ func TestSlowClientIsDisconnected(t *testing.T) {
 				for i := range 100 { // from here on the slow pipe is not read
 					s.Publish(batchOf(wire.InSync, kv(fmt.Sprint("/", i), strings.Repeat("x", 1000))))
 				}
-				for len(s.all()) == 2 && time.Since(began) < time.Hour {
+				for len(s.allConns()) == 2 && time.Since(began) < time.Hour {
 					time.Sleep(time.Second)
 				}
 				if took := time.Since(began); took < c.within || took > c.within+5*time.Second {

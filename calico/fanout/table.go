@@ -115,8 +115,8 @@ func (t *table) limit() int {
 	return segmentBytes
 }
 
-// find returns the segment of a key and its place in it.
-func (t *table) find(key string) (seg, at int, found bool) {
+// findKey returns the segment of a key and its place in it.
+func (t *table) findKey(key string) (seg, at int, found bool) {
 	if len(t.segments) == 0 {
 		return 0, 0, false
 	}
@@ -128,17 +128,17 @@ func (t *table) find(key string) (seg, at int, found bool) {
 	return seg, at, found
 }
 
-// get returns the entry of a key, or nil.
-func (t *table) get(key string) *entry {
-	if seg, at, ok := t.find(key); ok {
+// getEntry returns the entry of a key, or nil.
+func (t *table) getEntry(key string) *entry {
+	if seg, at, ok := t.findKey(key); ok {
 		return t.segments[seg].entries[at]
 	}
 	return nil
 }
 
-// put adds an entry or replaces the one of its key.
-func (t *table) put(e *entry) {
-	seg, at, found := t.find(e.key)
+// putEntry adds an entry or replaces the one of its key.
+func (t *table) putEntry(e *entry) {
+	seg, at, found := t.findKey(e.key)
 	if len(t.segments) == 0 {
 		t.own()
 		t.segments = []*segment{{generation: t.generation}}
@@ -159,9 +159,9 @@ func (t *table) put(e *entry) {
 	}
 }
 
-// remove deletes a key and reports whether it existed.
-func (t *table) remove(key string) bool {
-	seg, at, found := t.find(key)
+// removeKey deletes a key and reports whether it existed.
+func (t *table) removeKey(key string) bool {
+	seg, at, found := t.findKey(key)
 	if !found {
 		return false
 	}
@@ -172,8 +172,8 @@ func (t *table) remove(key string) bool {
 	if s.entries = slices.Delete(s.entries, at, at+1); len(s.entries) == 0 {
 		t.segments = slices.Delete(t.segments, seg, seg+1)
 	}
-	t.join(seg)
-	t.join(seg - 1)
+	t.joinSegments(seg)
+	t.joinSegments(seg - 1)
 	return true
 }
 
@@ -198,8 +198,8 @@ func (t *table) split(seg, at int) {
 	}
 }
 
-// join merges a segment with the next one if both are small, so that deletes do not leave many small segments.
-func (t *table) join(seg int) {
+// joinSegments merges a segment with the next one if both are small, so that deletes do not leave many small segments.
+func (t *table) joinSegments(seg int) {
 	if seg < 0 || seg+1 >= len(t.segments) {
 		return
 	}
@@ -269,7 +269,7 @@ type snapshot struct {
 // prefixed calls yield for every entry whose key begins with prefix, in order.
 func (s snapshot) prefixed(prefix string, yield func(*entry)) {
 	t := table{segments: s.segments}
-	seg, at, _ := t.find(prefix)
+	seg, at, _ := t.findKey(prefix)
 	for ; seg < len(s.segments); seg, at = seg+1, 0 {
 		for _, e := range s.segments[seg].entries[at:] {
 			if !strings.HasPrefix(e.key, prefix) {

@@ -68,15 +68,15 @@ func TestTable(t *testing.T) {
 				frozen = append(frozen, kept{table.freeze(), maps.Clone(model)})
 			case 1, 2, 3:
 				_, known := model[key]
-				if table.remove(key) != known {
+				if table.removeKey(key) != known {
 					t.Fatalf("remove %q: known is %v", key, known)
 				}
 				delete(model, key)
 			default:
 				model[key] = strings.Repeat("x", rapid.SampledFrom(sizes).Draw(t, "size"))
-				table.put(newEntry(kv(key, model[key])))
+				table.putEntry(newEntry(kv(key, model[key])))
 			}
-			if e := table.get(key); (e != nil) != (model[key] != "") || e != nil && e.value != model[key] {
+			if e := table.getEntry(key); (e != nil) != (model[key] != "") || e != nil && e.value != model[key] {
 				t.Fatalf("get %q: %v", key, e)
 			}
 		}
@@ -94,14 +94,14 @@ func TestSegmentsAreFull(t *testing.T) {
 	var table table
 	const n = 20_000
 	for i := range n {
-		table.put(newEntry(kv(fmt.Sprintf("/%05d", i), strings.Repeat("x", 400))))
+		table.putEntry(newEntry(kv(fmt.Sprintf("/%05d", i), strings.Repeat("x", 400))))
 	}
 	if got, least := len(table.segments), table.bytes/segmentBytes; got > least+1 {
 		t.Errorf("%d segments for %d bytes", got, table.bytes)
 	}
 	for i := range n {
 		if i%500 != 0 {
-			table.remove(fmt.Sprintf("/%05d", i))
+			table.removeKey(fmt.Sprintf("/%05d", i))
 		}
 	}
 	if got := len(table.segments); got > 2 {
@@ -113,7 +113,7 @@ func TestSegmentsAreFull(t *testing.T) {
 func TestPackFillsSegments(t *testing.T) {
 	var table table
 	for i := range 20_000 {
-		table.put(newEntry(kv(fmt.Sprintf("/%05d", i*7919%20_000), strings.Repeat("x", 400))))
+		table.putEntry(newEntry(kv(fmt.Sprintf("/%05d", i*7919%20_000), strings.Repeat("x", 400))))
 	}
 	before := len(table.segments)
 	table.pack()
@@ -138,10 +138,10 @@ func TestEntriesContainKeyAndValue(t *testing.T) {
 func TestPrefixed(t *testing.T) {
 	var table table
 	for i := range 3000 {
-		table.put(newEntry(kv(fmt.Sprintf("/n/%04d", i), strings.Repeat("x", 1000))))
+		table.putEntry(newEntry(kv(fmt.Sprintf("/n/%04d", i), strings.Repeat("x", 1000))))
 	}
-	table.put(newEntry(kv("/a", "x")))
-	table.put(newEntry(kv("/o", "x")))
+	table.putEntry(newEntry(kv("/a", "x")))
+	table.putEntry(newEntry(kv("/o", "x")))
 	for prefix, want := range map[string]int{"/n/": 3000, "/n/1": 1000, "/n/29": 100, "/": 3002, "/a": 1, "/o": 1, "/z": 0, "": 3002, "/A": 0} {
 		got := 0
 		table.freeze().prefixed(prefix, func(e *entry) {
@@ -171,7 +171,7 @@ func slices3() snapshot {
 		"kube-systems/fan-out-x":      `{"metadata":{"labels":{"kubernetes.io/service-name":"fan-out"}},"endpoints":[{"addresses":["10.0.0.8"]}]}`,
 		"kube-system/fan-out-bad":     `{`,
 	} {
-		table.put(newEntry(kv(prefix+key, value)))
+		table.putEntry(newEntry(kv(prefix+key, value)))
 	}
 	return table.freeze()
 }

@@ -56,7 +56,7 @@ func (l *tlsLoader) load() (*tls.Config, error) {
 	if l.ready != nil && now == l.seen {
 		return l.ready, nil
 	}
-	made, err := l.files.read()
+	made, err := l.files.readConfig()
 	if err != nil && l.ready == nil {
 		return nil, err
 	}
@@ -66,7 +66,7 @@ func (l *tlsLoader) load() (*tls.Config, error) {
 	return l.ready, nil
 }
 
-func (f TLSFiles) read() (*tls.Config, error) {
+func (f TLSFiles) readConfig() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
 	if err != nil {
 		return nil, fmt.Errorf("certificate and key: %w", err)
