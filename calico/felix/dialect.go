@@ -86,7 +86,7 @@ func newDecoder() *decoder {
 // decode returns the messages of a frame. It is one message, except for v3.32 policies that moved to another tier, and for
 // removals of unknown policies.
 func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
-	m := d.hot.read(payload)
+	m := d.hot.readMessage(payload)
 	if m == nil {
 		m = &pb.ToDataplane{}
 		if err := proto.Unmarshal(d.rename(payload), m); err != nil {

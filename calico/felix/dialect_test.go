@@ -204,7 +204,7 @@ func FuzzDecoder(f *testing.F) {
 			odd(m)
 		}
 		plain := &pb.ToDataplane{}
-		if m := newDecoder().hot.read(b); m != nil {
+		if m := newDecoder().hot.readMessage(b); m != nil {
 			if err := proto.Unmarshal(b, plain); err != nil || !proto.Equal(m, plain) {
 				t.Fatalf("%v, %v is read as %v", plain, err, m)
 			}

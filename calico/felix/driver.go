@@ -98,8 +98,8 @@ func (d *Driver) Report(r Report) {
 func (d *Driver) Run(ctx context.Context, emit func(event.Event)) error {
 	emit(&event.SyncStatus{Source: SourceName, Status: event.WaitForReady})
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return d.read(ctx, emit) })
-	g.Go(func() error { return d.write(ctx) })
+	g.Go(func() error { return d.readMessages(ctx, emit) })
+	g.Go(func() error { return d.writeReports(ctx) })
 	g.Go(func() error { // both goroutines may be blocked on the pipes
 		<-ctx.Done()
 		return errors.Join(d.cfg.In.Close(), d.cfg.Out.Close())
@@ -114,8 +114,8 @@ func (d *Driver) Run(ctx context.Context, emit func(event.Event)) error {
 // mostTogether bounds how many messages one event holds.
 const mostTogether = 1 << 16
 
-// read emits messages as they arrive: all that can be read without blocking in one event.
-func (d *Driver) read(ctx context.Context, emit func(event.Event)) error {
+// readMessages emits messages as they arrive: all that can be read without blocking in one event.
+func (d *Driver) readMessages(ctx context.Context, emit func(event.Event)) error {
 	widen(d.cfg.In)
 	in := NewReader(d.cfg.In, d.cfg.Limit)
 	var batch []*pb.ToDataplane
@@ -207,7 +207,7 @@ func (d *Driver) warn(frame uint64, what, text string) {
 func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint64) {
 	before := d.now
 	d.now.Config, d.now.InSync, d.now.Dialect = d.config, d.config && d.inSync, d.decoder.dialect
-	d.publish()
+	d.publishState()
 	if len(batch) > 0 {
 		emit(&event.Dataplane{Source: SourceName, Messages: batch})
 	}
@@ -222,11 +222,11 @@ func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint
 		d.warn(last, "in_sync", "in sync without a configuration: waiting for one")
 	}
 	d.now.Sequence = last
-	d.publish()
+	d.publishState()
 }
 
-// publish makes the state visible to State.
-func (d *Driver) publish() {
+// publishState makes the state visible to State.
+func (d *Driver) publishState() {
 	now := d.now
 	now.Messages = make(map[string]uint64, len(d.now.Messages))
 	for name, n := range d.now.Messages {

@@ -23,9 +23,9 @@ type reader struct {
 	shelves   shelves                 // of the policy being decoded
 }
 
-// read returns nil for messages of other kinds, and for messages with unexpected or rare content. The caller then decodes
+// readMessage returns nil for messages of other kinds, and for messages with unexpected or rare content. The caller then decodes
 // with protobuf.
-func (r *reader) read(payload []byte) *pb.ToDataplane {
+func (r *reader) readMessage(payload []byte) *pb.ToDataplane {
 	var body []byte
 	var kind protowire.Number
 	var sequence uint64
@@ -70,7 +70,7 @@ func readMembers(m *pb.ToDataplane, delta bool, body string) bool {
 		return false
 	}
 	if delta {
-		u := &pb.IPSetDeltaUpdate{AddedMembers: room(counts[2]), RemovedMembers: room(counts[3])}
+		u := &pb.IPSetDeltaUpdate{AddedMembers: makeStrings(counts[2]), RemovedMembers: makeStrings(counts[3])}
 		m.Payload = &pb.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: u}
 		return eachString(body, func(n byte, s string) {
 			switch n {
@@ -83,7 +83,7 @@ func readMembers(m *pb.ToDataplane, delta bool, body string) bool {
 			}
 		}, func(uint64) {})
 	}
-	u := &pb.IPSetUpdate{Members: room(counts[2])}
+	u := &pb.IPSetUpdate{Members: makeStrings(counts[2])}
 	m.Payload = &pb.ToDataplane_IpsetUpdate{IpsetUpdate: u}
 	return eachString(body, func(n byte, s string) {
 		switch n {
@@ -95,7 +95,7 @@ func readMembers(m *pb.ToDataplane, delta bool, body string) bool {
 	}, func(v uint64) { u.Type = pb.IPSetUpdate_IPSetType(v) })
 }
 
-func room(n int) []string {
+func makeStrings(n int) []string {
 	if n == 0 {
 		return nil
 	}

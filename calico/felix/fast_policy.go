@@ -101,9 +101,9 @@ func readPolicyID(id *pb.PolicyID, b string) bool {
 		}
 		switch {
 		case p.is(1):
-			id.Tier, ok = text(p.text)
+			id.Tier, ok = validText(p.text)
 		case p.is(2):
-			id.Name, ok = text(p.text)
+			id.Name, ok = validText(p.text)
 		case p.number > 2:
 			unknown = append(unknown, p.raw...)
 		default:
@@ -119,7 +119,7 @@ func readPolicyID(id *pb.PolicyID, b string) bool {
 	return true
 }
 
-func text(s string) (string, bool) { return s, utf8.ValidString(s) }
+func validText(s string) (string, bool) { return s, utf8.ValidString(s) }
 
 // shelf is one array of things from which growing lists are cut, one after the other.
 type shelf[T any] struct {
@@ -135,8 +135,8 @@ func newShelf[T any](n int) shelf[T] {
 	return shelf[T]{things: make([]T, n)}
 }
 
-// add appends to a list.
-func (s *shelf[T]) add(list *[]T, thing T) {
+// appendTo appends to a list.
+func (s *shelf[T]) appendTo(list *[]T, thing T) {
 	n := len(*list)
 	if s.used == len(s.things) || n > 0 && s.last != list {
 		*list = append(*list, thing)
@@ -178,19 +178,19 @@ func (r *reader) policy(to *pb.Policy, b string) bool {
 		b, _ = p.cut(b)
 		switch {
 		case p.is(1):
-			ok = r.rule(refs[in], p.text)
+			ok = r.decodeRule(refs[in], p.text)
 			in++
 		case p.is(2):
-			ok = r.rule(refs[out], p.text)
+			ok = r.decodeRule(refs[out], p.text)
 			out++
 		case p.number == 3 && p.kind == protowire.VarintType:
 			to.Untracked = p.value != 0
 		case p.number == 4 && p.kind == protowire.VarintType:
 			to.PreDnat = p.value != 0
 		case p.is(5):
-			to.Namespace, ok = text(p.text)
+			to.Namespace, ok = validText(p.text)
 		case p.is(6):
-			to.OriginalSelector, ok = text(p.text)
+			to.OriginalSelector, ok = validText(p.text)
 		case p.is(7):
 			to.PerfHints, ok = append(to.PerfHints, p.text), utf8.ValidString(p.text)
 		case p.number > 7:
@@ -235,8 +235,8 @@ func countRules(b string) (in, out, texts, ports int, ok bool) {
 	return in, out, texts, ports, ok
 }
 
-// rule decodes a Rule. It returns false also for content that few rules have.
-func (r *reader) rule(to *pb.Rule, b string) bool {
+// decodeRule decodes a Rule. It returns false also for content that few rules have.
+func (r *reader) decodeRule(to *pb.Rule, b string) bool {
 	var p part
 	for ok := true; len(b) > 0; {
 		if b, ok = p.cut(b); !ok {
@@ -250,9 +250,9 @@ func (r *reader) rule(to *pb.Rule, b string) bool {
 			continue
 		}
 		if at := textOf(to, p.number); at != nil {
-			*at, ok = text(p.text)
+			*at, ok = validText(p.text)
 		} else if at := textsOf(to, p.number); at != nil {
-			r.shelves.texts.add(at, p.text)
+			r.shelves.texts.appendTo(at, p.text)
 			ok = utf8.ValidString(p.text)
 		} else if at := portsOf(to, p.number); at != nil {
 			ok = r.shelves.addPorts(at, p.text)
@@ -362,7 +362,7 @@ func (s *shelves) addPorts(to *[]*pb.PortRange, b string) bool {
 			return false
 		}
 	}
-	s.ports.add(to, ports)
+	s.ports.appendTo(to, ports)
 	return true
 }
 

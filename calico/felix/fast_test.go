@@ -116,7 +116,7 @@ func TestPoliciesAreReadFast(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newDecoder()
 			for range 2 { // the cache makes no difference
-				got, want := d.hot.read(test.b), &pb.ToDataplane{}
+				got, want := d.hot.readMessage(test.b), &pb.ToDataplane{}
 				err := proto.Unmarshal(test.b, want)
 				if (got == nil) != test.slow || got != nil && (err != nil || !proto.Equal(got, want)) {
 					t.Errorf("is %v, %v; read fast: %v", want, err, got)
@@ -134,7 +134,7 @@ func TestShelf(t *testing.T) {
 		var lists, want [4][]int
 		for i := range r.IntN(40) {
 			k := r.IntN(4)
-			s.add(&lists[k], i)
+			s.appendTo(&lists[k], i)
 			want[k] = append(want[k], i)
 			if r.IntN(8) == 0 { // by who has it
 				lists[k], want[k] = append(lists[k], -1), append(want[k], -1)

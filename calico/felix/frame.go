@@ -75,7 +75,7 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 	length := binary.LittleEndian.Uint64(header[:])
 	if length > r.limit {
-		return nil, r.fail(length, fmt.Errorf("%w of %d bytes", ErrOversized, r.limit))
+		return nil, r.frameError(length, fmt.Errorf("%w of %d bytes", ErrOversized, r.limit))
 	}
 	if cap(r.buf) > keepBuffer {
 		r.buf = nil
@@ -99,10 +99,10 @@ func (r *Reader) broken(length uint64, err error, have, want int) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = fmt.Errorf("%w, after %d of %d bytes", ErrTruncated, have, want)
 	}
-	return r.fail(length, err)
+	return r.frameError(length, err)
 }
 
-func (r *Reader) fail(length uint64, err error) error {
+func (r *Reader) frameError(length uint64, err error) error {
 	return &FrameError{Frame: r.frame, Offset: r.offset, Length: length, Err: err}
 }
 

@@ -53,20 +53,20 @@ func newLedger() *ledger {
 	return &ledger{things: map[thingKey]*thing{}, sets: map[string]*setThing{}}
 }
 
-// take records a message, which must not change afterwards.
-func (l *ledger) take(m *pb.ToDataplane) {
+// recordMessage records a message, which must not change afterwards.
+func (l *ledger) recordMessage(m *pb.ToDataplane) {
 	switch p := m.Payload.(type) {
 	case *pb.ToDataplane_InSync:
 		l.inSync = true
 	case *pb.ToDataplane_IpsetUpdate:
-		s := l.set(p.IpsetUpdate.Id)
+		s := l.changedSet(p.IpsetUpdate.Id)
 		s.update, s.members, s.delta, s.whole = p.IpsetUpdate, nil, nil, true
 	case *pb.ToDataplane_IpsetDeltaUpdate:
 		if s := l.sets[p.IpsetDeltaUpdate.Id]; s != nil && s.update != nil {
-			l.set(p.IpsetDeltaUpdate.Id).change(p.IpsetDeltaUpdate)
+			l.changedSet(p.IpsetDeltaUpdate.Id).applyDelta(p.IpsetDeltaUpdate)
 		}
 	case *pb.ToDataplane_IpsetRemove:
-		s := l.set(p.IpsetRemove.Id)
+		s := l.changedSet(p.IpsetRemove.Id)
 		s.update, s.members, s.delta = nil, nil, nil
 	default:
 		key, gone := classify(m)
@@ -88,8 +88,8 @@ func (l *ledger) take(m *pb.ToDataplane) {
 	}
 }
 
-// set returns the set of that id, marked as changed.
-func (l *ledger) set(id string) *setThing {
+// changedSet returns the set of that id, marked as changed.
+func (l *ledger) changedSet(id string) *setThing {
 	s := l.sets[id]
 	if s == nil {
 		s = &setThing{}
@@ -102,8 +102,8 @@ func (l *ledger) set(id string) *setThing {
 	return s
 }
 
-// change applies a delta's additions and removals.
-func (s *setThing) change(d *pb.IPSetDeltaUpdate) {
+// applyDelta applies a delta's additions and removals.
+func (s *setThing) applyDelta(d *pb.IPSetDeltaUpdate) {
 	if s.members == nil {
 		s.members = make(map[string]bool, len(s.update.Members))
 		for _, m := range s.update.Members {
@@ -143,8 +143,8 @@ func (s *setThing) one(member string, comes bool) {
 	s.delta[member] = comes
 }
 
-// message returns the message that updates a driver; nil: none needed.
-func (s *setThing) message(id string) *pb.ToDataplane {
+// updateMessage returns the message that updates a driver; nil: none needed.
+func (s *setThing) updateMessage(id string) *pb.ToDataplane {
 	switch {
 	case s.update == nil && s.sent:
 		return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetRemove{IpsetRemove: &pb.IPSetRemove{Id: id}}}
@@ -169,8 +169,8 @@ func (s *setThing) message(id string) *pb.ToDataplane {
 	return &pb.ToDataplane{Payload: &pb.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: d}}
 }
 
-// restart records that a new driver has started, which knows nothing.
-func (l *ledger) restart() {
+// recordRestart records that a new driver has started, which knows nothing.
+func (l *ledger) recordRestart() {
 	l.sentInSync, l.dirty = false, nil
 	for key, t := range l.things {
 		if t.update == nil {
@@ -191,8 +191,8 @@ func (l *ledger) restart() {
 	slices.SortFunc(l.dirty, thingKey.compare)
 }
 
-// behind returns how many things the driver has not received in their latest state.
-func (l *ledger) behind() int { return len(l.dirty) }
+// countUnsent returns how many things the driver has not received in their latest state.
+func (l *ledger) countUnsent() int { return len(l.dirty) }
 
 // due reports whether a round would send anything.
 func (l *ledger) due() bool {
@@ -248,7 +248,7 @@ func (l *ledger) early() []*pb.ToDataplane {
 func (l *ledger) bringUpToDate(key thingKey) (m *pb.ToDataplane, gone bool) {
 	if key.kind == kindSet {
 		s := l.sets[key.a]
-		m, gone = s.message(key.a), s.update == nil
+		m, gone = s.updateMessage(key.a), s.update == nil
 		s.sent, s.dirty, s.whole, s.delta = true, false, false, nil
 		if gone {
 			delete(l.sets, key.a)

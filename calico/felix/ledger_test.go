@@ -68,22 +68,22 @@ func TestLedger(t *testing.T) {
 		for _, flush := range flushes(t, seed) {
 			direct.Apply(flush, false)
 			for _, m := range flush {
-				l.take(m)
+				l.recordMessage(m)
 			}
 			switch rng.IntN(4) {
 			case 0:
 				round()
 			case 1:
 				driver = mirror.New()
-				l.restart()
+				l.recordRestart()
 			}
 		}
 		round()
 		if diff := cmp.Diff(direct.Dump(), driver.Dump()); diff != "" || driver.InSyncs != 1 {
 			t.Fatalf("seed %d: %d times in sync (-direct +by rounds):\n%s", seed, driver.InSyncs, diff)
 		}
-		if l.due() || l.behind() > 0 {
-			t.Fatalf("seed %d: after a round %d things are due", seed, l.behind())
+		if l.due() || l.countUnsent() > 0 {
+			t.Fatalf("seed %d: after a round %d things are due", seed, l.countUnsent())
 		}
 	}
 }
@@ -136,11 +136,11 @@ func TestLedgerSendsShortestSetUpdate(t *testing.T) {
 		{"unknown", []*pb.ToDataplane{setDelta("n", []string{"a"}, nil), setRemove("n")}, nil},
 	} {
 		l := newLedger()
-		l.take(inSync(0))
-		l.take(setUpdate("s", "a", "b", "c"))
+		l.recordMessage(inSync(0))
+		l.recordMessage(setUpdate("s", "a", "b", "c"))
 		l.round()
 		for _, m := range c.takes {
-			l.take(m)
+			l.recordMessage(m)
 		}
 		if got := text(l.round()); !slices.Equal(got, c.want) {
 			t.Errorf("%s: told %q, want %q", c.name, got, c.want)
@@ -161,12 +161,12 @@ func TestLedgerRestarts(t *testing.T) {
 	}
 	l := newLedger()
 	for _, m := range []*pb.ToDataplane{inSync(0), setUpdate("s", "a"), setUpdate("t", "a"), namespace("n"), namespace("o")} {
-		l.take(m)
+		l.recordMessage(m)
 	}
 	l.round()
-	l.restart()
-	l.take(setRemove("s"))
-	l.take(gone("n"))
+	l.recordRestart()
+	l.recordMessage(setRemove("s"))
+	l.recordMessage(gone("n"))
 	m := mirror.New()
 	m.Apply(l.round(), true)
 	m.Check(t, "a new driver")
@@ -178,14 +178,14 @@ func TestLedgerRestarts(t *testing.T) {
 // A route uses a tunnel's end: it is added after the tunnel and removed before it.
 func TestLedgerOrdersTunnels(t *testing.T) {
 	l := newLedger()
-	l.take(inSync(0))
-	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_RouteUpdate{RouteUpdate: &pb.RouteUpdate{Dst: "10.0.0.0/8"}}})
-	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_VtepUpdate{VtepUpdate: &pb.VXLANTunnelEndpointUpdate{Node: "n"}}})
+	l.recordMessage(inSync(0))
+	l.recordMessage(&pb.ToDataplane{Payload: &pb.ToDataplane_RouteUpdate{RouteUpdate: &pb.RouteUpdate{Dst: "10.0.0.0/8"}}})
+	l.recordMessage(&pb.ToDataplane{Payload: &pb.ToDataplane_VtepUpdate{VtepUpdate: &pb.VXLANTunnelEndpointUpdate{Node: "n"}}})
 	if round := l.round(); len(round) != 3 || round[0].GetVtepUpdate() == nil || round[1].GetRouteUpdate() == nil {
 		t.Errorf("told %v", round)
 	}
-	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_VtepRemove{VtepRemove: &pb.VXLANTunnelEndpointRemove{Node: "n"}}})
-	l.take(&pb.ToDataplane{Payload: &pb.ToDataplane_RouteRemove{RouteRemove: &pb.RouteRemove{Dst: "10.0.0.0/8"}}})
+	l.recordMessage(&pb.ToDataplane{Payload: &pb.ToDataplane_VtepRemove{VtepRemove: &pb.VXLANTunnelEndpointRemove{Node: "n"}}})
+	l.recordMessage(&pb.ToDataplane{Payload: &pb.ToDataplane_RouteRemove{RouteRemove: &pb.RouteRemove{Dst: "10.0.0.0/8"}}})
 	if round := l.round(); len(round) != 2 || round[0].GetRouteRemove() == nil || round[1].GetVtepRemove() == nil {
 		t.Errorf("told %v", round)
 	}
@@ -194,17 +194,17 @@ func TestLedgerOrdersTunnels(t *testing.T) {
 // However long a driver does not read, the ledger's size is bounded by the desired state.
 func TestLedgerIsBounded(t *testing.T) {
 	l := newLedger()
-	l.take(inSync(0))
-	l.take(setUpdate("s", member(0)))
+	l.recordMessage(inSync(0))
+	l.recordMessage(setUpdate("s", member(0)))
 	l.round()
 	for i := range 10_000 {
-		l.take(setDelta("s", []string{member(i + 1)}, []string{member(i)}))
-		l.take(setUpdate(fmt.Sprint("n", i%10), member(i)))
+		l.recordMessage(setDelta("s", []string{member(i + 1)}, []string{member(i)}))
+		l.recordMessage(setUpdate(fmt.Sprint("n", i%10), member(i)))
 		if i%3 == 0 {
-			l.take(setRemove(fmt.Sprint("n", i%10)))
+			l.recordMessage(setRemove(fmt.Sprint("n", i%10)))
 		}
 	}
-	if s := l.sets["s"]; len(l.sets) > 11 || l.behind() > 11 || len(s.members) != 1 || len(s.delta) > 2 {
-		t.Errorf("%d sets, %d to tell, one of %d members and %d changes", len(l.sets), l.behind(), len(s.members), len(s.delta))
+	if s := l.sets["s"]; len(l.sets) > 11 || l.countUnsent() > 11 || len(s.members) != 1 || len(s.delta) > 2 {
+		t.Errorf("%d sets, %d to tell, one of %d members and %d changes", len(l.sets), l.countUnsent(), len(s.members), len(s.delta))
 	}
 }

@@ -49,9 +49,9 @@ type EndpointState struct {
 	Sent   *pb.WorkloadEndpoint // the endpoint as Felix sent it; nil: a host endpoint
 }
 
-// write sends periodic status messages to Felix, and what changed since the last report. While Felix does not read, it
+// writeReports sends periodic status messages to Felix, and what changed since the last report. While Felix does not read, it
 // keeps the latest report only.
-func (d *Driver) write(ctx context.Context) error {
+func (d *Driver) writeReports(ctx context.Context) error {
 	out := &reporter{out: NewWriter(d.cfg.Out), told: map[EndpointID]Health{}}
 	tick := time.NewTicker(d.cfg.Alive)
 	defer tick.Stop()
@@ -77,7 +77,7 @@ type reporter struct {
 	told map[EndpointID]Health
 }
 
-func (r *reporter) send(m *pb.FromDataplane) error {
+func (r *reporter) sendMessage(m *pb.FromDataplane) error {
 	m.SequenceNumber = r.seq
 	r.seq++
 	return r.out.Write(m)
@@ -85,7 +85,7 @@ func (r *reporter) send(m *pb.FromDataplane) error {
 
 // alive sends the periodic status message.
 func (r *reporter) alive(now, started time.Time) error {
-	return r.send(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{
+	return r.sendMessage(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{
 		IsoTimestamp: now.UTC().Format(time.RFC3339), Uptime: now.Sub(started).Seconds(),
 	}}})
 }
@@ -94,7 +94,7 @@ func (r *reporter) alive(now, started time.Time) error {
 func (r *reporter) report(now Report) error {
 	for _, id := range slices.SortedFunc(maps.Keys(now), EndpointID.compare) {
 		if at := now[id]; r.told[id] != at.Health {
-			if err := r.send(update(id, at)); err != nil {
+			if err := r.sendMessage(update(id, at)); err != nil {
 				return err
 			}
 			r.told[id] = at.Health
@@ -102,7 +102,7 @@ func (r *reporter) report(now Report) error {
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(r.told), EndpointID.compare) {
 		if _, still := now[id]; !still {
-			if err := r.send(removal(id)); err != nil {
+			if err := r.sendMessage(removal(id)); err != nil {
 				return err
 			}
 			delete(r.told, id)

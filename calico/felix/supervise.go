@@ -151,8 +151,8 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		now: SupervisorStatus{Path: s.cfg.Path, Endpoints: map[EndpointID]Health{}},
 	}
 	defer k.pause.Stop()
-	k.ledger.take(k.configured(&pb.ToDataplane{Payload: &pb.ToDataplane_ConfigUpdate{ConfigUpdate: &pb.ConfigUpdate{}}}))
-	return k.run(ctx)
+	k.ledger.recordMessage(k.configured(&pb.ToDataplane{Payload: &pb.ToDataplane_ConfigUpdate{ConfigUpdate: &pb.ConfigUpdate{}}}))
+	return k.runRounds(ctx)
 }
 
 // keeper owns the ledger and the driver's process. It never blocks on the driver.
@@ -173,7 +173,7 @@ type keeper struct {
 	now      SupervisorStatus
 }
 
-func (k *keeper) run(ctx context.Context) error {
+func (k *keeper) runRounds(ctx context.Context) error {
 	for {
 		k.sendRound()
 		k.report()
@@ -183,7 +183,7 @@ func (k *keeper) run(ctx context.Context) error {
 			return ctx.Err()
 		case batch := <-k.batches:
 			for _, m := range batch {
-				k.ledger.take(k.configured(m))
+				k.ledger.recordMessage(k.configured(m))
 			}
 		case told := <-k.waits:
 			k.waiting = append(k.waiting, told)
@@ -242,7 +242,7 @@ func (k *keeper) start(ctx context.Context) {
 		return
 	}
 	k.child = c
-	k.ledger.restart()
+	k.ledger.recordRestart()
 	k.now.PID, k.now.Starts, k.now.Sequence = c.pid, k.now.Starts+1, 0
 	k.cfg.Logger.Info("driver started", "path", k.cfg.Path, "pid", c.pid)
 }
@@ -324,7 +324,7 @@ func workloadOf(id *pb.WorkloadEndpointID) EndpointID {
 
 // report makes the state visible to Status.
 func (k *keeper) report() {
-	k.now.InSync, k.now.Behind = !k.synced.IsZero(), k.ledger.behind()+k.onTheWay
+	k.now.InSync, k.now.Behind = !k.synced.IsZero(), k.ledger.countUnsent()+k.onTheWay
 	now := k.now
 	k.publish(&now)
 	if k.child != nil && k.child.idle && !k.ledger.due() {

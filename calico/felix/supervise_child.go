@@ -68,7 +68,7 @@ func startChild(ctx context.Context, cfg SupervisorConfig, events chan<- childEv
 		return nil, errors.Join(err, closeAll(c.to, c.from, c.prints))
 	}
 	c.pid = c.cmd.Process.Pid
-	go c.run(ctx)
+	go c.runProcess(ctx)
 	return c, nil
 }
 
@@ -80,8 +80,8 @@ func closeAll(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-// run supervises the process to its end. The keeper receives events until the end, so no event blocks for long.
-func (c *child) run(ctx context.Context) {
+// runProcess supervises the process to its end. The keeper receives events until the end, so no event blocks for long.
+func (c *child) runProcess(ctx context.Context) {
 	exited := make(chan error, 1)
 	go func() { exited <- c.cmd.Wait() }()
 	var exit error
@@ -91,8 +91,8 @@ func (c *child) run(ctx context.Context) {
 		_, _ = io.Copy(&lineLogger{log: c.cfg.Logger}, c.prints)
 	}()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.write(ctx) })
-	g.Go(func() error { return c.read() })
+	g.Go(func() error { return c.writeRounds(ctx) })
+	g.Go(func() error { return c.readMessages() })
 	g.Go(func() error { // the first to return ends all
 		ended := errExited
 		select {
@@ -140,8 +140,8 @@ func exitText(err error) string {
 // writeAtOnce is how many bytes are written together.
 const writeAtOnce = 64 << 10
 
-// write writes rounds as they arrive.
-func (c *child) write(ctx context.Context) error {
+// writeRounds writes rounds as they arrive.
+func (c *child) writeRounds(ctx context.Context) error {
 	var seq uint64
 	var buf []byte
 	for {
@@ -172,8 +172,8 @@ func (c *child) write(ctx context.Context) error {
 	}
 }
 
-// read reads the driver's messages to the end of its pipe.
-func (c *child) read() error {
+// readMessages reads the driver's messages to the end of its pipe.
+func (c *child) readMessages() error {
 	in := NewReader(c.from, c.cfg.Limit)
 	for {
 		m := &pb.FromDataplane{}
