@@ -21,7 +21,7 @@ func BenchmarkTranslate(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(newTranslator().changes(list)); n != pods {
+		if n := len(newTranslator().objectChanges(list)); n != pods {
 			b.Fatal(n)
 		}
 	}

@@ -102,7 +102,7 @@ func (c *Client) round(ctx context.Context, lost func(error)) (synced bool, err 
 		}
 		c.log.Info("connected", "server", addr, "version", hello.Version)
 		c.fresh = &snapshot{kvs: map[string]wire.KV{}}
-		err = s.follow(ctx, c.handleKVs, func(st wire.Status) {
+		err = s.followStream(ctx, c.handleKVs, func(st wire.Status) {
 			if c.handleStatus(st) {
 				synced = true
 				lost(nil)
@@ -131,7 +131,7 @@ func (c *Client) handleKVs(list []wire.KV) {
 // handleStatus handles a status, and reports whether the status completes a snapshot.
 func (c *Client) handleStatus(st wire.Status) (complete bool) {
 	if st == wire.InSync && c.fresh != nil {
-		list := c.compare()
+		list := c.compareSnapshot()
 		c.fresh = nil
 		c.status = wire.InSync
 		c.passOnSnapshot(list)
@@ -144,8 +144,8 @@ func (c *Client) handleStatus(st wire.Status) (complete bool) {
 	return false
 }
 
-// compare returns the changes from the held keys to the snapshot.
-func (c *Client) compare() []wire.KV {
+// compareSnapshot returns the changes from the held keys to the snapshot.
+func (c *Client) compareSnapshot() []wire.KV {
 	list := make([]wire.KV, 0, len(c.fresh.order))
 	for _, key := range c.fresh.order {
 		list = append(list, c.fresh.kvs[key])

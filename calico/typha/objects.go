@@ -29,7 +29,7 @@ func (t *translator) workload(key string, u datastore.Update, said event.Change)
 		if u.Value != nil {
 			said.Err = fmt.Errorf("%s: %w", key, errNoPod)
 		}
-		return t.put(key, model.Ref{Kind: "WorkloadEndpoint", Name: strings.TrimPrefix(key, "/calico/v1/host/")}, said)
+		return t.storeChange(key, model.Ref{Kind: "WorkloadEndpoint", Name: strings.TrimPrefix(key, "/calico/v1/host/")}, said)
 	}
 	if w, ok := u.Value.(*model.WorkloadEndpoint); ok {
 		said.Object, said.Err = pod(model.PodID{Namespace: ns, Name: name}, w)
@@ -37,7 +37,7 @@ func (t *translator) workload(key string, u datastore.Update, said event.Change)
 	if said.Err != nil && !strings.HasPrefix(said.Err.Error(), key) {
 		said.Err = fmt.Errorf("%s: %w", key, said.Err)
 	}
-	return t.put(key, model.Ref{Kind: model.KindPod, Namespace: ns, Name: name}, said)
+	return t.storeChange(key, model.Ref{Kind: model.KindPod, Namespace: ns, Name: name}, said)
 }
 
 func pod(id model.PodID, w *model.WorkloadEndpoint) (model.Object, error) {
@@ -89,7 +89,7 @@ func (t *translator) policy(key string, u datastore.Update, said event.Change) [
 		number("egress", p.OutboundRules)
 		said.Object = p
 	}
-	return t.put(key, id.Ref(), said)
+	return t.storeChange(key, id.Ref(), said)
 }
 
 // checkSelectors parses the selectors of a policy or of a profile's rules. A value with an invalid selector does not parse,
@@ -148,7 +148,7 @@ func (t *translator) profile(key string, u datastore.Update, said event.Change) 
 		if labels != nil {
 			said.Object = &model.Namespace{Name: ns, Labels: unprefixed(labels, model.PrefixNamespace)}
 		}
-		return t.put(key, model.Ref{Kind: model.KindNamespace, Name: ns}, said)
+		return t.storeChange(key, model.Ref{Kind: model.KindNamespace, Name: ns}, said)
 	}
 	if ns, account, ok := model.ProfileServiceAccount(name); ok {
 		if u.Key.Kind == datastore.KeyProfileRules {
@@ -157,7 +157,7 @@ func (t *translator) profile(key string, u datastore.Update, said event.Change) 
 		if labels != nil {
 			said.Object = &model.ServiceAccount{Namespace: ns, Name: account, Labels: unprefixed(labels, model.PrefixServiceAccount)}
 		}
-		return t.put(key, model.Ref{Kind: model.KindServiceAccount, Namespace: ns, Name: account}, said)
+		return t.storeChange(key, model.Ref{Kind: model.KindServiceAccount, Namespace: ns, Name: account}, said)
 	}
 	return t.ownProfile(u, said)
 }
@@ -181,7 +181,7 @@ func (t *translator) ownProfile(u datastore.Update, said event.Change) []event.C
 		said.Object = &model.Profile{Name: name, Labels: p.labels, Rules: p.rules}
 	}
 	rules := datastore.Key{Kind: datastore.KeyProfileRules, Name: name}.String()
-	return t.put(rules, model.Ref{Kind: model.KindProfile, Name: name}, said)
+	return t.storeChange(rules, model.Ref{Kind: model.KindProfile, Name: name}, said)
 }
 
 // unprefixed returns the labels of the object that a profile was made of.

@@ -85,7 +85,7 @@ func (s *session) hello(syncer wire.SyncerType, modern bool) (wire.ServerHello, 
 	err := s.say(hello)
 	var m wire.Message
 	if err == nil {
-		m, err = s.read(s.cfg.HelloWithin)
+		m, err = s.readMessage(s.cfg.HelloWithin)
 	}
 	if err != nil {
 		if hungUp(err) {
@@ -111,8 +111,8 @@ func hungUp(err error) bool {
 		func(end error) bool { return errors.Is(err, end) })
 }
 
-// read returns the next message, or an error if none arrives in time.
-func (s *session) read(within time.Duration) (wire.Message, error) {
+// readMessage returns the next message, or an error if none arrives in time.
+func (s *session) readMessage(within time.Duration) (wire.Message, error) {
 	if err := s.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
 		return nil, err
 	}
@@ -126,12 +126,12 @@ func (s *session) say(m wire.Message) error {
 	return s.enc.Encode(m)
 }
 
-// follow passes on KVs and statuses until the connection ends. It returns the reason.
-func (s *session) follow(ctx context.Context, kvs func([]wire.KV), status func(wire.Status)) error {
+// followStream passes on KVs and statuses until the connection ends. It returns the reason.
+func (s *session) followStream(ctx context.Context, kvs func([]wire.KV), status func(wire.Status)) error {
 	defer context.AfterFunc(ctx, func() { _ = s.conn.Close() })()
 	defer s.conn.Close()
 	for {
-		m, err := s.read(s.cfg.SilentFor)
+		m, err := s.readMessage(s.cfg.SilentFor)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (s *session) follow(ctx context.Context, kvs func([]wire.KV), status func(w
 		case wire.Ping:
 			err = s.say(wire.Pong{PingTimestamp: m.Timestamp, PongTimestamp: time.Now()})
 		case wire.DecoderRestart:
-			err = s.restart(m)
+			err = s.restartStream(m)
 		default:
 			err = fmt.Errorf("%w: %T", ErrProtocol, m)
 		}
@@ -153,8 +153,8 @@ func (s *session) follow(ctx context.Context, kvs func([]wire.KV), status func(w
 	}
 }
 
-// restart begins a new stream. The server waits for the ACK before it sends any of it.
-func (s *session) restart(m wire.DecoderRestart) error {
+// restartStream begins a new stream. The server waits for the ACK before it sends any of it.
+func (s *session) restartStream(m wire.DecoderRestart) error {
 	switch m.CompressionAlgorithm {
 	case "":
 		s.dec = wire.NewDecoder(s.raw, messageLimit)

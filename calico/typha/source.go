@@ -42,7 +42,7 @@ func (s *Source) emitBatch(b wire.Batch) {
 		s.status = event.ResyncInProgress
 		s.emitStatus(nil)
 	}
-	if changes := s.translate.changes(b.KVs); len(changes) > 0 {
+	if changes := s.translate.objectChanges(b.KVs); len(changes) > 0 {
 		s.emit(&event.Update{Source: Name, Changes: changes, At: time.Now()})
 	}
 	if b.Status == wire.InSync && s.status != event.InSync {

@@ -50,12 +50,12 @@ func newTranslator() *translator {
 	}
 }
 
-// changes returns the object changes that the key changes cause. It reads the values on all cores.
-func (t *translator) changes(list []wire.KV) []event.Change {
+// objectChanges returns the object changes that the key changes cause. It reads the values on all cores.
+func (t *translator) objectChanges(list []wire.KV) []event.Change {
 	var out []event.Change
 	read := make([]reading, len(list))
 	parallel.Ordered(len(list), func(i int) { read[i] = readKV(&list[i]) }, func(i int) {
-		for _, c := range t.change(list[i].Key, &read[i]) {
+		for _, c := range t.changesOfKey(list[i].Key, &read[i]) {
 			if c.Origin == "" {
 				c.Origin = list[i].Key
 			}
@@ -111,24 +111,24 @@ func readKV(kv *wire.KV) reading {
 	return r
 }
 
-func (t *translator) change(key string, r *reading) []event.Change {
+func (t *translator) changesOfKey(key string, r *reading) []event.Change {
 	u, said := r.update, r.said
 	switch k := u.Key; {
 	case r.none:
 		return nil
 	case r.cidr != "":
-		return t.put(key, model.Ref{Kind: model.KindServiceCIDR, Name: r.cidr}, said)
+		return t.storeChange(key, model.Ref{Kind: model.KindServiceCIDR, Name: r.cidr}, said)
 	case k.Kind == datastore.KeyWorkload:
 		return t.workload(key, u, said)
 	case k.Kind == datastore.KeyHostEndpoint:
 		said.Object = object[*model.HostEndpoint](u.Value)
-		return t.put(key, model.Ref{Kind: model.KindHostEndpoint, Name: k.Name}, said)
+		return t.storeChange(key, model.Ref{Kind: model.KindHostEndpoint, Name: k.Name}, said)
 	case k.Kind == datastore.KeyNetworkSet:
 		said.Object = object[*model.NetworkSet](u.Value)
-		return t.put(key, (&model.NetworkSet{Name: k.Name}).Ref(), said)
+		return t.storeChange(key, (&model.NetworkSet{Name: k.Name}).Ref(), said)
 	case k.Kind == datastore.KeyTier:
 		said.Object = object[*model.Tier](u.Value)
-		return t.put(key, model.Ref{Kind: model.KindTier, Name: k.Name}, said)
+		return t.storeChange(key, model.Ref{Kind: model.KindTier, Name: k.Name}, said)
 	case k.Kind == datastore.KeyTieredPolicy, k.Kind == datastore.KeyPolicy:
 		return t.policy(key, u, said)
 	case k.Kind == datastore.KeyProfileLabels, k.Kind == datastore.KeyProfileRules:
@@ -149,9 +149,9 @@ func object[T model.Object](v any) model.Object {
 	return nil
 }
 
-// put stores the change c of ref under key; a c with neither object nor error means that the key is removed. It returns the
+// storeChange stores the change c of ref under key; a c with neither object nor error means that the key is removed. It returns the
 // object's change, if any.
-func (t *translator) put(key string, ref model.Ref, c event.Change) []event.Change {
+func (t *translator) storeChange(key string, ref model.Ref, c event.Change) []event.Change {
 	c.Ref = ref
 	if c.Origin == "" {
 		c.Origin = key
@@ -203,7 +203,7 @@ func (t *translator) resource(key string, k datastore.Key, said event.Change) []
 	default:
 		return nil
 	}
-	return t.put(key, ref, said)
+	return t.storeChange(key, ref, said)
 }
 
 // readObject reads a Kubernetes object as from an API server.
@@ -285,7 +285,7 @@ func (t *translator) block(u datastore.Update, said event.Change) []event.Change
 		if t.nodes[name] != nil && before != now {
 			ref := model.Ref{Kind: model.KindNode, Name: name}
 			key := datastore.Key{Kind: datastore.KeyResource, Type: datastore.ResourceNodes, Name: name}.String()
-			out = append(out, t.put(key, ref, event.Change{Object: t.withBlocks(name)})...)
+			out = append(out, t.storeChange(key, ref, event.Change{Object: t.withBlocks(name)})...)
 		}
 	}
 	if said.Err != nil {

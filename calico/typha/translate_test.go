@@ -89,7 +89,7 @@ func TestServiceKeepsUID(t *testing.T) {
 		{"", ""},
 	} {
 		got := "no change"
-		for _, c := range tr.changes([]wire.KV{kv(key + " " + step.value)}) {
+		for _, c := range tr.objectChanges([]wire.KV{kv(key + " " + step.value)}) {
 			got = c.UID
 		}
 		if got != step.want {
@@ -245,7 +245,7 @@ func TestTranslate(t *testing.T) {
 			tr := newTranslator()
 			var got []string
 			for _, line := range c.in {
-				for _, ch := range tr.changes([]wire.KV{kv(line)}) {
+				for _, ch := range tr.objectChanges([]wire.KV{kv(line)}) {
 					got = append(got, text(ch))
 				}
 			}
@@ -280,14 +280,14 @@ func TestTranslatePathIndependence(t *testing.T) {
 		for _, line := range rapid.SliceOfN(rapid.SampledFrom(vocabulary), 1, 30).Draw(t, "lines") {
 			k := kv(line)
 			end[k.Key] = k
-			world(have, tr.changes([]wire.KV{k}))
+			world(have, tr.objectChanges([]wire.KV{k}))
 		}
 		want := map[model.Ref]string{}
 		var list []wire.KV
 		for _, key := range slices.Sorted(maps.Keys(end)) {
 			list = append(list, end[key])
 		}
-		world(want, newTranslator().changes(list))
+		world(want, newTranslator().objectChanges(list))
 		if d := cmp.Diff(want, have); d != "" {
 			t.Fatalf("-at once +step by step:\n%s", d)
 		}
@@ -302,8 +302,8 @@ func FuzzTranslate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, key string, value []byte) {
 		tr := newTranslator()
-		tr.changes([]wire.KV{{Key: key, Value: value}})
-		tr.changes([]wire.KV{{Key: key}})
+		tr.objectChanges([]wire.KV{{Key: key, Value: value}})
+		tr.objectChanges([]wire.KV{{Key: key}})
 		if len(tr.objects)+len(tr.profiles)+len(tr.nodes)+len(tr.blocks) > 0 {
 			t.Errorf("%s leaves something behind: %+v", key, tr)
 		}
