@@ -213,8 +213,8 @@ func (in *input) int() (int64, error) {
 	return int64(u >> 1), err
 }
 
-// count reads a number of elements, each of which has at least one byte.
-func (in *input) count() (int, error) {
+// elementCount reads a number of elements, each of which has at least one byte.
+func (in *input) elementCount() (int, error) {
 	n, err := in.uint()
 	if err == nil && n > uint64(len(in.b)) {
 		return 0, errShort
@@ -224,7 +224,7 @@ func (in *input) count() (int, error) {
 
 // bytes reads a length and that many bytes, which alias the buffer.
 func (in *input) bytes() ([]byte, error) {
-	n, err := in.count()
+	n, err := in.elementCount()
 	if err != nil {
 		return nil, err
 	}

@@ -23,14 +23,14 @@ func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 func (e *Encoder) Encode(m Message) error {
 	e.define(m)
 	e.buf = AppendMessage(e.buf, m)
-	return e.flush()
+	return e.flushBuffer()
 }
 
 // Define writes the definitions of the given messages' types that the stream lacks, so that frames encoded elsewhere may
 // follow.
 func (e *Encoder) Define(of ...Message) error {
 	e.define(of...)
-	return e.flush()
+	return e.flushBuffer()
 }
 
 func (e *Encoder) define(of ...Message) {
@@ -47,7 +47,7 @@ func (e *Encoder) define(of ...Message) {
 	}
 }
 
-func (e *Encoder) flush() error {
+func (e *Encoder) flushBuffer() error {
 	if len(e.buf) == 0 {
 		return nil
 	}
@@ -98,21 +98,21 @@ func appendFrame[E ~string | ~[]byte](dst []byte, k kind, first []byte, rest ...
 // AppendKV appends a KV as one element of a KVs message.
 func AppendKV(dst []byte, kv *KV) []byte {
 	f := fieldWriter{b: dst, last: -1}
-	f.text(0, kv.Key)
+	f.textField(0, kv.Key)
 	if len(kv.Value) > 0 {
-		f.at(1)
+		f.startField(1)
 		f.b = append(appendUint(f.b, uint64(len(kv.Value))), kv.Value...)
 	}
 	if kv.Revision != "" { // an interface: name of the type, number, length, and 0 before a value that is not a struct
-		f.at(2)
+		f.startField(2)
 		n := uint64(len(kv.Revision))
 		f.b = appendInt(appendText(f.b, "string"), int64(idString))
 		f.b = append(appendUint(f.b, 1+uint64(uintLen(n))+n), 0)
 		f.b = appendText(f.b, kv.Revision)
 	}
-	f.text(3, kv.V3ResourceVersion)
+	f.textField(3, kv.V3ResourceVersion)
 	if kv.TTL != 0 {
-		f.at(4)
+		f.startField(4)
 		f.b = appendInt(f.b, int64(kv.TTL))
 	}
 	f.uint(5, uint64(kv.UpdateType))
@@ -124,13 +124,13 @@ func appendFields(dst []byte, m Message) []byte {
 	f := fieldWriter{b: dst, last: -1}
 	switch m := m.(type) {
 	case ClientHello:
-		f.text(0, m.Hostname)
-		f.text(1, m.Info)
-		f.text(2, m.Version)
-		f.text(3, string(m.SyncerType))
+		f.textField(0, m.Hostname)
+		f.textField(1, m.Info)
+		f.textField(2, m.Version)
+		f.textField(3, string(m.SyncerType))
 		f.bool(4, m.SupportsDecoderRestart)
 		if n := len(m.SupportedCompressionAlgorithms); n > 0 {
-			f.at(5)
+			f.startField(5)
 			f.b = appendUint(f.b, uint64(n))
 			for _, s := range m.SupportedCompressionAlgorithms {
 				f.b = appendText(f.b, s)
@@ -139,13 +139,13 @@ func appendFields(dst []byte, m Message) []byte {
 		f.uint(6, m.ClientConnID)
 		f.bool(7, m.SupportsModernPolicyKeys)
 	case ServerHello:
-		f.text(0, m.Version)
-		f.text(1, string(m.SyncerType))
+		f.textField(0, m.Version)
+		f.textField(1, string(m.SyncerType))
 		f.bool(2, m.SupportsNodeResourceUpdates)
 		f.uint(3, m.ServerConnID)
 	case DecoderRestart:
-		f.text(0, m.Message)
-		f.text(1, m.CompressionAlgorithm)
+		f.textField(0, m.Message)
+		f.textField(1, m.CompressionAlgorithm)
 	case SyncStatus:
 		f.uint(0, uint64(m.SyncStatus))
 	case Ping:
@@ -163,21 +163,21 @@ type fieldWriter struct {
 	last int
 }
 
-func (f *fieldWriter) at(i int) {
+func (f *fieldWriter) startField(i int) {
 	f.b = appendUint(f.b, uint64(i-f.last))
 	f.last = i
 }
 
-func (f *fieldWriter) text(i int, s string) {
+func (f *fieldWriter) textField(i int, s string) {
 	if s != "" {
-		f.at(i)
+		f.startField(i)
 		f.b = appendText(f.b, s)
 	}
 }
 
 func (f *fieldWriter) uint(i int, v uint64) {
 	if v != 0 {
-		f.at(i)
+		f.startField(i)
 		f.b = appendUint(f.b, v)
 	}
 }
@@ -199,7 +199,7 @@ func (f *fieldWriter) time(i int, t interface {
 		return
 	}
 	if b, err := t.MarshalBinary(); err == nil {
-		f.at(i)
+		f.startField(i)
 		f.b = append(appendUint(f.b, uint64(len(b))), b...)
 	}
 }

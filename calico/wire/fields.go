@@ -55,7 +55,7 @@ func (d *Decoder) definitionField(def *definition, f int) error {
 			return err
 		})
 	case def.shape == shapeStruct && f == 2:
-		n, err := d.in.count()
+		n, err := d.in.elementCount()
 		for ; err == nil && n > 0; n-- {
 			var fd field
 			err = d.in.fields(func(f int) error {
@@ -122,7 +122,7 @@ func (d *Decoder) envelope(id typeID) (Message, error) {
 			return d.skip(fd.id, 0)
 		}
 		var err error
-		m, err = d.message()
+		m, err = d.readMessage()
 		return err
 	})
 	if err == nil && m == nil {
@@ -131,8 +131,8 @@ func (d *Decoder) envelope(id typeID) (Message, error) {
 	return m, err
 }
 
-// message reads an interface that holds a message.
-func (d *Decoder) message() (Message, error) {
+// readMessage reads an interface that holds a message.
+func (d *Decoder) readMessage() (Message, error) {
 	b, err := d.in.bytes()
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func messageSetter(m any, name string) func(*Decoder, typeID, any) error {
 	case *ServerHello:
 		switch name {
 		case "Version":
-			return into(func(m *ServerHello) *string { return &m.Version }, (*Decoder).text)
+			return into(func(m *ServerHello) *string { return &m.Version }, (*Decoder).decodeText)
 		case "SyncerType":
 			return into(func(m *ServerHello) *SyncerType { return &m.SyncerType }, syncerType)
 		case "SupportsNodeResourceUpdates":
@@ -231,9 +231,9 @@ func messageSetter(m any, name string) func(*Decoder, typeID, any) error {
 	case *DecoderRestart:
 		switch name {
 		case "Message":
-			return into(func(m *DecoderRestart) *string { return &m.Message }, (*Decoder).text)
+			return into(func(m *DecoderRestart) *string { return &m.Message }, (*Decoder).decodeText)
 		case "CompressionAlgorithm":
-			return into(func(m *DecoderRestart) *string { return &m.CompressionAlgorithm }, (*Decoder).text)
+			return into(func(m *DecoderRestart) *string { return &m.CompressionAlgorithm }, (*Decoder).decodeText)
 		}
 	case *SyncStatus:
 		if name == "SyncStatus" {
@@ -261,11 +261,11 @@ func messageSetter(m any, name string) func(*Decoder, typeID, any) error {
 func helloSetter(name string) func(*Decoder, typeID, any) error {
 	switch name {
 	case "Hostname":
-		return into(func(m *ClientHello) *string { return &m.Hostname }, (*Decoder).text)
+		return into(func(m *ClientHello) *string { return &m.Hostname }, (*Decoder).decodeText)
 	case "Info":
-		return into(func(m *ClientHello) *string { return &m.Info }, (*Decoder).text)
+		return into(func(m *ClientHello) *string { return &m.Info }, (*Decoder).decodeText)
 	case "Version":
-		return into(func(m *ClientHello) *string { return &m.Version }, (*Decoder).text)
+		return into(func(m *ClientHello) *string { return &m.Version }, (*Decoder).decodeText)
 	case "SyncerType":
 		return into(func(m *ClientHello) *SyncerType { return &m.SyncerType }, syncerType)
 	case "SupportsDecoderRestart":
@@ -284,13 +284,13 @@ func helloSetter(name string) func(*Decoder, typeID, any) error {
 func kvSetter(_ any, name string) func(*Decoder, typeID, any) error {
 	switch name {
 	case "Key":
-		return into(func(kv *KV) *string { return &kv.Key }, (*Decoder).text)
+		return into(func(kv *KV) *string { return &kv.Key }, (*Decoder).decodeText)
 	case "Value":
 		return into(func(kv *KV) *[]byte { return &kv.Value }, (*Decoder).bytes)
 	case "Revision":
 		return into(func(kv *KV) *string { return &kv.Revision }, (*Decoder).any)
 	case "V3ResourceVersion":
-		return into(func(kv *KV) *string { return &kv.V3ResourceVersion }, (*Decoder).text)
+		return into(func(kv *KV) *string { return &kv.V3ResourceVersion }, (*Decoder).decodeText)
 	case "TTL":
 		return into(func(kv *KV) *time.Duration { return &kv.TTL }, (*Decoder).duration)
 	case "UpdateType":

@@ -36,11 +36,11 @@ func (p Peer) Verify(roots *x509.CertPool) func(tls.ConnectionState) error {
 				return err
 			}
 		}
-		return p.check(leaf)
+		return p.checkCertificate(leaf)
 	}
 }
 
-func (p Peer) check(leaf *x509.Certificate) error {
+func (p Peer) checkCertificate(leaf *x509.Certificate) error {
 	if p == (Peer{}) || p.CN != "" && leaf.Subject.CommonName == p.CN {
 		return nil
 	}

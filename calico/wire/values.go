@@ -11,7 +11,7 @@ func (d *Decoder) kvs(id typeID) ([]KV, error) {
 	if def == nil || def.shape != shapeSlice {
 		return nil, errType
 	}
-	n, err := d.in.count()
+	n, err := d.in.elementCount()
 	if err != nil {
 		return nil, err
 	}
@@ -30,18 +30,18 @@ func (d *Decoder) texts(id typeID) ([]string, error) {
 	if def == nil || def.shape != shapeSlice || def.elem != idString {
 		return nil, errType
 	}
-	n, err := d.in.count()
+	n, err := d.in.elementCount()
 	var out []string
 	for ; err == nil && n > 0; n-- {
 		var s string
-		if s, err = d.text(idString); err == nil {
+		if s, err = d.decodeText(idString); err == nil {
 			out = append(out, s)
 		}
 	}
 	return out, err
 }
 
-func (d *Decoder) text(id typeID) (string, error) {
+func (d *Decoder) decodeText(id typeID) (string, error) {
 	if id != idString {
 		return "", errType
 	}
@@ -50,7 +50,7 @@ func (d *Decoder) text(id typeID) (string, error) {
 }
 
 func syncerType(d *Decoder, id typeID) (SyncerType, error) {
-	s, err := d.text(id)
+	s, err := d.decodeText(id)
 	return SyncerType(s), err
 }
 
@@ -184,7 +184,7 @@ func (d *Decoder) skip(id typeID, depth int) error {
 			return d.skip(def.fields[f-1].id, depth+1)
 		})
 	case shapeSlice, shapeArray, shapeMap:
-		n, err := d.in.count()
+		n, err := d.in.elementCount()
 		for ; err == nil && n > 0; n-- {
 			if def.shape == shapeMap {
 				err = d.skip(def.key, depth+1)
