@@ -169,13 +169,13 @@ func messages(d *Direction) (out []*acl.SCTPPorts_Rule) {
 	for _, r := range d.Rules {
 		out = append(out, &acl.SCTPPorts_Rule{
 			Permit: r.Permit, SourceNetwork: r.Source.String(), DestinationNetwork: r.Destination.String(),
-			Source: r.From.message(), Destination: r.To.message(),
+			Source: r.From.portsMessage(), Destination: r.To.portsMessage(),
 		})
 	}
 	return out
 }
 
-func (r Range) message() *acl.SCTPPorts_Ports {
+func (r Range) portsMessage() *acl.SCTPPorts_Ports {
 	if r == all {
 		return nil
 	}
@@ -210,5 +210,5 @@ func (r Range) Blocks() int { return len(r.blocks()) }
 // mask has a one for each of the block's fixed bits.
 func (b block) mask() uint16 { return uint16(uint32(0xffff0000) >> b.bits) }
 
-// ports is the block as a range.
-func (b block) ports() Range { return Range{b.first, b.first | ^b.mask()} }
+// portRange is the block as a range.
+func (b block) portRange() Range { return Range{b.first, b.first | ^b.mask()} }

@@ -318,7 +318,7 @@ func TestBlocks(t *testing.T) {
 		list := r.blocks()
 		next := uint32(r.First)
 		for _, b := range list {
-			p := b.ports()
+			p := b.portRange()
 			if uint32(p.First) != next {
 				t.Errorf("%v: block %v does not begin at %d", r, p, next)
 			}

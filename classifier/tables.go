@@ -174,7 +174,7 @@ func compile(rules []Rule, l *layout) (Program, error) {
 		}
 		for _, f := range from {
 			for _, t := range to {
-				p.add(l.rule(r, f, t), r.Permit)
+				p.addEntry(l.matchRule(r, f, t), r.Permit)
 			}
 		}
 	}
@@ -189,8 +189,8 @@ func compile(rules []Rule, l *layout) (Program, error) {
 	return out, nil
 }
 
-// rule matches the INITs of a rule, for one pair of blocks of ports.
-func (l *layout) rule(r Rule, from, to block) pattern {
+// matchRule matches the INITs of a rule, for one pair of blocks of ports.
+func (l *layout) matchRule(r Rule, from, to block) pattern {
 	return l.init().prefix(l.source, r.Source).prefix(l.dest, r.Destination).
 		word(l.payload, from.mask(), from.first).word(l.payload+2, to.mask(), to.first)
 }
@@ -220,9 +220,9 @@ func toWords(b []byte) (w words) {
 	return w
 }
 
-// add places an entry after all earlier entries that decide otherwise about some packet: in the first table with its
+// addEntry places an entry after all earlier entries that decide otherwise about some packet: in the first table with its
 // mask that does not precede such an entry.
-func (p *packing) add(e pattern, pass bool) {
+func (p *packing) addEntry(e pattern, pass bool) {
 	mask, match := toWords(e.mask), toWords(e.match)
 	var place *packed
 	for _, t := range slices.Backward(p.tables) {
@@ -271,12 +271,12 @@ func (t *packed) contradicts(mask, match words, pass bool) bool {
 // Rules reads the rules back out of the programs of a direction. It returns false if the programs are not as Compile
 // makes them. The rules have the same effect as the original ones, but may differ from them.
 func Rules(v4, v6 Program) ([]Rule, bool) {
-	four, ok4 := ip4.rules(v4)
-	six, ok6 := ip6.rules(v6)
+	four, ok4 := ip4.rulesOf(v4)
+	six, ok6 := ip6.rulesOf(v6)
 	return append(four, six...), ok4 && ok6
 }
 
-func (l *layout) rules(p Program) (out []Rule, ok bool) {
+func (l *layout) rulesOf(p Program) (out []Rule, ok bool) {
 	front := append(Program{l.root()}, l.hidden()...)
 	if len(p) <= len(front) || !p[:len(front)].Equal(front) || !(Program{p[len(p)-1]}).Equal(Program{l.last()}) {
 		return nil, false
@@ -288,9 +288,9 @@ func (l *layout) rules(p Program) (out []Rule, ok bool) {
 			}
 			r := Rule{
 				Permit: e.Pass, Source: l.network(t.Mask, e.Match, l.source), Destination: l.network(t.Mask, e.Match, l.dest),
-				From: ports(t.Mask, e.Match, l.payload), To: ports(t.Mask, e.Match, l.payload+2),
+				From: portsAt(t.Mask, e.Match, l.payload), To: portsAt(t.Mask, e.Match, l.payload+2),
 			}
-			again := l.rule(r, r.From.blocks()[0], r.To.blocks()[0])
+			again := l.matchRule(r, r.From.blocks()[0], r.To.blocks()[0])
 			if string(again.mask) != t.Mask || string(again.match) != e.Match {
 				return nil, false
 			}
@@ -309,11 +309,11 @@ func (l *layout) network(mask, match string, at int) netip.Prefix {
 	return netip.PrefixFrom(a, n).Masked()
 }
 
-func ports(mask, match string, at int) Range {
+func portsAt(mask, match string, at int) Range {
 	b := block{first: uint16(match[at])<<8 | uint16(match[at+1])}
 	b.bits = bits.OnesCount8(mask[at]) + bits.OnesCount8(mask[at+1])
 	b.first &= b.mask()
-	return b.ports()
+	return b.portRange()
 }
 
 // Equal reports whether both programs have the same tables.
