@@ -52,20 +52,20 @@ func (c *Change) AllOrNothing() *Change {
 	return c
 }
 
-func (c *Change) fail(err error) {
+func (c *Change) failWith(err error) {
 	if c.err == nil {
 		c.err = fmt.Errorf("client: %w", err)
 	}
 }
 
-func (c *Change) put(m proto.Message) {
+func (c *Change) putItem(m proto.Message) {
 	if m == nil || !m.ProtoReflect().IsValid() {
-		c.fail(errors.New("an item is nil"))
+		c.failWith(errors.New("an item is nil"))
 		return
 	}
 	key := kv.Key(m)
 	if err := kv.Check(key, m); err != nil {
-		c.fail(err)
+		c.failWith(err)
 		return
 	}
 	c.items, c.last = append(c.items, m), key
@@ -74,12 +74,12 @@ func (c *Change) put(m proto.Message) {
 // del deletes the item with the key of m.
 func (c *Change) del(m proto.Message) {
 	if c.all {
-		c.fail(errors.New("a resync must not delete items: it deletes all that are not put"))
+		c.failWith(errors.New("a resync must not delete items: it deletes all that are not put"))
 		return
 	}
 	key := kv.Key(m)
 	if err := kv.Check(key, m); err != nil {
-		c.fail(err)
+		c.failWith(err)
 		return
 	}
 	c.gone, c.left = append(c.gone, key), append(c.left, m)
@@ -88,7 +88,7 @@ func (c *Change) del(m proto.Message) {
 // Merge sets how the last put item is merged with other owners' values of its key; without Merge it is proto.Merge.
 func (p *Put) Merge(m event.Merge) *Put {
 	if p.last == "" {
-		p.fail(errors.New("merge: no item was put"))
+		p.failWith(errors.New("merge: no item was put"))
 		return p
 	}
 	p.merges[p.last] = m
@@ -98,7 +98,7 @@ func (p *Put) Merge(m event.Merge) *Put {
 // Labels attaches labels to the last put item, by which Config can select.
 func (p *Put) Labels(labels map[string]string) *Put {
 	if p.last == "" {
-		p.fail(errors.New("labels: no item was put"))
+		p.failWith(errors.New("labels: no item was put"))
 		return p
 	}
 	p.labels[p.last] = labels

@@ -32,7 +32,7 @@ func (d *Delete) Item(m proto.Message) *Delete {
 // Key deletes the value of any model that has this key.
 func (d *Delete) Key(key string) *Delete {
 	if _, _, known := kv.Lookup(key); !known {
-		d.fail(fmt.Errorf("%q: %w", key, kv.ErrNoModel))
+		d.failWith(fmt.Errorf("%q: %w", key, kv.ErrNoModel))
 		return d
 	}
 	d.gone = append(d.gone, key)

@@ -23,7 +23,7 @@ type Put struct{ *Change }
 // Item puts a value of any model. Models without a field in Contiv's API are sent by the agent's other configuration
 // service.
 func (p *Put) Item(m proto.Message) *Put {
-	p.put(m)
+	p.putItem(m)
 	return p
 }
 
