@@ -137,14 +137,14 @@ func (f *File) Read(text []byte, into *pflag.FlagSet) error {
 	}
 	for _, must := range [][2]string{{"apiVersion", Version}, {"kind", f.Kind}} {
 		if !head[must[0]] && !r.bare {
-			r.fail(&yaml.Node{Line: 1}, must[0], "must be "+must[1])
+			r.addProblem(&yaml.Node{Line: 1}, must[0], "must be "+must[1])
 		}
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(root.Content); i += 2 {
 		key, value := root.Content[i], root.Content[i+1]
 		if before := seen[key.Value]; before > 0 {
-			r.fail(key, key.Value, fmt.Sprintf("is a duplicate of line %d", before))
+			r.addProblem(key, key.Value, fmt.Sprintf("is a duplicate of line %d", before))
 			continue
 		}
 		seen[key.Value] = key.Line
@@ -201,7 +201,7 @@ type problem struct {
 	err  error
 }
 
-func (r *reader) fail(at *yaml.Node, field, why string) {
+func (r *reader) addProblem(at *yaml.Node, field, why string) {
 	r.found = append(r.found, problem{at.Line, fmt.Errorf("%s:%d: %s: %s", r.path, at.Line, field, why)})
 }
 
@@ -219,17 +219,17 @@ func (r *reader) field(key, value *yaml.Node, kind string) {
 	}
 	if want != "" {
 		if value.Kind != yaml.ScalarNode || value.Value != want {
-			r.fail(value, name, "must be "+want)
+			r.addProblem(value, name, "must be "+want)
 		}
 		return
 	}
 	flag := r.fields[name]
 	if flag == nil {
-		r.fail(key, name, r.unknown(name))
+		r.addProblem(key, name, r.unknown(name))
 		return
 	}
 	if why := r.setFlag(flag, value); why != "" {
-		r.fail(value, name, why)
+		r.addProblem(value, name, why)
 	}
 }
 

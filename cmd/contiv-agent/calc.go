@@ -64,7 +64,7 @@ Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/po
     contiv-agent calc --hostname node-1
   contiv-agent calc --hostname node-1 --driver ./my-driver <changes.jsonl`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.runCalc(cmd) },
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&f.hostname, "hostname", "", "name of this node in the datastore (default: $NODE_NAME, or the name of the host)")
@@ -76,7 +76,7 @@ Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/po
 	return cmd
 }
 
-func (f *calcFlags) run(cmd *cobra.Command) error {
+func (f *calcFlags) runCalc(cmd *cobra.Command) error {
 	lines := datastore.Lines{Graph: calc.Config{Node: flags.NodeName(f.hostname), NodeResources: f.nodeResources}}
 	switch f.routeSource {
 	case "CalicoIPAM":
@@ -112,7 +112,7 @@ func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
 	}
 	out := &lineWriter{out: cmd.OutOrStdout()}
 	driver, err := driver.Supervise(felix.SupervisorConfig{
-		Path: f.driver, Logger: log, OnMessage: func(m *pb.FromDataplane) { out.message(m) },
+		Path: f.driver, Logger: log, OnMessage: func(m *pb.FromDataplane) { out.writeMessage(m) },
 	}, lines.Graph.Node, map[string]string{"NODE_NAME": lines.Graph.Node})
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return w.out.Write(p)
 }
 
-func (w *lineWriter) message(m *pb.FromDataplane) {
+func (w *lineWriter) writeMessage(m *pb.FromDataplane) {
 	text, err := protojson.Marshal(m)
 	var b bytes.Buffer
 	if err == nil {

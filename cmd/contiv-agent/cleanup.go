@@ -49,7 +49,7 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
   contiv-agent cleanup
   contiv-agent cleanup --vpp-socket ./vpp.sock --journal ./journal -o json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.runCleanup(cmd) },
 	}
 	f.Log.AddFlags(cmd)
 	f.Output.AddFlag(cmd)
@@ -63,7 +63,7 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 	return cmd
 }
 
-func (f *cleanupFlags) run(cmd *cobra.Command) error {
+func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 	if err := f.Check(); err != nil {
 		return err
 	}

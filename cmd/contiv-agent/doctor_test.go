@@ -38,7 +38,7 @@ func TestDoctorExitCodes(t *testing.T) {
 		{[]string{"argument"}, exit.Wrong},
 		{[]string{"--vpp-socket", filepath.Join(dir, "none.sock")}, exit.Failed},
 	} {
-		if code := run(t.Context(), newRoot(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
+		if code := execute(t.Context(), newRoot(), append([]string{"doctor", "--vpp-socket", socket}, tc.args...)); code != tc.code {
 			t.Errorf("%v: exit code %d, want %d", tc.args, code, tc.code)
 		}
 	}

@@ -71,7 +71,7 @@ It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
 			if err != nil {
 				return exit.Usage(err)
 			}
-			return f.run(cmd)
+			return f.runFanout(cmd)
 		},
 	}
 	f.Log.AddFlags(cmd)
@@ -124,7 +124,7 @@ func (f *fanoutFlags) complete(cmd *cobra.Command, registry *prometheus.Registry
 	return exit.Usage(errors.Join(errLog, errConfig, errSource, errServer))
 }
 
-func (f *fanoutFlags) run(cmd *cobra.Command) error {
+func (f *fanoutFlags) runFanout(cmd *cobra.Command) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(f.gc) // nearly all memory is keys, which stay: half the default saves a quarter of it
 	}

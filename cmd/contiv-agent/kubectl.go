@@ -207,7 +207,7 @@ if "kubectl contiv plan" finds nothing to change.`,
 				return fmt.Errorf("the agent of %s has a setting that this program lacks: %w", st.Node, err)
 			}
 			t.Kubeconfig, t.Context, t.API = f.agents.Kubeconfig, f.agents.Context, true
-			return t.run(cmd, args)
+			return t.runTrace(cmd, args)
 		},
 	}
 	t.addFlags(cmd)

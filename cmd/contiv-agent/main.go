@@ -20,13 +20,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, rootOf(os.Args[0]), implied(os.Args[0], os.Args[1:]))
+	code := execute(ctx, rootOf(os.Args[0]), implied(os.Args[0], os.Args[1:]))
 	stop()
 	os.Exit(code)
 }
 
-// run executes one command line and returns the exit code.
-func run(ctx context.Context, root *cobra.Command, args []string) int {
+// execute executes one command line and returns the exit code.
+func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	stderr := &terminal.Writer{Writer: root.ErrOrStderr()}
 	root.SetOut(&terminal.Writer{Writer: root.OutOrStdout()})

@@ -78,7 +78,7 @@ func TestErrorsArePlain(t *testing.T) {
 	root := newRoot()
 	var b bytes.Buffer
 	root.SetErr(&b)
-	if code := run(t.Context(), root, []string{"run", "--sim", "--source", "\x1b]0;owned\x07"}); code != exit.Wrong {
+	if code := execute(t.Context(), root, []string{"run", "--sim", "--source", "\x1b]0;owned\x07"}); code != exit.Wrong {
 		t.Errorf("exit code %d", code)
 	}
 	if got := b.String(); !strings.Contains(got, `--source \u001b]0;owned\u0007: must be`) {

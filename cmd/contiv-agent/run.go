@@ -91,7 +91,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
   contiv-agent run --in-cluster --etcd-endpoints https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key
   contiv-agent run --in-cluster --dataplane-driver /usr/local/bin/contiv-felix-driver`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.runAgent(cmd) },
 	}
 	f.Agent.AddFlags(cmd)
 	f.Log.AddFlags(cmd)
@@ -151,7 +151,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	return cfg, exit.Usage(errors.Join(errs...))
 }
 
-func (f *runFlags) run(cmd *cobra.Command) error {
+func (f *runFlags) runAgent(cmd *cobra.Command) error {
 	errFile := f.file.Apply(cmd.Flags())
 	if errFile != nil && !f.file.Check {
 		return exit.Usage(errFile)

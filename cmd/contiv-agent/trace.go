@@ -68,7 +68,7 @@ which of these connections become possible from the first to the second, and whi
   contiv-agent trace --stateful --manifests examples/guestbook \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000}' \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return f.runTrace(cmd, args) },
 	}
 	f.Agent.AddFlags(cmd)
 	f.addFlags(cmd)
@@ -88,7 +88,7 @@ func (f *traceFlags) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "evaluate one question after another on the same nodes and VPPs: sessions stay")
 }
 
-func (f *traceFlags) run(cmd *cobra.Command, args []string) error {
+func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 	if err := f.out.Check(); err != nil {
 		return err
 	}

@@ -75,8 +75,8 @@ func (f *Agent) Apply(settings map[string]string) error {
 func (f *Agent) Config() (agent.Config, error) {
 	var cfg agent.Config
 	err := errors.Join(
-		f.renderers.apply(&cfg.Services.Renderer), f.services.apply(&cfg.Services), f.policies.apply(&cfg.Policies), f.interfaces.apply(&cfg.Override),
-		f.nat.apply(&cfg), f.limits.apply(&cfg),
+		f.renderers.applyTo(&cfg.Services.Renderer), f.services.applyTo(&cfg.Services), f.policies.applyTo(&cfg.Policies), f.interfaces.applyTo(&cfg.Override),
+		f.nat.applyTo(&cfg), f.limits.applyTo(&cfg),
 	)
 	return cfg, exit.Usage(err)
 }

@@ -24,8 +24,8 @@ func (f *interfaces) addFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.hostAddrs, "host-address", nil, "addresses that only the node's own processes send from to pods; not the node's other addresses, which nat44 also gives to pods (default: VPP's neighbours on --host-interface)")
 }
 
-// apply writes the flags into the configuration. The error names all wrong addresses.
-func (f *interfaces) apply(cfg *event.Located) error {
+// applyTo writes the flags into the configuration. The error names all wrong addresses.
+func (f *interfaces) applyTo(cfg *event.Located) error {
 	cfg.Uplink, cfg.Overlay, cfg.Host = f.uplink, f.overlay, f.host
 	var errs []error
 	for _, s := range f.hostAddrs {

@@ -27,8 +27,8 @@ func (f *Limits) addFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// apply writes the flags into the configuration. The error names all wrong flags.
-func (f *Limits) apply(cfg *agent.Config) error {
+// applyTo writes the flags into the configuration. The error names all wrong flags.
+func (f *Limits) applyTo(cfg *agent.Config) error {
 	var errs []error
 	for d := range budget.Dimensions {
 		l, err := budget.ParseLimit(f.text[d])

@@ -44,8 +44,8 @@ func (f *NAT) timeouts() []timeout {
 	}
 }
 
-// apply writes the flags into the configuration. The error names all wrong flags.
-func (f *NAT) apply(all *agent.Config) error {
+// applyTo writes the flags into the configuration. The error names all wrong flags.
+func (f *NAT) applyTo(all *agent.Config) error {
 	cfg := &all.Services.Renderer.NAT44
 	cfg.Sessions, all.NATTable.PodShare = f.sessions, f.share
 	var errs []error

@@ -38,8 +38,8 @@ func (f *policies) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.trustNode, "trust-node-addresses", false, "if no --host-address is known, let packets from the node's own addresses reach every pod of the node, as the kubelet's probes must. With nat44 a pod can get such an address, and then reaches pods that policies isolate; policies that allow other nodes' addresses allow pods of these nodes as well")
 }
 
-// apply writes the flags into the configuration. The error names all wrong flags.
-func (f *policies) apply(cfg *config.Policies) error {
+// applyTo writes the flags into the configuration. The error names all wrong flags.
+func (f *policies) applyTo(cfg *config.Policies) error {
 	cfg.Off, cfg.TrustNodeAddresses = f.off, f.trustNode
 	var errs []error
 	switch f.sourceCheck {

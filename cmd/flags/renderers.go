@@ -25,8 +25,8 @@ func (f *renderers) addFlags(fs *pflag.FlagSet) {
 	fs.Uint16Var(&f.vxlanPort, "vxlan-port", 4789, "UDP port of the overlay, exempt from SNAT")
 }
 
-// apply writes the flags into the configuration.
-func (f *renderers) apply(cfg *builtin.Config) error {
+// applyTo writes the flags into the configuration.
+func (f *renderers) applyTo(cfg *builtin.Config) error {
 	cfg.NAT44.LocalEndpointWeight, cfg.NAT44.DisableSNAT, cfg.NAT44.VXLANPort = f.weight, f.noSNAT, f.vxlanPort
 	cfg.CNAT.LocalEndpointWeight, cfg.CNAT.DisableSNAT, cfg.CNAT.Maglev = f.weight, f.noSNAT, f.maglev
 	switch cfg.Choice = builtin.Choice(f.choice); cfg.Choice {

@@ -38,8 +38,8 @@ func (f *services) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (they get no new connections, as in Kubernetes; nat44 ends existing ones, cnat keeps them) or keep (they get new connections, and nat44 ends no connection while they serve). If no endpoint is ready they are used in both cases")
 }
 
-// apply writes the flags into the configuration. The error names all wrong flags.
-func (f *services) apply(cfg *config.Services) error {
+// applyTo writes the flags into the configuration. The error names all wrong flags.
+func (f *services) applyTo(cfg *config.Services) error {
 	cfg.ProxyName, cfg.NoExternalIPs = f.proxyName, f.noExternal
 	var errs []error
 	switch f.terminating {

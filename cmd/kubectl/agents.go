@@ -44,7 +44,7 @@ func (f *Agents) List(ctx context.Context, node string) ([]Place, error) {
 			Status struct{ Phase string }
 		}
 	}
-	if err := f.read(ctx, &list, args...); err != nil {
+	if err := f.readJSON(ctx, &list, args...); err != nil {
 		return nil, err
 	}
 	best, rank := map[string]Place{}, map[string]int{} // of two pods on a node, one is ending
@@ -72,7 +72,7 @@ func (f *Agents) List(ctx context.Context, node string) ([]Place, error) {
 // NodeOf returns the node of a pod.
 func (f *Agents) NodeOf(ctx context.Context, namespace, name string) (string, error) {
 	var pod struct{ Spec struct{ NodeName string } }
-	if err := f.read(ctx, &pod, "get", "pod", "--namespace="+namespace, "--output=json", "--", name); err != nil {
+	if err := f.readJSON(ctx, &pod, "get", "pod", "--namespace="+namespace, "--output=json", "--", name); err != nil {
 		return "", err
 	}
 	if pod.Spec.NodeName == "" {
@@ -124,7 +124,7 @@ func (f *Agents) Ask(ctx context.Context, out, complaints io.Writer, asJSON bool
 		}
 		worst = exit.Worse(worst, code)
 		if len(asks) > 1 && asJSON {
-			if err := answer(out, a.Place, code, text.String()); err != nil {
+			if err := writeAnswer(out, a.Place, code, text.String()); err != nil {
 				return worst, err
 			}
 		}
@@ -139,8 +139,8 @@ type Agents struct {
 	Container, Program  string // in each pod
 }
 
-// answer writes the answer of one of several agents, as JSON; null if the answer is not JSON.
-func answer(w io.Writer, at Place, code int, text string) error {
+// writeAnswer writes the answer of one of several agents, as JSON; null if the answer is not JSON.
+func writeAnswer(w io.Writer, at Place, code int, text string) error {
 	line := struct {
 		Node     string          `json:"node"`
 		Pod      string          `json:"pod"`

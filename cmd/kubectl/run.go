@@ -37,7 +37,7 @@ func (k *kubectl) runKubectl(ctx context.Context, stdout, stderr io.Writer, args
 	said := &sieve{to: stderr}
 	cmd.Stdout, cmd.Stderr = stdout, said
 	err := cmd.Run()
-	said.end()
+	said.flushLine()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -50,8 +50,8 @@ func (k *kubectl) runKubectl(ctx context.Context, stdout, stderr io.Writer, args
 	return 0, nil
 }
 
-// read runs kubectl and parses its JSON output.
-func (k *kubectl) read(ctx context.Context, into any, args ...string) error {
+// readJSON runs kubectl and parses its JSON output.
+func (k *kubectl) readJSON(ctx context.Context, into any, args ...string) error {
 	var text, complaint bytes.Buffer
 	code, err := k.runKubectl(ctx, &text, &complaint, args...)
 	if err != nil {
@@ -90,8 +90,8 @@ func (s *sieve) Write(b []byte) (int, error) {
 	}
 }
 
-// end forwards an incomplete last line.
-func (s *sieve) end() {
+// flushLine forwards an incomplete last line.
+func (s *sieve) flushLine() {
 	if len(s.rest) > 0 {
 		fmt.Fprintf(s.to, "%s\n", s.rest)
 	}

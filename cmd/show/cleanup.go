@@ -14,6 +14,6 @@ func Cleanup(w io.Writer, r *cleanup.Report) {
 		fmt.Fprintf(w, "foreign, not removed: %s\n", f)
 	}
 	for _, v := range r.Left {
-		fmt.Fprintf(w, "not removed: %s is %s\n", v.Key, join(v.State, v.Error))
+		fmt.Fprintf(w, "not removed: %s is %s\n", v.Key, withReason(v.State, v.Error))
 	}
 }

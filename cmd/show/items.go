@@ -19,7 +19,7 @@ func Items(w io.Writer, format string, items []client.Item) error {
 	case "text":
 		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for _, i := range items {
-			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(join(i.State.String(), i.Why)))
+			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(withReason(i.State.String(), i.Why)))
 		}
 		return tw.Flush()
 	case "json":
@@ -85,8 +85,8 @@ func Lacks(w io.Writer, docs []client.Document, wanted, has []client.Item) (lack
 		there, found := inVPP[d.Key]
 		why := "not in VPP"
 		if i, known := states[d.Key]; known && i.State != event.Nonexistent && i.State != event.Configured {
-			if why = join(i.State.String(), i.Why); i.State == event.Pending {
-				why = join(i.State.String(), "waits for "+i.Why)
+			if why = withReason(i.State.String(), i.Why); i.State == event.Pending {
+				why = withReason(i.State.String(), "waits for "+i.Why)
 			}
 		}
 		switch {

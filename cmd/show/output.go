@@ -52,8 +52,8 @@ func orDash(s string) string {
 	return s
 }
 
-// join appends a reason to a state.
-func join(state, reason string) string {
+// withReason appends a reason to a state.
+func withReason(state, reason string) string {
 	if reason == "" {
 		return state
 	}

@@ -31,7 +31,7 @@ type loader func(paths []string) (*trace.Cluster, error)
 
 // Run answers for each pair of pods. The error has exit code 3 if --diff finds a difference.
 func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, asJSON bool) error {
-	ports, err := f.check(manifests, args)
+	ports, err := f.checkPorts(manifests, args)
 	if err != nil {
 		return exit.Usage(err)
 	}
@@ -48,7 +48,7 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 		if err != nil {
 			return err
 		}
-		return write(cmd.OutOrStdout(), cells, asJSON, trace.WriteMatrix)
+		return writeLines(cmd.OutOrStdout(), cells, asJSON, trace.WriteMatrix)
 	}
 	before, err := ask(args[:1])
 	if err != nil {
@@ -59,7 +59,7 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 		return err
 	}
 	diffs := trace.Compare(before, after)
-	if err := write(cmd.OutOrStdout(), diffs, asJSON, trace.WriteDifferences); err != nil {
+	if err := writeLines(cmd.OutOrStdout(), diffs, asJSON, trace.WriteDifferences); err != nil {
 		return err
 	}
 	if len(diffs) > 0 {
@@ -68,8 +68,8 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 	return nil
 }
 
-// check parses the ports. The error names flags and arguments that exclude each other.
-func (f *Matrix) check(manifests, args []string) ([]trace.Port, error) {
+// checkPorts parses the ports. The error names flags and arguments that exclude each other.
+func (f *Matrix) checkPorts(manifests, args []string) ([]trace.Port, error) {
 	switch {
 	case f.Matrix && f.Diff:
 		return nil, errors.New("--matrix and --diff exclude each other")
@@ -93,8 +93,8 @@ func (f *Matrix) check(manifests, args []string) ([]trace.Port, error) {
 	return ports, nil
 }
 
-// write writes lines of JSON, or text.
-func write[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
+// writeLines writes lines of JSON, or text.
+func writeLines[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
 	if !asJSON {
 		terminal.PlainAll(lines)
 		text(w, lines)
