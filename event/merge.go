@@ -34,7 +34,7 @@ const (
 func (m Merge) String() string {
 	var words []string
 	switch {
-	case m.all():
+	case m.replacesAll():
 		words = append(words, replaceWord)
 	case len(m.Replace) > 0:
 		words = append(words, replaceWord+"="+strings.Join(m.Replace, ","))
@@ -66,7 +66,7 @@ func ParseMerge(text string) (m Merge, err error) {
 // Zero says that m is plain proto.Merge.
 func (m Merge) Zero() bool { return len(m.Replace) == 0 && !m.Once }
 
-func (m Merge) all() bool {
+func (m Merge) replacesAll() bool {
 	for _, path := range m.Replace {
 		if path == All {
 			return true
@@ -101,7 +101,7 @@ func (m Merge) Check(message protoreflect.MessageDescriptor) error {
 // Into merges src into dst, which has the same type and is changed. Src is not changed, and dst shares nothing with src
 // afterwards.
 func (m Merge) Into(dst, src proto.Message) {
-	if m.all() {
+	if m.replacesAll() {
 		proto.Reset(dst)
 	}
 	for _, path := range m.Replace {
