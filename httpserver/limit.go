@@ -37,7 +37,7 @@ func (l *limited) Accept() (net.Conn, error) {
 			host = tcp.IP.String()
 		}
 		if l.admit(host) {
-			return &counted{Conn: conn, release: sync.OnceFunc(func() { l.release(host) })}, nil
+			return &counted{Conn: conn, release: sync.OnceFunc(func() { l.releaseHost(host) })}, nil
 		}
 		_ = conn.Close() // the client gets no answer
 	}
@@ -54,7 +54,7 @@ func (l *limited) admit(host string) bool {
 	return true
 }
 
-func (l *limited) release(host string) {
+func (l *limited) releaseHost(host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
