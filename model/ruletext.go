@@ -32,10 +32,10 @@ func (r *Rule) String() string {
 	if r.NotICMP != nil {
 		add("not type %s", r.NotICMP)
 	}
-	if s := r.Source.text(); s != "" {
+	if s := r.Source.peerText(); s != "" {
 		add("from %s", s)
 	}
-	if s := r.Destination.text(); s != "" {
+	if s := r.Destination.peerText(); s != "" {
 		add("to %s", s)
 	}
 	if r.HTTP != nil {
@@ -71,7 +71,7 @@ func (m PortMatch) String() string {
 	return fmt.Sprintf("%d-%d", m.First, m.Last)
 }
 
-func (p *Peer) text() string {
+func (p *Peer) peerText() string {
 	var parts []string
 	add := func(word, text string) {
 		if text != "" {
