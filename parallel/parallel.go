@@ -40,14 +40,14 @@ func Ordered(n int, make func(i int), take func(i int)) {
 	for range workers - 1 {
 		wg.Go(func() {
 			for g, ok := work(); ok; g, ok = work() {
-				finished.set(g)
+				finished.setFlag(g)
 			}
 		})
 	}
 	for at := 0; at < grains; {
-		if !finished.has(at) {
+		if !finished.hasFlag(at) {
 			if g, ok := work(); ok {
-				finished.set(g)
+				finished.setFlag(g)
 			} else {
 				finished.wait(at)
 			}
@@ -74,14 +74,14 @@ func newFlags(n int) *flags {
 	return f
 }
 
-func (f *flags) set(i int) {
+func (f *flags) setFlag(i int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.is[i] = true
 	f.changed.Broadcast()
 }
 
-func (f *flags) has(i int) bool {
+func (f *flags) hasFlag(i int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.is[i]
