@@ -70,8 +70,8 @@ func (c *Controller) Beat() time.Time {
 // Steps counts the steps that may have changed a Capture. Any goroutine may call it.
 func (c *Controller) Steps() uint64 { return c.steps.Load() }
 
-// publish replaces Health.
-func (c *Controller) publish(ended bool) {
+// publishHealth replaces Health.
+func (c *Controller) publishHealth(ended bool) {
 	c.health.Store(&Health{Ended: ended, Status: c.small()})
 }
 
@@ -81,14 +81,14 @@ func (c *Controller) stepped(ev event.Event, sent bool) {
 	switch ev.(type) {
 	case *event.Update, *event.Dataplane, *event.External, *event.Located:
 		if sent {
-			c.publish(false)
+			c.publishHealth(false)
 		}
 	case *event.Tick:
 		was := c.health.Load().Overdue
-		c.publish(false)
+		c.publishHealth(false)
 		tick = !sent && c.health.Load().Overdue == was
 	default:
-		c.publish(false)
+		c.publishHealth(false)
 	}
 	if !tick {
 		c.steps.Add(1)

@@ -17,7 +17,7 @@ type causes struct {
 	more  map[string]struct{}
 }
 
-func (c *causes) add(cause string) {
+func (c *causes) addCause(cause string) {
 	switch {
 	case c.first == "":
 		c.first = cause

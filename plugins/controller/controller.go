@@ -133,7 +133,7 @@ func New(cfg Config, values *Values, processors ...Processor) *Controller {
 	for _, name := range cfg.Sources {
 		c.sources[name] = &event.SyncStatus{Source: name}
 	}
-	c.publish(false)
+	c.publishHealth(false)
 	return c
 }
 
@@ -142,10 +142,10 @@ func New(cfg Config, values *Values, processors ...Processor) *Controller {
 func (c *Controller) Step(ev event.Event) *event.Txn {
 	c.Meanwhile()
 	c.accept(ev)
-	txn := c.next()
+	txn := c.nextTxn()
 	c.stepped(ev, txn != nil)
 	away := !c.vpp.Connected && c.vpp.Err != nil // VPP failed; it is not merely still starting
-	if txn == nil && c.inFlight == 0 && !c.behind() && len(c.lanes) == 0 && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
+	if txn == nil && c.inFlight == 0 && !c.vppBehind() && len(c.lanes) == 0 && (c.phase == running || away) && c.cfg.Observer.Idle != nil {
 		c.cfg.Observer.Idle()
 	}
 	return txn
@@ -167,7 +167,7 @@ func (c *Controller) accept(ev event.Event) {
 		for _, p := range c.processors {
 			p.Located(ev)
 		}
-		c.causes.add("interfaces")
+		c.causes.addCause("interfaces")
 	case *event.VPPStatus:
 		c.vpp = *ev
 		c.watch(ev)
@@ -198,15 +198,15 @@ func notify[T any](f func(T), v T) {
 
 func (c *Controller) update(ev *event.Update) {
 	if c.phase != running { // everything earlier is part of the first sync
-		c.take(ev.Changes)
+		c.takeChanges(ev.Changes)
 		return
 	}
-	c.take(c.admit(ev.Changes))
+	c.takeChanges(c.admit(ev.Changes))
 }
 
-// take hands changes to the processors.
-func (c *Controller) take(changes []event.Change) {
-	c.apply(changes)
+// takeChanges hands changes to the processors.
+func (c *Controller) takeChanges(changes []event.Change) {
+	c.applyChanges(changes)
 	for _, ch := range changes {
 		notify(c.cfg.Observer.Changed, ch)
 		if ch.Err != nil {
@@ -216,7 +216,7 @@ func (c *Controller) take(changes []event.Change) {
 			delete(c.refused, ch.Ref)
 		}
 		if c.phase == running {
-			c.causes.add(causeOf(ch.Ref))
+			c.causes.addCause(causeOf(ch.Ref))
 		}
 		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
 			c.trigger(slice.TriggerTime)
@@ -224,9 +224,9 @@ func (c *Controller) take(changes []event.Change) {
 	}
 }
 
-// apply hands changes to the processors. Each gets all of them in order. The processors are independent of each other, so for many
-// changes apply runs them in parallel.
-func (c *Controller) apply(changes []event.Change) {
+// applyChanges hands changes to the processors. Each gets all of them in order. The processors are independent of each other, so for many
+// changes applyChanges runs them in parallel.
+func (c *Controller) applyChanges(changes []event.Change) {
 	const many = 1000
 	each := func(p Processor) {
 		for _, ch := range changes {
@@ -255,7 +255,7 @@ func (c *Controller) apply(changes []event.Change) {
 // trigger records a change that the next transaction answers.
 func (c *Controller) trigger(t time.Time) {
 	if c.phase == running && !t.IsZero() {
-		c.triggered.add(t)
+		c.triggered.addTrigger(t)
 	}
 }
 
@@ -288,7 +288,7 @@ func (c *Controller) committed(ev *event.Committed) {
 	}
 	if was := c.fair.behind; was != (len(c.left) > 0) {
 		if c.fair.behind = !was; was {
-			c.begin()
+			c.beginTxn()
 		}
 	}
 	for _, st := range ev.Statuses {
@@ -303,10 +303,10 @@ func (c *Controller) committed(ev *event.Committed) {
 	c.done = c.done || c.phase == running && c.inFlight == 0 && ev.Err == nil
 	if ended {
 		c.turns.ends(ev.Cost)
-		c.answer(c.underWay, ev.Seq, ev.Err)
+		c.answerQuestions(c.underWay, ev.Seq, ev.Err)
 		c.underWay = nil
 	}
-	c.publish(false) // a reader that the event wakes must find the new state
+	c.publishHealth(false) // a reader that the event wakes must find the new state
 	notify(c.cfg.Observer.Committed, ev)
 }
 
@@ -320,8 +320,8 @@ func (c *Controller) ready() bool {
 	return true
 }
 
-// next returns the transaction that is due, or nil.
-func (c *Controller) next() *event.Txn {
+// nextTxn returns the transaction that is due, or nil.
+func (c *Controller) nextTxn() *event.Txn {
 	if c.inFlight != 0 || !c.ready() {
 		return nil
 	}
@@ -332,7 +332,7 @@ func (c *Controller) next() *event.Txn {
 		}
 		c.phase = locating
 		if ask := c.locate(); ask != nil {
-			return c.send(&event.Txn{Cause: "locate", Locate: ask})
+			return c.sendTxn(&event.Txn{Cause: "locate", Locate: ask})
 		}
 		return c.first()
 	case locating:
@@ -342,18 +342,18 @@ func (c *Controller) next() *event.Txn {
 		return c.first()
 	}
 	for {
-		c.take(c.release())
+		c.takeChanges(c.releaseChanges())
 		c.turns.begins()
-		txn := c.change()
-		c.load.learn(c.behind())
+		txn := c.changeTxn()
+		c.load.learn(c.vppBehind())
 		c.turns.rendered()
 		if txn == nil {
 			c.turns.ends(0)
 		}
-		if txn != nil || c.waits() || c.behind() || c.turns.clock != nil {
+		if txn != nil || c.waits() || c.vppBehind() || c.turns.clock != nil {
 			return txn // Run continues with the lanes, behind the events that wait
 		}
-		c.begin()
+		c.beginTxn()
 	}
 }
 
@@ -406,10 +406,10 @@ func (c *Controller) each(do func(Processor) error) error {
 // maxInterim bounds the interim states between two events. The rest waits for the next event.
 const maxInterim = 8
 
-// flush collects the pending changes and reports whether an interim state follows. It skips an interim state without requests to
+// flushChanges collects the pending changes and reports whether an interim state follows. It skips an interim state without requests to
 // VPP, because no answer would arrive to continue from.
-func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
-	held, behind := c.held(), c.behind()
+func (c *Controller) flushChanges() (changes map[string]proto.Message, again bool) {
+	held, behind := c.held(), c.vppBehind()
 	announceTo(c.processors, behind, len(c.left) == 0)
 	for range maxInterim {
 		c.report(c.each(func(p Processor) error {
@@ -418,7 +418,7 @@ func (c *Controller) flush() (changes map[string]proto.Message, again bool) {
 			}
 			return p.Flush()
 		}))
-		changes, again = c.values.changes(c.left), c.again()
+		changes, again = c.values.changedValues(c.left), c.again()
 		if len(changes) > 0 || !again || held || behind {
 			break
 		}
@@ -435,15 +435,15 @@ func (c *Controller) again() bool {
 	})
 }
 
-func (c *Controller) change() *event.Txn {
-	changes, again := c.flush()
+func (c *Controller) changeTxn() *event.Txn {
+	changes, again := c.flushChanges()
 	txn := &event.Txn{Values: changes, Locate: c.locate()}
 	postponed := len(c.values.held) > 0
 	if txn.Empty() {
 		if postponed {
 			return nil
 		}
-		c.answer(c.due, 0, nil)
+		c.answerQuestions(c.due, 0, nil)
 		c.due = nil
 		if again { // held: the cause is not finished
 			return nil
@@ -459,11 +459,11 @@ func (c *Controller) change() *event.Txn {
 		txn.Cause = "locate"
 	}
 	if again { // the next transaction has the same cause and answers the trigger
-		return c.send(txn)
+		return c.sendTxn(txn)
 	}
 	txn.Triggered = c.triggered.times
 	c.causes, c.triggered = causes{}, triggers{}
-	return c.send(txn)
+	return c.sendTxn(txn)
 }
 
 func (c *Controller) report(err error) {
@@ -473,9 +473,9 @@ func (c *Controller) report(err error) {
 	}
 }
 
-func (c *Controller) send(txn *event.Txn) *event.Txn {
+func (c *Controller) sendTxn(txn *event.Txn) *event.Txn {
 	c.seq++
-	c.begin()
+	c.beginTxn()
 	txn.Seq, c.inFlight, c.sentAt = c.seq, c.seq, c.now
 	notify(c.cfg.Observer.Sent, txn)
 	return txn

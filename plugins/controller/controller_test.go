@@ -251,15 +251,15 @@ func TestSharedKeyIsRemovedWithItsLastOwner(t *testing.T) {
 	v.Set("b", shared, nil)
 	v.Set("a", values(dnat("shared", 2)), nil)
 	key := kv.Key(dnat("shared", 1))
-	if got := v.changes(nil)[key].(*nat.DNat44).StMappings[0].ExternalPort; got != 2 {
+	if got := v.changedValues(nil)[key].(*nat.DNat44).StMappings[0].ExternalPort; got != 2 {
 		t.Errorf("port %d: the owner that sorts first decides, want 2", got)
 	}
 	v.Set("a", nil, nil)
-	if got := v.changes(nil)[key].(*nat.DNat44).StMappings[0].ExternalPort; got != 1 {
+	if got := v.changedValues(nil)[key].(*nat.DNat44).StMappings[0].ExternalPort; got != 1 {
 		t.Errorf("port %d after a went, want 1 from b", got)
 	}
 	v.Set("b", nil, nil)
-	if got, there := v.changes(nil)[key]; got != nil || !there {
+	if got, there := v.changedValues(nil)[key]; got != nil || !there {
 		t.Errorf("after the last owner went: %v, want a delete", got)
 	}
 }

@@ -15,7 +15,7 @@ func (c *Controller) dataplane(ev *event.Dataplane) {
 		}
 	}
 	if c.phase == running { // everything earlier is part of the first sync
-		c.causes.add(ev.Source)
+		c.causes.addCause(ev.Source)
 	}
 }
 

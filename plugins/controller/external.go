@@ -47,7 +47,7 @@ type question struct {
 	keys   []string // sorted
 }
 
-func (q *question) answer(r *event.ExternalResult) {
+func (q *question) sendResult(r *event.ExternalResult) {
 	select {
 	case q.result <- r:
 	default: // the receiver is gone
@@ -58,12 +58,12 @@ func (c *Controller) external(ev *event.External) {
 	if err := checkExternal(ev); err != nil {
 		notify(c.cfg.Observer.Trouble, err)
 		if ev.Result != nil {
-			(&question{result: ev.Result}).answer(&event.ExternalResult{Err: err})
+			(&question{result: ev.Result}).sendResult(&event.ExternalResult{Err: err})
 		}
 		return
 	}
 	keys := c.values.SetExternal(ev)
-	c.causes.add(ev.Source)
+	c.causes.addCause(ev.Source)
 	if ev.Result != nil {
 		c.due = append(c.due, question{result: ev.Result, keys: keys})
 	}
@@ -107,8 +107,8 @@ func (c *Controller) carry() {
 	c.underWay, c.due = append(c.underWay, c.due...), nil
 }
 
-// answer sends the waiting senders the states of their values.
-func (c *Controller) answer(questions []question, seq uint64, err error) {
+// answerQuestions sends the waiting senders the states of their values.
+func (c *Controller) answerQuestions(questions []question, seq uint64, err error) {
 	for i := range questions {
 		q := &questions[i]
 		r := &event.ExternalResult{Seq: seq, Err: err, Values: make([]event.ValueStatus, 0, len(q.keys))}
@@ -125,14 +125,14 @@ func (c *Controller) answer(questions []question, seq uint64, err error) {
 			}
 			r.Values = append(r.Values, st)
 		}
-		q.answer(r)
+		q.sendResult(r)
 	}
 }
 
 // stopped answers the waiting senders that their values will change no more.
 func (c *Controller) stopped() {
 	for _, q := range append(c.underWay, c.due...) {
-		q.answer(&event.ExternalResult{Err: ErrStopped})
+		q.sendResult(&event.ExternalResult{Err: ErrStopped})
 	}
 	c.asked = asked{}
 }

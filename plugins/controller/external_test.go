@@ -164,7 +164,7 @@ func TestErrorOfLargeEventIsShort(t *testing.T) {
 	if got == nil || len(got.Error()) > 200_000 || !strings.HasSuffix(got.Error(), "and 19900 more") || !errors.Is(got, kv.ErrKeyMismatch) {
 		t.Errorf("%.500v", got)
 	}
-	if n := len(r.values.changes(nil)); n != 0 {
+	if n := len(r.values.changedValues(nil)); n != 0 {
 		t.Errorf("%d values are noted", n)
 	}
 }
@@ -363,7 +363,7 @@ func TestLaterNamesAreMergedOverEarlier(t *testing.T) {
 				"etcd": values(tap(1400, "10.0.1.1/24")), "grpc": values(tap(9000, "10.0.2.1/24")),
 			}[source]))
 		}
-		if diff := cmp.Diff(proto.Message(want), v.changes(nil)["config/vpp/v2/interfaces/tap1"], protocmp.Transform()); diff != "" {
+		if diff := cmp.Diff(proto.Message(want), v.changedValues(nil)["config/vpp/v2/interfaces/tap1"], protocmp.Transform()); diff != "" {
 			t.Errorf("said in the order %s (-want +got):\n%s", strings.Join(order, ", "), diff)
 		}
 	}
@@ -378,7 +378,7 @@ func TestMergeByOption(t *testing.T) {
 	internal := tap(1500, "10.0.0.1/24")
 	v := NewValues()
 	v.Set("owner", values(internal), nil)
-	v.changes(nil)
+	v.changedValues(nil)
 	for i, step := range []struct {
 		ev    *event.External
 		merge string
@@ -399,7 +399,7 @@ func TestMergeByOption(t *testing.T) {
 		}
 		step.ev.Merge = map[string]event.Merge{key: m}
 		v.SetExternal(step.ev)
-		v.changes(nil)
+		v.changedValues(nil)
 		if diff := cmp.Diff(proto.Message(step.want), v.Sent(key), protocmp.Transform()); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}

@@ -41,7 +41,7 @@ type lane struct {
 	at   map[model.Ref]int
 }
 
-func (l *lane) put(ch event.Change) {
+func (l *lane) putChange(ch event.Change) {
 	if i, waits := l.at[ch.Ref]; waits {
 		l.list[i] = ch
 		return
@@ -94,7 +94,7 @@ func (f *fair) admit(changes []event.Change) []event.Change {
 		if waiting++; waiting == 1 { // at the first waiting change, the changes before it are the whole result so far
 			now = slices.Clone(changes[:i])
 		}
-		f.wait(ns).put(*ch)
+		f.wait(ns).putChange(*ch)
 	}
 	return now
 }
@@ -144,9 +144,9 @@ func (f *fair) wait(ns string) *lane {
 	return l
 }
 
-// release returns the changes that are due from the lanes: for each lane the changes within a share, but at least one. If other
+// releaseChanges returns the changes that are due from the lanes: for each lane the changes within a share, but at least one. If other
 // namespaces have changes for this transaction, lanes wait for the next one, once.
-func (f *fair) release() (out []event.Change) {
+func (f *fair) releaseChanges() (out []event.Change) {
 	if len(f.lanes) == 0 {
 		return nil
 	}
@@ -236,8 +236,8 @@ func (f *fair) waits() bool {
 	return true
 }
 
-// begin starts a new transaction: every namespace has its full share again, unless VPP is behind.
-func (f *fair) begin() {
+// beginTxn starts a new transaction: every namespace has its full share again, unless VPP is behind.
+func (f *fair) beginTxn() {
 	if f.behind {
 		return
 	}

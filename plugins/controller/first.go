@@ -37,12 +37,12 @@ func (c *Controller) first() *event.Txn {
 	}))
 	c.causes = causes{}
 	c.carry()
-	txn := &event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.all(), Locate: c.locate()}
+	txn := &event.Txn{Cause: "first sync", Resync: event.Full, Values: c.values.allValues(), Locate: c.locate()}
 	if len(c.portions) > 0 {
 		c.rest = make(chan map[string]proto.Message, len(c.portions)) // a full capacity, so that the writer never waits
 		txn.Rest = c.rest
 	}
-	return c.send(txn)
+	return c.sendTxn(txn)
 }
 
 // Meanwhile does work while VPP carries out the transaction that Step returned: the rest of a first sync, or its preparation while
@@ -61,7 +61,7 @@ func (c *Controller) Meanwhile() {
 	}
 	for _, do := range c.portions {
 		do()
-		if changes := c.values.changes(nil); len(changes) > 0 {
+		if changes := c.values.changedValues(nil); len(changes) > 0 {
 			c.rest <- changes
 		}
 	}

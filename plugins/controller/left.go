@@ -50,8 +50,8 @@ func (c *Controller) held() bool {
 	return false
 }
 
-// behind reports that VPP has not acknowledged all of the ended transactions.
-func (c *Controller) behind() bool { return len(c.left)+len(c.values.held) > 0 }
+// vppBehind reports that VPP has not acknowledged all of the ended transactions.
+func (c *Controller) vppBehind() bool { return len(c.left)+len(c.values.held) > 0 }
 
 // going records the keys that VPP must acknowledge before the next step.
 func (c *Controller) going(changes map[string]proto.Message, again bool) {

@@ -15,7 +15,7 @@ import (
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
 	defer close(c.ended)
 	defer c.stopped()
-	defer c.publish(true)
+	defer c.publishHealth(true)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	turn := time.NewTimer(0)

@@ -14,7 +14,7 @@ type triggers struct {
 	every int // one of this many is kept; 0: all are
 }
 
-func (t *triggers) add(at time.Time) {
+func (t *triggers) addTrigger(at time.Time) {
 	t.seen++
 	if len(t.times) == mostTriggers {
 		for i := range mostTriggers / 2 {

@@ -29,7 +29,7 @@ func TestTriggersAreThinned(t *testing.T) {
 	} {
 		var have triggers
 		for at := range c.changes {
-			have.add(time.Unix(int64(at), 0))
+			have.addTrigger(time.Unix(int64(at), 0))
 		}
 		if len(have.times) != c.kept {
 			t.Fatalf("%d changes: %d times, want %d", c.changes, len(have.times), c.kept)
@@ -77,10 +77,10 @@ func TestCausesOfAHeldTransaction(t *testing.T) {
 	}
 	for n, want := range map[int]string{0: "a", 3: "a and 3 more", mostCauses - 1: "a and 9999 more", mostCauses: "a and 10000 or more"} {
 		c := causes{}
-		c.add("a")
+		c.addCause("a")
 		for i := range n {
-			c.add(fmt.Sprint(i))
-			c.add("a")
+			c.addCause(fmt.Sprint(i))
+			c.addCause("a")
 		}
 		if c.String() != want {
 			t.Errorf("%d: %q", n, c.String())

@@ -157,14 +157,14 @@ func (v *Values) SetExternal(ev *event.External) []string {
 	if ev.Resync {
 		for key := range have.values {
 			if _, named := ev.Values[key]; !named {
-				have.set(key, nil, event.Merge{})
+				have.setWish(key, nil, event.Merge{})
 				v.mark(v.entry(key))
 				keys = append(keys, key)
 			}
 		}
 	}
 	for key, msg := range ev.Values {
-		have.set(key, msg, ev.Merge[key])
+		have.setWish(key, msg, ev.Merge[key])
 		v.mark(v.entry(key))
 		keys = append(keys, key)
 	}
@@ -172,7 +172,7 @@ func (v *Values) SetExternal(ev *event.External) []string {
 	return keys
 }
 
-func (w *wishes) set(key string, msg proto.Message, merge event.Merge) {
+func (w *wishes) setWish(key string, msg proto.Message, merge event.Merge) {
 	delete(w.merge, key)
 	if msg == nil {
 		delete(w.values, key)
@@ -210,8 +210,8 @@ func (v *Values) effective(e *entry) proto.Message {
 // OnSent makes the loop call f with the old and the new sent value of each key; either may be nil.
 func (v *Values) OnSent(f func(was, now proto.Message)) { v.onSent = f }
 
-// settle records the sent value of a key, and drops a key that no owner wants.
-func (v *Values) settle(e *entry, msg proto.Message) {
+// recordSent records the sent value of a key, and drops a key that no owner wants.
+func (v *Values) recordSent(e *entry, msg proto.Message) {
 	if v.onSent != nil {
 		v.onSent(e.sent, msg)
 	}
@@ -227,9 +227,9 @@ func (v *Values) settle(e *entry, msg proto.Message) {
 	}
 }
 
-// changes returns the keys whose desired value differs from the sent one, with that value; nil deletes. It clears their dirty marks.
+// changedValues returns the keys whose desired value differs from the sent one, with that value; nil deletes. It clears their dirty marks.
 // Keys in wait are not returned and stay dirty.
-func (v *Values) changes(wait map[string]struct{}) map[string]proto.Message {
+func (v *Values) changedValues(wait map[string]struct{}) map[string]proto.Message {
 	var out map[string]proto.Message
 	dirty := v.dirty
 	v.dirty, v.held = nil, nil
@@ -243,7 +243,7 @@ func (v *Values) changes(wait map[string]struct{}) map[string]proto.Message {
 			v.dirty, v.held = append(v.dirty, e), append(v.held, e)
 			continue
 		}
-		v.settle(e, now)
+		v.recordSent(e, now)
 		if now == nil && was == nil {
 			continue
 		}
@@ -255,12 +255,12 @@ func (v *Values) changes(wait map[string]struct{}) map[string]proto.Message {
 	return out
 }
 
-// all returns the whole desired state and counts it as sent.
-func (v *Values) all() map[string]proto.Message {
+// allValues returns the whole desired state and counts it as sent.
+func (v *Values) allValues() map[string]proto.Message {
 	out := make(map[string]proto.Message, len(v.entries))
 	for key, e := range v.entries {
 		msg := v.effective(e)
-		if v.settle(e, msg); msg != nil {
+		if v.recordSent(e, msg); msg != nil {
 			out[key] = msg
 		}
 	}

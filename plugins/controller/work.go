@@ -59,7 +59,7 @@ func latest(changes []event.Change) []event.Change {
 	}
 	l := lane{at: make(map[model.Ref]int, len(changes))}
 	for i := range changes {
-		l.put(changes[i])
+		l.putChange(changes[i])
 	}
 	return l.list
 }
