@@ -79,7 +79,7 @@ func NewKeeper(cfg Config) *Keeper {
 // Run sends the controller the stored values of each client, in the order of names with the unnamed client last. Then it serves
 // Apply until ctx ends. A Keeper runs once.
 func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
-	defer k.end()
+	defer k.waitForRequests()
 	if k.cfg.File != "" {
 		store, err := k.cfg.Open(k.cfg.File)
 		if err != nil {
@@ -87,7 +87,7 @@ func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 		}
 		k.store = store
 		defer func() {
-			k.end()
+			k.waitForRequests()
 			if err := store.Close(); err != nil {
 				k.cfg.Logger.Error("store not closed", "err", err)
 			}
@@ -129,8 +129,8 @@ func (k *Keeper) Run(ctx context.Context, emit func(event.Event)) error {
 	return ctx.Err()
 }
 
-// end waits for the requests in progress and refuses further ones.
-func (k *Keeper) end() {
+// waitForRequests waits for the requests in progress and refuses further ones.
+func (k *Keeper) waitForRequests() {
 	k.mu.Lock()
 	if !k.stopped {
 		k.stopped = true
@@ -303,7 +303,7 @@ func (k *Keeper) carryOut(c *client, req Request, values map[string]proto.Messag
 		return nil, err
 	}
 	out := outcome(result, c.wants, changes)
-	if err := k.keep(source, c, req, stay); err != nil {
+	if err := k.storeChanges(source, c, req, stay); err != nil {
 		return nil, err
 	}
 	if err = nil; len(failed.Keys) > 0 {
@@ -337,8 +337,8 @@ func (k *Keeper) takeBack(source string, c *client, changes, stay map[string]pro
 	return nil
 }
 
-// keep stores the changes, in the file first. If the file cannot be written, it rolls the changes back.
-func (k *Keeper) keep(source string, c *client, req Request, stay map[string]proto.Message) error {
+// storeChanges stores the changes, in the file first. If the file cannot be written, it rolls the changes back.
+func (k *Keeper) storeChanges(source string, c *client, req Request, stay map[string]proto.Message) error {
 	if k.store != nil && len(stay) > 0 {
 		if err := k.store.Save(req.Client, stay, req.Terms); err != nil {
 			return errors.Join(err, k.takeBack(source, c, stay, nil))

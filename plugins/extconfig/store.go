@@ -167,7 +167,7 @@ func (s *Store) Save(client string, changes map[string]proto.Message, terms map[
 
 func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, terms map[string]Terms) error {
 	name := append([]byte{clientPrefix}, client...)
-	err := within(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
+	err := changeBucket(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
 		for _, key := range kv.Values(changes).Keys() {
 			if err := save(bucket, name, key, changes[key]); err != nil {
 				return fmt.Errorf("%q: %w", key, err)
@@ -178,7 +178,7 @@ func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, term
 	if err != nil || len(terms) == 0 && tx.Bucket([]byte(allTerms)).Bucket(name) == nil {
 		return err
 	}
-	return within(tx.Bucket([]byte(allTerms)), name, func(bucket *bbolt.Bucket) error {
+	return changeBucket(tx.Bucket([]byte(allTerms)), name, func(bucket *bbolt.Bucket) error {
 		for key, msg := range changes {
 			if err := saveTerms(bucket, name, key, msg, terms[key]); err != nil {
 				return fmt.Errorf("terms of %q: %w", key, err)
@@ -188,8 +188,8 @@ func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, term
 	})
 }
 
-// within changes the client's bucket. The bucket exists only while it has entries.
-func within(all *bbolt.Bucket, name []byte, change func(*bbolt.Bucket) error) error {
+// changeBucket changes the client's bucket. The bucket exists only while it has entries.
+func changeBucket(all *bbolt.Bucket, name []byte, change func(*bbolt.Bucket) error) error {
 	bucket, err := all.CreateBucketIfNotExists(name)
 	if err == nil {
 		err = change(bucket)

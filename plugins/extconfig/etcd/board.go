@@ -157,8 +157,8 @@ func (b *board) poke() {
 	}
 }
 
-// text returns the status to write for a key, "" for none; false: unknown yet.
-func (b *board) text(raw string) (string, bool) {
+// statusText returns the status to write for a key, "" for none; false: unknown yet.
+func (b *board) statusText(raw string) (string, bool) {
 	r, stored := b.rowsBy[raw]
 	if !stored {
 		return "", true
@@ -190,8 +190,8 @@ type batch struct {
 	texts   []string
 }
 
-// next returns the statuses that are due, as many as fit into a transaction; nil: none.
-func (b *board) next() *batch {
+// nextBatch returns the statuses that are due, as many as fit into a transaction; nil: none.
+func (b *board) nextBatch() *batch {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := &batch{}
@@ -201,7 +201,7 @@ func (b *board) next() *batch {
 			break
 		}
 		delete(b.due, raw)
-		text, known := b.text(raw)
+		text, known := b.statusText(raw)
 		if said := b.said[raw]; !known || said == text {
 			continue
 		}
@@ -237,8 +237,8 @@ func (b *board) written(done *batch, err error) {
 	b.poke()
 }
 
-// forget records that the written statuses expired with their lease.
-func (b *board) forget() {
+// forgetWritten records that the written statuses expired with their lease.
+func (b *board) forgetWritten() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.said)
@@ -248,8 +248,8 @@ func (b *board) forget() {
 	b.poke()
 }
 
-// publish writes statuses until ctx ends, and then removes them.
-func (b *board) publish(ctx context.Context) error {
+// publishStatuses writes statuses until ctx ends, and then removes them.
+func (b *board) publishStatuses(ctx context.Context) error {
 	pause := firstPause
 	for {
 		wrote, err := b.session(ctx)
@@ -282,7 +282,7 @@ func (b *board) session(ctx context.Context) (wrote bool, err error) {
 		cancel()
 		return false, err
 	}
-	b.forget()
+	b.forgetWritten()
 	defer func() {
 		leave, done := context.WithTimeout(context.WithoutCancel(ctx), revokeTime)
 		defer done()
@@ -299,7 +299,7 @@ func (b *board) session(ctx context.Context) (wrote bool, err error) {
 			return wrote, errLeaseLost
 		case <-b.wake:
 		}
-		if some := b.next(); some != nil {
+		if some := b.nextBatch(); some != nil {
 			err := w.Write(ctx, lease, some.puts, some.deletes)
 			b.written(some, err)
 			b.metrics.written(err)

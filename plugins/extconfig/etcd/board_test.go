@@ -166,7 +166,7 @@ func TestNewestStateCounts(t *testing.T) {
 	b := newBoard(minTTL, nil, newMetrics())
 	at := func(step, want string) {
 		t.Helper()
-		text, known := b.text(loopKey(1))
+		text, known := b.statusText(loopKey(1))
 		if got := fmt.Sprint(known, " ", text != "" && strings.Contains(text, kvscheduler.ValueState_CONFIGURED.String())); got != want {
 			t.Errorf("%s: %s, want %s: %s", step, got, want, text)
 		}
@@ -192,7 +192,7 @@ func TestNewestStateCounts(t *testing.T) {
 	b.rows(map[string]row{loopKey(1): {key: loopKey(1), err: errTooLong}})
 	at("a refused one", "true false")
 	b.rows(map[string]row{loopKey(1): {gone: true}})
-	if text, known := b.text(loopKey(1)); text != "" || !known {
+	if text, known := b.statusText(loopKey(1)); text != "" || !known {
 		t.Errorf("gone: %q, %v", text, known)
 	}
 }

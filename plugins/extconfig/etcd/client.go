@@ -79,12 +79,12 @@ func (c *client) Close() { _ = c.etcd.Close() } // an error here has no remedy
 
 // Page implements reader.
 func (c *client) Page(ctx context.Context, from string, limit int64, rev int64) (*page, error) {
-	got, err := c.get(ctx, from, limit, rev)
+	got, err := c.getPage(ctx, from, limit, rev)
 	if status.Code(err) == codes.ResourceExhausted {
 		if limit > 1 {
 			return nil, errPageTooLong
 		}
-		if got, err = c.get(ctx, from, limit, rev, clientv3.WithKeysOnly()); err == nil {
+		if got, err = c.getPage(ctx, from, limit, rev, clientv3.WithKeysOnly()); err == nil {
 			p := c.page(got)
 			for i := range p.pairs {
 				p.pairs[i].tooLong = true
@@ -98,7 +98,7 @@ func (c *client) Page(ctx context.Context, from string, limit int64, rev int64) 
 	return c.page(got), nil
 }
 
-func (c *client) get(ctx context.Context, from string, limit int64, rev int64, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+func (c *client) getPage(ctx context.Context, from string, limit int64, rev int64, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	if from == "" {

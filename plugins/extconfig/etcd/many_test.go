@@ -93,11 +93,11 @@ func TestManyKeys(t *testing.T) {
 	}
 	before := heap()
 	took := session()
-	first, _ := src.queue.next().(*event.External)
+	first, _ := src.queue.nextEvent().(*event.External)
 	if first == nil || !first.Resync || len(first.Values) != n-n/10 {
 		t.Fatalf("%T", first)
 	}
-	for src.queue.next() != nil {
+	for src.queue.nextEvent() != nil {
 	}
 	each := (heap() - before) / n
 	t.Logf("%d keys: %s, %d bytes each", n, took.Round(time.Millisecond), each)
@@ -108,7 +108,7 @@ func TestManyKeys(t *testing.T) {
 		t.Errorf("a page of %d", c.largest)
 	}
 	again := session()
-	for ev := src.queue.next(); ev != nil; ev = src.queue.next() {
+	for ev := src.queue.nextEvent(); ev != nil; ev = src.queue.nextEvent() {
 		if _, ok := ev.(*event.External); ok {
 			t.Error("a change, though nothing differs")
 		}
@@ -124,7 +124,7 @@ func TestManyKeys(t *testing.T) {
 	}
 	c.mtu = 1400 // everything differs
 	session()
-	if ev, _ := src.queue.next().(*event.External); ev == nil || ev.Resync || len(ev.Values) != n-n/10 {
+	if ev, _ := src.queue.nextEvent().(*event.External); ev == nil || ev.Resync || len(ev.Values) != n-n/10 {
 		t.Errorf("all changed: %v", ev != nil)
 	}
 }

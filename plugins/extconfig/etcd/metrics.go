@@ -44,19 +44,19 @@ func newMetrics() *metrics {
 
 // Describe implements prometheus.Collector.
 func (s *Source) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range s.metrics.all() {
+	for _, c := range s.metrics.collectors() {
 		c.Describe(ch)
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (s *Source) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range s.metrics.all() {
+	for _, c := range s.metrics.collectors() {
 		c.Collect(ch)
 	}
 }
 
-func (m *metrics) all() []prometheus.Collector {
+func (m *metrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.connected, m.revision, m.keys, m.refused, m.resyncs, m.changes, m.statuses}
 }
 
@@ -70,7 +70,7 @@ func (m *metrics) loaded(rev int64) {
 	m.revision.Set(float64(rev))
 }
 
-func (m *metrics) change(rev int64) {
+func (m *metrics) countChange(rev int64) {
 	m.changes.Inc()
 	m.revision.Set(float64(rev))
 }

@@ -25,8 +25,8 @@ type queue struct {
 
 func newQueue() *queue { return &queue{wake: make(chan struct{}, 1)} }
 
-// change adds a change of etcd's content; the first one has all of it.
-func (q *queue) change(ev *event.External) {
+// addChange adds a change of etcd's content; the first one has all of it.
+func (q *queue) addChange(ev *event.External) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sent = true
@@ -44,7 +44,7 @@ func (q *queue) change(ev *event.External) {
 			return
 		}
 	}
-	q.add(ev)
+	q.addEvent(ev)
 }
 
 // status adds the state of the source.
@@ -60,7 +60,7 @@ func (q *queue) status(ev *event.SyncStatus) {
 			return
 		}
 	}
-	q.add(ev)
+	q.addEvent(ev)
 }
 
 // goOn releases the loop to start without etcd's content, unless it was released before.
@@ -74,7 +74,7 @@ func (q *queue) goOn(source string, why error) (note string, first bool) {
 		q.err = why
 	}
 	ev := q.goingOn(source)
-	q.add(ev)
+	q.addEvent(ev)
 	return ev.Note, true
 }
 
@@ -82,7 +82,7 @@ func (q *queue) goingOn(source string) *event.SyncStatus {
 	return &event.SyncStatus{Source: source, Status: event.InSync, Note: fmt.Sprintf("the agent continues without the values in etcd: %v", q.err)}
 }
 
-func (q *queue) add(ev event.Event) {
+func (q *queue) addEvent(ev event.Event) {
 	q.events = append(q.events, ev)
 	select {
 	case q.wake <- struct{}{}:
@@ -90,15 +90,15 @@ func (q *queue) add(ev event.Event) {
 	}
 }
 
-// run sends events until ctx ends; before each, it calls due with it.
-func (q *queue) run(ctx context.Context, due func(*event.External), emit func(event.Event)) error {
+// runQueue sends events until ctx ends; before each, it calls due with it.
+func (q *queue) runQueue(ctx context.Context, due func(*event.External), emit func(event.Event)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-q.wake:
 		}
-		for ev := q.next(); ev != nil; ev = q.next() {
+		for ev := q.nextEvent(); ev != nil; ev = q.nextEvent() {
 			if ext, ok := ev.(*event.External); ok {
 				due(ext)
 			}
@@ -107,7 +107,7 @@ func (q *queue) run(ctx context.Context, due func(*event.External), emit func(ev
 	}
 }
 
-func (q *queue) next() event.Event {
+func (q *queue) nextEvent() event.Event {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.events) == 0 {

@@ -79,19 +79,19 @@ func (s *Source) Committed(ev *event.Committed, _ func(key string) proto.Message
 func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.queue.run(ctx, func(ev *event.External) {
+		return s.queue.runQueue(ctx, func(ev *event.External) {
 			if s.board != nil {
 				s.board.ask(ctx, ev)
 			}
 		}, emit)
 	})
-	g.Go(func() error { return s.follow(ctx) })
+	g.Go(func() error { return s.followConfig(ctx) })
 	if s.cfg.StartWait > 0 {
 		g.Go(func() error { return s.impatient(ctx) })
 	}
 	if s.board != nil {
 		g.Go(func() error { return s.board.listen(ctx) })
-		g.Go(func() error { return s.board.publish(ctx) })
+		g.Go(func() error { return s.board.publishStatuses(ctx) })
 	}
 	return g.Wait()
 }
@@ -110,8 +110,8 @@ func (s *Source) impatient(ctx context.Context) error {
 	return nil
 }
 
-// follow reads etcd's content and watches it, and starts again when either ends.
-func (s *Source) follow(ctx context.Context) error {
+// followConfig reads etcd's content and watches it, and starts again when either ends.
+func (s *Source) followConfig(ctx context.Context) error {
 	pause := firstPause
 	for reported := ""; ; {
 		read := false
@@ -143,14 +143,14 @@ func (s *Source) say(err error) {
 	st := &event.SyncStatus{Source: Name, Status: event.InSync, Note: s.table.remark()}
 	switch {
 	case err != nil && s.metrics.resynced():
-		st.Note = join("etcd is away, its values stay as they are: "+err.Error(), st.Note)
+		st.Note = joinErrors("etcd is away, its values stay as they are: "+err.Error(), st.Note)
 	case err != nil:
 		st = &event.SyncStatus{Source: Name, Status: event.WaitForReady, Err: err}
 	}
 	s.queue.status(st)
 }
 
-func join(a, b string) string {
+func joinErrors(a, b string) string {
 	if b == "" {
 		return a
 	}
@@ -176,10 +176,10 @@ func (s *Source) session(ctx context.Context, ready func()) error {
 	s.log.Info("etcd", "endpoints", s.cfg.Endpoints, "revision", rev, "keys", len(s.table.entries), "refused", len(s.table.bad), "changes", n, "took", time.Since(began))
 	ready()
 	err = r.Watch(ctx, rev, func(rev int64, pairs []pair) {
-		s.metrics.change(rev)
+		s.metrics.countChange(rev)
 		refused := s.table.remark()
 		for _, p := range pairs {
-			s.table.set(p)
+			s.table.setPair(p)
 		}
 		s.deliver(false)
 		if s.table.remark() != refused {
@@ -194,7 +194,7 @@ func (s *Source) session(ctx context.Context, ready func()) error {
 
 // load updates the table with etcd's content at one revision, page by page.
 func (s *Source) load(ctx context.Context, r reader) (rev int64, err error) {
-	s.table.begin()
+	s.table.beginRead()
 	for from := ""; ; {
 		p, err := r.Page(ctx, from, s.limit, rev)
 		switch {
@@ -211,10 +211,10 @@ func (s *Source) load(ctx context.Context, r reader) (rev int64, err error) {
 			rev = p.rev
 		}
 		for _, kv := range p.pairs {
-			s.table.set(kv)
+			s.table.setPair(kv)
 		}
 		if !p.more || len(p.pairs) == 0 {
-			s.table.end()
+			s.table.endRead()
 			return rev, nil
 		}
 		from = p.pairs[len(p.pairs)-1].key + "\x00" // the next possible key
@@ -224,7 +224,7 @@ func (s *Source) load(ctx context.Context, r reader) (rev int64, err error) {
 
 // deliver sends the changes, and returns the number of their values. The first call sends everything.
 func (s *Source) deliver(first bool) int {
-	c := s.table.take()
+	c := s.table.takeChanges()
 	s.refusals(c.rows)
 	if s.board != nil {
 		s.board.rows(c.rows)
@@ -237,7 +237,7 @@ func (s *Source) deliver(first bool) int {
 	}
 	ev := event.ExternalConfigChange(Name, c.values)
 	ev.Merge, ev.Resync = c.merge, first
-	s.queue.change(ev)
+	s.queue.addChange(ev)
 	return len(c.values)
 }
 

@@ -407,9 +407,9 @@ func TestMergeOfTheLast(t *testing.T) {
 	plain := pair{key: loopKey(1), value: []byte(loopJSON(1, 1500))}
 	table := newTable()
 	for _, p := range []pair{once, plain} {
-		table.set(p)
+		table.setPair(p)
 	}
-	if c := table.take(); len(c.merge) != 0 {
+	if c := table.takeChanges(); len(c.merge) != 0 {
 		t.Errorf("%v", c.merge)
 	}
 	change := func(key string, m event.Merge) *event.External {
@@ -429,16 +429,16 @@ func TestMergeOfTheLast(t *testing.T) {
 	} {
 		q := newQueue()
 		for i := range maxQueued - 1 {
-			q.change(change(fmt.Sprint(i), event.Merge{}))
+			q.addChange(change(fmt.Sprint(i), event.Merge{}))
 		}
 		for _, ev := range tc.changes {
-			q.change(ev)
+			q.addChange(ev)
 		}
 		for range maxQueued - 1 {
-			q.next()
+			q.nextEvent()
 		}
-		last := q.next().(*event.External)
-		if d := cmp.Diff(tc.want, last.Merge, cmpopts.EquateEmpty()); d != "" || q.next() != nil {
+		last := q.nextEvent().(*event.External)
+		if d := cmp.Diff(tc.want, last.Merge, cmpopts.EquateEmpty()); d != "" || q.nextEvent() != nil {
 			t.Errorf("%s: %s", name, d)
 		}
 	}

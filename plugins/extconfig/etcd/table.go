@@ -53,32 +53,32 @@ var errShadowed = errors.New("the same value is stored under another spelling of
 
 func newTable() *table {
 	t := &table{seed: maphash.MakeSeed(), entries: map[string]*entry{}, others: map[string][]*entry{}, bad: map[string]*entry{}}
-	t.take()
+	t.takeChanges()
 	return t
 }
 
-// take returns the changes and clears them.
-func (t *table) take() changes {
+// takeChanges returns the changes and clears them.
+func (t *table) takeChanges() changes {
 	out := t.changes
 	t.changes = changes{values: map[string]proto.Message{}, merge: map[string]event.Merge{}, rows: map[string]row{}}
 	return out
 }
 
-// begin starts a full read; end removes the keys that the read did not find.
-func (t *table) begin() { t.round++ }
+// beginRead starts a full read; endRead removes the keys that the read did not find.
+func (t *table) beginRead() { t.round++ }
 
-func (t *table) end() {
+func (t *table) endRead() {
 	for _, e := range t.entries {
 		if e.seen != t.round {
-			t.remove(e.raw)
+			t.removeKey(e.raw)
 		}
 	}
 }
 
-// set records the stored value of a key. It reports whether the value changed.
-func (t *table) set(p pair) bool {
+// setPair records the stored value of a key. It reports whether the value changed.
+func (t *table) setPair(p pair) bool {
 	if p.deleted {
-		return t.remove(p.key)
+		return t.removeKey(p.key)
 	}
 	e, hash := t.entries[p.key], maphash.Bytes(t.seed, p.value)
 	if p.tooLong {
@@ -107,7 +107,7 @@ func (t *table) set(p pair) bool {
 		key = e.raw // one string for both
 	}
 	before := e.key
-	t.leave(e)
+	t.leaveKey(e)
 	e.key, e.msg, e.how = key, msg, how
 	if key != e.raw {
 		t.others[key] = append(t.others[key], e)
@@ -119,15 +119,15 @@ func (t *table) set(p pair) bool {
 	return true
 }
 
-// remove records that a key is no longer stored.
-func (t *table) remove(raw string) bool {
+// removeKey records that a key is no longer stored.
+func (t *table) removeKey(raw string) bool {
 	e := t.entries[raw]
 	if e == nil {
 		return false
 	}
 	delete(t.entries, raw)
 	delete(t.bad, raw)
-	t.leave(e)
+	t.leaveKey(e)
 	t.changes.rows[raw] = row{gone: true}
 	if e.key != "" {
 		t.decide(e.key)
@@ -135,8 +135,8 @@ func (t *table) remove(raw string) bool {
 	return true
 }
 
-// leave removes an entry from those for its value's key.
-func (t *table) leave(e *entry) {
+// leaveKey removes an entry from those for its value's key.
+func (t *table) leaveKey(e *entry) {
 	if e.key == "" || e.key == e.raw {
 		return
 	}

@@ -74,7 +74,7 @@ func (s *Server) applyStream(stream grpc.ServerStream) error {
 func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, length *int64, held *[]func()) error {
 	for first := true; ; first = false {
 		p := &config.ApplyRequest{}
-		done, err := s.calls.read(stream.Context(), stream.RecvMsg, p, MaxMessages, len(*held) == 0)
+		done, err := s.calls.readRequest(stream.Context(), stream.RecvMsg, p, MaxMessages, len(*held) == 0)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -102,7 +102,7 @@ func (s *Server) collect(stream grpc.ServerStream, req *extconfig.Request, lengt
 			if err != nil {
 				return status.Error(codes.InvalidArgument, err.Error())
 			}
-			if err := add(req, item.GetItem(), extconfig.Terms{Merge: merge, Labels: item.GetLabels()}); err != nil {
+			if err := addItem(req, item.GetItem(), extconfig.Terms{Merge: merge, Labels: item.GetLabels()}); err != nil {
 				return err
 			}
 		}

@@ -31,8 +31,8 @@ func ligatoServices() []*grpc.ServiceDesc {
 		{
 			ServiceName: config, HandlerType: (*any)(nil), Metadata: configurator.File_ligato_configurator_configurator_proto.Path(),
 			Methods: []grpc.MethodDesc{
-				unary(config, "Get", (*Server).get), unary(config, "Update", (*Server).update),
-				unary(config, "Delete", (*Server).remove), unary(config, "Dump", (*Server).dump),
+				unary(config, "Get", (*Server).readConfig), unary(config, "Update", (*Server).update),
+				unary(config, "Delete", (*Server).removeConfig), unary(config, "Dump", (*Server).dump),
 			},
 			Streams: []grpc.StreamDesc{serverStream("Notify", (*Server).notify)},
 		},
@@ -57,7 +57,7 @@ func serverStream[T any, P interface {
 ) grpc.StreamDesc {
 	return grpc.StreamDesc{StreamName: name, ServerStreams: true, Handler: func(srv any, stream grpc.ServerStream) error {
 		req := P(new(T))
-		done, err := srv.(*Server).calls.read(stream.Context(), stream.RecvMsg, req, maxAsked, true)
+		done, err := srv.(*Server).calls.readRequest(stream.Context(), stream.RecvMsg, req, maxAsked, true)
 		if err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func placed(msgs []proto.Message) *configurator.Config {
 	return config
 }
 
-func (s *Server) get(ctx context.Context, _ *configurator.GetRequest) (proto.Message, error) {
+func (s *Server) readConfig(ctx context.Context, _ *configurator.GetRequest) (proto.Message, error) {
 	who, err := caller(ctx)
 	if err != nil {
 		return nil, err
@@ -133,7 +133,7 @@ func (s *Server) update(ctx context.Context, req *configurator.UpdateRequest) (p
 	return &configurator.UpdateResponse{}, s.configure(ctx, op, req.GetUpdate(), req.GetWaitDone())
 }
 
-func (s *Server) remove(ctx context.Context, req *configurator.DeleteRequest) (proto.Message, error) {
+func (s *Server) removeConfig(ctx context.Context, req *configurator.DeleteRequest) (proto.Message, error) {
 	return &configurator.DeleteResponse{}, s.configure(ctx, extconfig.Delete, req.GetDelete(), req.GetWaitDone())
 }
 
@@ -148,7 +148,7 @@ func (s *Server) configure(ctx context.Context, op extconfig.Op, config *configu
 	if req.Items, err = listed(config); err != nil {
 		return err
 	}
-	out, err := s.apply(ctx, &req)
+	out, err := s.applyRequest(ctx, &req)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ var errBlind = status.Error(codes.Unimplemented, "this server does not see what 
 // settled waits until none of these values is PENDING.
 func (s *Server) settled(ctx context.Context, pending []event.ValueStatus) error {
 	for len(pending) > 0 {
-		at := s.changes.next()
+		at := s.changes.nextNumber()
 		now := map[string]event.State{}
 		for _, v := range s.values() {
 			now[v.Key] = v.State
@@ -178,7 +178,7 @@ func (s *Server) settled(ctx context.Context, pending []event.ValueStatus) error
 		if len(pending) == 0 {
 			break
 		}
-		if _, _, err := s.changes.read(ctx, at); err != nil {
+		if _, _, err := s.changes.readEntries(ctx, at); err != nil {
 			return status.FromContextError(err).Err()
 		}
 	}
@@ -205,7 +205,7 @@ func (s *Server) dump(ctx context.Context, _ *configurator.DumpRequest) (proto.M
 func (s *Server) notify(req *configurator.NotifyRequest, stream grpc.ServerStream) error {
 	at := uint64(req.GetIdx())
 	for {
-		links, first, err := s.links.read(stream.Context(), at)
+		links, first, err := s.links.readEntries(stream.Context(), at)
 		if err != nil {
 			return status.FromContextError(err).Err()
 		}

@@ -179,7 +179,7 @@ func TestWaitDone(t *testing.T) {
 
 func item(t *testing.T, msg proto.Message) *generic.Item {
 	t.Helper()
-	it, err := write(kv.Key(msg), msg)
+	it, err := writeItem(kv.Key(msg), msg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestManager(t *testing.T) {
 		var got []string
 		for _, i := range resp.GetItems() {
 			got = append(got, i.GetItem().GetId().GetName()+"="+i.GetStatus().GetStatus())
-			if key, msg, err := read(i.GetItem()); err != nil || msg == nil || kv.Check(key, msg) != nil {
+			if key, msg, err := readItem(i.GetItem()); err != nil || msg == nil || kv.Check(key, msg) != nil {
 				t.Errorf("%s: %v, %v", key, msg, err)
 			}
 		}
@@ -359,15 +359,15 @@ func sameSet(a, b []string) bool {
 func TestFeedIsBounded(t *testing.T) {
 	var f feed[int]
 	for i := range feedLength + 10 {
-		f.add(i)
+		f.addEntries(i)
 	}
-	got, first, err := f.read(t.Context(), 3)
-	if err != nil || first != 10 || len(got) != feedLength || got[0] != 10 || f.next() != feedLength+10 {
+	got, first, err := f.readEntries(t.Context(), 3)
+	if err != nil || first != 10 || len(got) != feedLength || got[0] != 10 || f.nextNumber() != feedLength+10 {
 		t.Errorf("%d from %d on, %v", len(got), first, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := f.read(ctx, f.next()); !errors.Is(err, context.Canceled) {
+	if _, _, err := f.readEntries(ctx, f.nextNumber()); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

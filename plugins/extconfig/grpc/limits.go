@@ -68,9 +68,9 @@ func (c *calls) admit(ctx context.Context, call *tap.Info) (context.Context, err
 	return ctx, nil
 }
 
-// read decodes a request into an empty message when the limit has room for it. It waits for room, or fails if the call already holds
+// readRequest decodes a request into an empty message when the limit has room for it. It waits for room, or fails if the call already holds
 // other messages, since two such calls could wait for each other. The caller calls done when it no longer needs the message.
-func (c *calls) read(ctx context.Context, receive func(any) error, into proto.Message, most int, wait bool) (done func(), err error) {
+func (c *calls) readRequest(ctx context.Context, receive func(any) error, into proto.Message, most int, wait bool) (done func(), err error) {
 	var r undecoded
 	if err := receive(&r); err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func TestLongRequestsWait(t *testing.T) {
 	var mu sync.Mutex
 	for range 10 {
 		wg.Go(func() {
-			done, err := c.read(t.Context(), func(v any) error { v.(*undecoded).data = text; return nil }, &rpc.DataRequest{}, MaxMessages, true)
+			done, err := c.readRequest(t.Context(), func(v any) error { v.(*undecoded).data = text; return nil }, &rpc.DataRequest{}, MaxMessages, true)
 			if err != nil {
 				t.Error(err)
 				return
@@ -146,16 +146,16 @@ func TestLongRequestsWait(t *testing.T) {
 	if most > MaxDecoded/200_000 {
 		t.Errorf("%d at once", most)
 	}
-	hold, err := c.read(t.Context(), func(v any) error { v.(*undecoded).data = empties(399_000); return nil }, &rpc.DataRequest{}, MaxMessages, true)
+	hold, err := c.readRequest(t.Context(), func(v any) error { v.(*undecoded).data = empties(399_000); return nil }, &rpc.DataRequest{}, MaxMessages, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.read(t.Context(), func(v any) error { v.(*undecoded).data = text; return nil }, &rpc.DataRequest{}, MaxMessages, false); status.Code(err) != codes.ResourceExhausted {
+	if _, err := c.readRequest(t.Context(), func(v any) error { v.(*undecoded).data = text; return nil }, &rpc.DataRequest{}, MaxMessages, false); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("another portion: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := c.read(ctx, func(v any) error { v.(*undecoded).data = text; return nil }, &rpc.DataRequest{}, MaxMessages, true); status.Code(err) != codes.Canceled {
+	if _, err := c.readRequest(ctx, func(v any) error { v.(*undecoded).data = text; return nil }, &rpc.DataRequest{}, MaxMessages, true); status.Code(err) != codes.Canceled {
 		t.Errorf("a client that has gone: %v", err)
 	}
 	hold()

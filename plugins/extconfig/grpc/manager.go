@@ -33,8 +33,8 @@ func model(word string, by func(kv.Model) string) (kv.Model, error) {
 func modelName(m kv.Model) string  { return m.Name }
 func modelProto(m kv.Model) string { return m.Proto }
 
-// read returns the key of an item, and its value; nil: it has none.
-func read(item *generic.Item) (string, proto.Message, error) {
+// readItem returns the key of an item, and its value; nil: it has none.
+func readItem(item *generic.Item) (string, proto.Message, error) {
 	key := ""
 	if id := item.GetId(); id != nil {
 		m, err := model(id.GetModel(), modelName)
@@ -73,8 +73,8 @@ func id(key string) *generic.Item_ID {
 	return &generic.Item_ID{Model: m.Name, Name: name}
 }
 
-// write returns a value as an item; nil: its name only.
-func write(key string, msg proto.Message) (*generic.Item, error) {
+// writeItem returns a value as an item; nil: its name only.
+func writeItem(key string, msg proto.Message) (*generic.Item, error) {
 	item := &generic.Item{Id: id(key)}
 	if msg != nil {
 		value, err := proto.MarshalOptions{Deterministic: true}.Marshal(msg)
@@ -105,11 +105,11 @@ func (s *Server) setConfig(ctx context.Context, set *generic.SetConfigRequest) (
 		req.Op = extconfig.Resync
 	}
 	for _, u := range set.GetUpdates() {
-		if err := add(&req, u.GetItem(), extconfig.Terms{Labels: u.GetLabels()}); err != nil {
+		if err := addItem(&req, u.GetItem(), extconfig.Terms{Labels: u.GetLabels()}); err != nil {
 			return nil, err
 		}
 	}
-	out, err := s.apply(ctx, &req)
+	out, err := s.applyRequest(ctx, &req)
 	if err != nil {
 		return nil, err
 	}
@@ -123,12 +123,12 @@ func (s *Server) setConfig(ctx context.Context, set *generic.SetConfigRequest) (
 	return resp, nil
 }
 
-// add adds an item to a request: a creation, or a deletion if the item has no value.
-func add(req *extconfig.Request, item *generic.Item, terms extconfig.Terms) error {
+// addItem adds an item to a request: a creation, or a deletion if the item has no value.
+func addItem(req *extconfig.Request, item *generic.Item, terms extconfig.Terms) error {
 	if item == nil {
 		return status.Error(codes.InvalidArgument, "a change without an item")
 	}
-	key, msg, err := read(item)
+	key, msg, err := readItem(item)
 	switch {
 	case err != nil:
 		return err
@@ -210,7 +210,7 @@ func (s *Server) getConfig(ctx context.Context, req *generic.GetConfigRequest) (
 		if !choose(key) || !labelled(req.GetLabels(), terms[key].Labels) {
 			continue
 		}
-		item, err := write(key, values[key])
+		item, err := writeItem(key, values[key])
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +235,7 @@ func (s *Server) dumpState(ctx context.Context, req *generic.DumpStateRequest) (
 		if v.State != event.Configured || !choose(v.Key) {
 			continue
 		}
-		item, err := write(v.Key, v.Message)
+		item, err := writeItem(v.Key, v.Message)
 		if err != nil {
 			return nil, err
 		}
@@ -257,12 +257,12 @@ func (s *Server) subscribe(req *generic.SubscribeRequest, stream grpc.ServerStre
 	if err != nil {
 		return err
 	}
-	at := s.changes.next()
+	at := s.changes.nextNumber()
 	if err := stream.SendHeader(nil); err != nil { // marks the start of the subscription for the client
 		return err
 	}
 	for {
-		changes, first, err := s.changes.read(stream.Context(), at)
+		changes, first, err := s.changes.readEntries(stream.Context(), at)
 		if err != nil {
 			return status.FromContextError(err).Err()
 		}
@@ -275,7 +275,7 @@ func (s *Server) subscribe(req *generic.SubscribeRequest, stream grpc.ServerStre
 			if !choose(c.Key) {
 				continue
 			}
-			item, err := write(c.Key, c.message)
+			item, err := writeItem(c.Key, c.message)
 			if err != nil {
 				return err
 			}

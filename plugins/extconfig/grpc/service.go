@@ -80,7 +80,7 @@ func unary[T any, P interface {
 ) grpc.MethodDesc {
 	handler := func(srv any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
 		req := P(new(T))
-		done, err := srv.(*Server).calls.read(ctx, decode, req, MaxMessages, true)
+		done, err := srv.(*Server).calls.readRequest(ctx, decode, req, MaxMessages, true)
 		if err != nil {
 			return nil, err
 		}
@@ -103,12 +103,12 @@ func (s *Server) data(ctx context.Context, op extconfig.Op, data *rpc.DataReques
 	if req.Items, err = items(nil, data.ProtoReflect()); err != nil {
 		return err
 	}
-	_, err = s.apply(ctx, &req)
+	_, err = s.applyRequest(ctx, &req)
 	return err
 }
 
-// apply carries out a request with the terms from the metadata; the error is a status.
-func (s *Server) apply(ctx context.Context, req *extconfig.Request) (*extconfig.Outcome, error) {
+// applyRequest carries out a request with the terms from the metadata; the error is a status.
+func (s *Server) applyRequest(ctx context.Context, req *extconfig.Request) (*extconfig.Outcome, error) {
 	if err := readMerges(ctx, req); err != nil {
 		return nil, err
 	}

@@ -24,7 +24,7 @@ type feed[T any] struct {
 	more  chan struct{} // closed when an entry is added; nil: no reader waits
 }
 
-func (f *feed[T]) add(entries ...T) {
+func (f *feed[T]) addEntries(entries ...T) {
 	if len(entries) == 0 {
 		return
 	}
@@ -41,15 +41,15 @@ func (f *feed[T]) add(entries ...T) {
 	}
 }
 
-// next returns the number of the next entry.
-func (f *feed[T]) next() uint64 {
+// nextNumber returns the number of the next entry.
+func (f *feed[T]) nextNumber() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.first + uint64(len(f.last))
 }
 
-// read waits until an entry with that number or a later one exists, and returns all of these and the number of the first.
-func (f *feed[T]) read(ctx context.Context, at uint64) ([]T, uint64, error) {
+// readEntries waits until an entry with that number or a later one exists, and returns all of these and the number of the first.
+func (f *feed[T]) readEntries(ctx context.Context, at uint64) ([]T, uint64, error) {
 	for {
 		f.mu.Lock()
 		at = max(at, f.first)
@@ -97,8 +97,8 @@ func (s *Server) Committed(ev *event.Committed, sent func(string) proto.Message)
 			links = append(links, n)
 		}
 	}
-	s.changes.add(changes...)
-	s.links.add(links...)
+	s.changes.addEntries(changes...)
+	s.links.addEntries(links...)
 }
 
 // news reports whether a value or its state differs from the last reported one. Only the loop calls it.
