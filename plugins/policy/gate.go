@@ -46,8 +46,8 @@ func newGate(l budget.Limits, graph *calc.Graph) *gate {
 	}
 }
 
-// set stores the object of a policy; nil: the policy was removed.
-func (g *gate) set(id model.PolicyID, o *model.Policy) {
+// setPolicy stores the object of a policy; nil: the policy was removed.
+func (g *gate) setPolicy(id model.PolicyID, o *model.Policy) {
 	p := g.byID[id]
 	switch {
 	case p == nil && o == nil:
@@ -70,19 +70,19 @@ func (g *gate) set(id model.PolicyID, o *model.Policy) {
 	p.size = [2]budget.Size{budget.OfPolicy(o, false), budget.OfPolicy(o, true)}
 }
 
-// leave records that a policy applies to no endpoint of this node.
-func (g *gate) leave(p *gated) {
+// leavePolicy records that a policy applies to no endpoint of this node.
+func (g *gate) leavePolicy(p *gated) {
 	g.learn(p, nil)
 	g.ledger.Drop(p.ref)
 	g.graph.ClosePolicy(p.id, false)
 	p.active = false
 }
 
-// flush is the graph's Flush without the policies that ask for too much. The final messages come last: a policy may appear in full
+// flushGraph is the graph's Flush without the policies that ask for too much. The final messages come last: a policy may appear in full
 // first and closed afterwards.
-func (g *gate) flush() []*felix.ToDataplane {
+func (g *gate) flushGraph() []*felix.ToDataplane {
 	for p := range g.gone {
-		g.leave(p)
+		g.leavePolicy(p)
 		delete(g.byID, p.id)
 		delete(g.byRef, p.ref)
 	}
@@ -94,14 +94,14 @@ func (g *gate) flush() []*felix.ToDataplane {
 		switch {
 		case p == nil:
 		case !needed && p.active:
-			g.leave(p)
+			g.leavePolicy(p)
 		case needed && (p.fresh || !p.active):
 			p.fresh, p.active = false, true
 			g.claimObject(p)
 			fresh = append(fresh, p)
 		}
 	})
-	g.settle()
+	g.settlePolicies()
 	for _, p := range fresh {
 		if g.ledger.Refused(p.ref) != "" {
 			g.learn(p, nil) // the graph does not unpack the new rules; the old rules no longer count
@@ -110,7 +110,7 @@ func (g *gate) flush() []*felix.ToDataplane {
 	out := g.graph.Flush()
 	for news := out; len(news)+len(fresh) > 0; {
 		g.weigh(news, fresh)
-		if fresh = nil; !g.settle() {
+		if fresh = nil; !g.settlePolicies() {
 			break
 		}
 		news = g.graph.Flush()
@@ -163,8 +163,8 @@ func (g *gate) claim(p *gated, bits, bytes budget.Size) {
 	g.ledger.Claim(c)
 }
 
-// settle closes and opens policies, and reports whether it changed any.
-func (g *gate) settle() bool {
+// settlePolicies closes and opens policies, and reports whether it changed any.
+func (g *gate) settlePolicies() bool {
 	changed := g.ledger.Settle()
 	for _, ref := range changed {
 		g.graph.ClosePolicy(g.byRef[ref].id, g.ledger.Refused(ref) != "")

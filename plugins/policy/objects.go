@@ -107,7 +107,7 @@ func (p *Processor) give(name any, o model.Object) {
 	switch name := name.(type) {
 	case model.PolicyID:
 		obj, _ := o.(*model.Policy)
-		p.gate.set(name, obj)
+		p.gate.setPolicy(name, obj)
 		p.graph.SetPolicy(name, obj)
 	case profileName:
 		obj, _ := o.(*model.Profile)
@@ -206,7 +206,7 @@ func (p *Processor) setParent(ch event.Change) {
 	}
 	at := p.parent(profile)
 	at.object, at.refused = ch.Object, ch.Err != nil
-	p.settle(profile, at)
+	p.settleProfile(profile, at)
 }
 
 // use counts the users of the profiles of namespaces and service accounts.
@@ -222,7 +222,7 @@ func (p *Processor) use(now, before []string) {
 			at := p.parent(name)
 			had := at.users > 0
 			if at.users += by; had != (at.users > 0) {
-				p.settle(name, at)
+				p.settleProfile(name, at)
 			}
 		}
 	}
@@ -230,8 +230,8 @@ func (p *Processor) use(now, before []string) {
 	count(before, -1)
 }
 
-// settle puts the present form of the profile on the graph.
-func (p *Processor) settle(name string, at *parent) {
+// settleProfile puts the present form of the profile on the graph.
+func (p *Processor) settleProfile(name string, at *parent) {
 	if at.users == 0 && at.object == nil && !at.refused {
 		delete(p.parents, name)
 		p.graph.SetProfile(name, nil)

@@ -83,7 +83,7 @@ func (p *Processor) peerAddrs() []netip.Addr {
 
 // peers returns the addresses of other nodes according to messages.
 func (s *stream) peers() (out []netip.Addr) {
-	own := s.addresses()
+	own := s.nodeAddresses()
 	for _, list := range s.nodes {
 		for _, a := range list {
 			if !slices.Contains(own, a) {

@@ -78,7 +78,7 @@ func (p *Processor) Dataplane(ev *event.Dataplane) {
 // news returns the messages that the driver has not received.
 func (p *Processor) news() []*felix.ToDataplane {
 	if p.stream == nil {
-		return p.gate.flush()
+		return p.gate.flushGraph()
 	}
 	p.stream.absorb()
 	messages := p.stream.absorbed
@@ -94,7 +94,7 @@ func (s *stream) absorb() {
 	}
 	s.absorbed = append(s.absorbed, s.queue...)
 	s.queue = nil
-	s.settle()
+	s.settleTables()
 }
 
 // record records the facts about the node and its endpoints from a message.
@@ -271,8 +271,8 @@ func addressesOf(e *felix.WorkloadEndpoint) []netip.Addr {
 	return out
 }
 
-// settle derives the processor's tables by address and by pod.
-func (s *stream) settle() {
+// settleTables derives the processor's tables by address and by pod.
+func (s *stream) settleTables() {
 	if !s.dirty && !s.p.nodeDirty {
 		return
 	}
@@ -343,7 +343,7 @@ func (s *stream) locate(now time.Time) *event.Locate {
 	}
 	s.asked, s.before = true, s.located
 	s.version++
-	ask := &event.Locate{Pods: map[netip.Addr]string{}, NodeIPs: s.addresses(), Override: s.override}
+	ask := &event.Locate{Pods: map[netip.Addr]string{}, NodeIPs: s.nodeAddresses(), Override: s.override}
 	for _, e := range s.endpoints {
 		for _, a := range e.addrs {
 			ask.Pods[a] = e.pod.String()
@@ -364,8 +364,8 @@ func (s *stream) locate(now time.Time) *event.Locate {
 // waiting reports that VPP has not answered the last lookup.
 func (s *stream) waiting() bool { return s.p.askAgain || s.asked && s.located == s.before }
 
-// addresses returns the node's addresses according to messages.
-func (s *stream) addresses() []netip.Addr {
+// nodeAddresses returns the node's addresses according to messages.
+func (s *stream) nodeAddresses() []netip.Addr {
 	name := s.hostname
 	if name == "" {
 		name = s.p.cfg.NodeName
@@ -379,7 +379,7 @@ func (s *stream) addresses() []netip.Addr {
 
 // fill writes the facts from messages and VPP into a driver's node.
 func (s *stream) fill(n *dataplane.Node) {
-	n.Addrs = append(n.Addrs, s.addresses()...)
+	n.Addrs = append(n.Addrs, s.nodeAddresses()...)
 	if l := s.located; l != nil {
 		n.Uplink, n.Overlay, n.Host, n.HostAddrs = l.Uplink, l.Overlay, l.Host, l.HostIPs
 		for _, p := range l.UplinkIPs {

@@ -34,8 +34,8 @@ func newTranslations() *Translations {
 	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[dataplane.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
-// count adds a service's cluster IPs, each once, or removes them. A nil service has none.
-func (t *Translations) count(svc *renderer.ContivService, by int) {
+// countClusterIPs adds a service's cluster IPs, each once, or removes them. A nil service has none.
+func (t *Translations) countClusterIPs(svc *renderer.ContivService, by int) {
 	if svc == nil {
 		return
 	}
@@ -58,8 +58,8 @@ func (t *Translations) ranged(a netip.Addr) bool {
 // ServiceChanged implements renderer.ServiceListener.
 func (t *Translations) ServiceChanged(old, now *renderer.ContivService) {
 	if old == nil || now == nil || !old.ClusterIPs.Equal(now.ClusterIPs) {
-		t.count(old, -1)
-		t.count(now, 1)
+		t.countClusterIPs(old, -1)
+		t.countClusterIPs(now, 1)
 	}
 	t.serve(old, -1)
 	t.serve(now, 1)
