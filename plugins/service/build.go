@@ -64,7 +64,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 	here := healthCheck{svc: svc, port: spec.HealthCheckNodePort}
 	for _, port := range spec.Ports {
 		if _, twice := svc.Ports[port.Name]; twice {
-			notes = append(notes, note(spec, true, "port name %q is used twice: only the first is served", port.Name))
+			notes = append(notes, noteOn(spec, true, "port name %q is used twice: only the first is served", port.Name))
 			continue
 		}
 		ports = append(ports, renderer.ServicePort{
@@ -72,7 +72,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 		})
 		svc.Ports[port.Name] = &ports[len(ports)-1]
 		found := gather(room[:], port, parts, families, env.node)
-		here.count(found)
+		here.countEndpoints(found)
 		all, near, derived := endpointsOf(found, env)
 		svc.Backends[port.Name] = all
 		svc.BackendNodes = appendNodes(svc.BackendNodes, found)
@@ -116,12 +116,12 @@ func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.Service
 // fillAddresses fills in the addresses that are not refused.
 func fillAddresses(svc *renderer.ContivService, spec *model.Service, closed func(netip.Addr) string, refused map[netip.Addr]string) []model.Note {
 	var notes []model.Note
-	refuse := func(format string, args ...any) { notes = append(notes, note(spec, true, format, args...)) }
-	inner := keep("cluster IP", spec.ClusterIPs, refused, refuse)
+	refuse := func(format string, args ...any) { notes = append(notes, noteOn(spec, true, format, args...)) }
+	inner := keepAddrs("cluster IP", spec.ClusterIPs, refused, refuse)
 	addrs, balancer := externalAddrs(spec, closed, refuse)
 	first := len(addrs) - len(balancer)
-	plain := keep("external IP", addrs[:first], refused, refuse)
-	balancer = keep("load-balancer IP", balancer, refused, refuse)
+	plain := keepAddrs("external IP", addrs[:first], refused, refuse)
+	balancer = keepAddrs("load-balancer IP", balancer, refused, refuse)
 	svc.ClusterIPs = renderer.IPAddressesOf(inner...)
 	svc.ExternalIPs = renderer.IPAddressesOf(slices.Concat(plain, balancer)...)
 	if len(balancer) > 0 {
@@ -131,8 +131,8 @@ func fillAddresses(svc *renderer.ContivService, spec *model.Service, closed func
 	return notes
 }
 
-// keep returns the addresses of a list that are not refused; it calls refuse for the others.
-func keep(what string, addrs []netip.Addr, refused map[netip.Addr]string, refuse func(format string, args ...any)) []netip.Addr {
+// keepAddrs returns the addresses of a list that are not refused; it calls refuse for the others.
+func keepAddrs(what string, addrs []netip.Addr, refused map[netip.Addr]string, refuse func(format string, args ...any)) []netip.Addr {
 	if len(refused) == 0 {
 		return addrs
 	}
@@ -152,7 +152,7 @@ func keep(what string, addrs []netip.Addr, refused map[netip.Addr]string, refuse
 func externalAddrs(spec *model.Service, closed func(netip.Addr) string, refuse func(format string, args ...any)) (addrs, balancer []netip.Addr) {
 	families := familiesOf(spec.ClusterIPs)
 	take := func(a netip.Addr, what string) {
-		if !families.has(a) {
+		if !families.hasFamily(a) {
 			refuse("%s %s is not served: there is no cluster IP of its family", what, a)
 			return
 		}
@@ -200,7 +200,7 @@ func gather(room []candidate, port model.ServicePort, parts []*model.EndpointSli
 		}
 		for i := range part.Endpoints {
 			ep := &part.Endpoints[i]
-			if ep.Addr.Is6() != part.IPv6 || !fam.has(ep.Addr) {
+			if ep.Addr.Is6() != part.IPv6 || !fam.hasFamily(ep.Addr) {
 				continue
 			}
 			found = append(found, candidate{at: netip.AddrPortFrom(ep.Addr, number), ep: ep, local: node != "" && ep.NodeName == node})
@@ -352,7 +352,7 @@ func familiesOf(addrs []netip.Addr) families {
 	return f
 }
 
-func (f families) has(a netip.Addr) bool { return a.Is4() && f.v4 || a.Is6() && f.v6 }
+func (f families) hasFamily(a netip.Addr) bool { return a.Is4() && f.v4 || a.Is6() && f.v6 }
 
 func policyOf(p model.TrafficPolicy) renderer.TrafficPolicyType {
 	if p == model.PolicyLocal {
@@ -364,6 +364,6 @@ func policyOf(p model.TrafficPolicy) renderer.TrafficPolicyType {
 // seconds rounds up, so that a positive affinity remains positive.
 func seconds(d time.Duration) uint32 { return uint32((d + time.Second - 1) / time.Second) }
 
-func note(obj model.Object, refused bool, format string, args ...any) model.Note {
+func noteOn(obj model.Object, refused bool, format string, args ...any) model.Note {
 	return model.Note{Ref: obj.Ref(), Reason: fmt.Sprintf(format, args...), Refused: refused}
 }

@@ -54,7 +54,7 @@ type place struct {
 	one   [1]claimant
 }
 
-func (p *place) get(at spot) []claimant {
+func (p *place) claimantsAt(at spot) []claimant {
 	switch {
 	case p == nil:
 		return nil
@@ -64,7 +64,7 @@ func (p *place) get(at spot) []claimant {
 	return p.more[at]
 }
 
-func (p *place) set(at spot, list []claimant) {
+func (p *place) setClaimants(at spot, list []claimant) {
 	switch {
 	case p.spot == at || len(p.first) == 0 && len(p.more) == 0:
 		p.spot, p.first = at, list
@@ -126,9 +126,9 @@ func appendAsks(out []ask, spec *model.Service, closed func(netip.Addr) string, 
 	return slices.CompactFunc(out, func(a, b ask) bool { return a.Frontend == b.Frontend })
 }
 
-// set replaces a service's claims by those of spec (nil: none), and calls dirty for every other service whose frontends may change
+// setClaims replaces a service's claims by those of spec (nil: none), and calls dirty for every other service whose frontends may change
 // as a result.
-func (c *claims) set(s *service, spec *model.Service, want []ask, dirty func(*service)) {
+func (c *claims) setClaims(s *service, spec *model.Service, want []ask, dirty func(*service)) {
 	sameAge := s.asking != nil && spec != nil && s.asking.CompareAge(spec) == 0
 	if sameAge && slices.Equal(s.claimed, want) {
 		s.asking = spec
@@ -136,21 +136,21 @@ func (c *claims) set(s *service, spec *model.Service, want []ask, dirty func(*se
 	}
 	for _, a := range s.claimed {
 		if _, keep := slices.BinarySearchFunc(want, a, ask.compare); !keep || !sameAge {
-			c.remove(s, a)
+			c.removeClaim(s, a)
 			c.rivals(a, dirty)
 		}
 	}
 	s.asking = spec
 	for _, a := range want {
 		if _, had := slices.BinarySearchFunc(s.claimed, a, ask.compare); !had || !sameAge {
-			c.add(s, a)
+			c.addClaim(s, a)
 			c.rivals(a, dirty)
 		}
 	}
 	s.claimed = want
 }
 
-func (c *claims) add(s *service, a ask) {
+func (c *claims) addClaim(s *service, a ask) {
 	here := c.at[a.IP]
 	if here == nil {
 		here = &place{}
@@ -160,22 +160,22 @@ func (c *claims) add(s *service, a ask) {
 		here.inner++
 	}
 	key := spot{a.Port, a.Protocol}
-	list := here.get(key)
+	list := here.claimantsAt(key)
 	if list == nil && here.empty() {
 		list = here.one[:0]
 	}
 	at, _ := slices.BinarySearchFunc(list, claimant{s, a.outer}, claimant.compare)
-	here.set(key, slices.Insert(list, at, claimant{s, a.outer}))
+	here.setClaimants(key, slices.Insert(list, at, claimant{s, a.outer}))
 }
 
-func (c *claims) remove(s *service, a ask) {
+func (c *claims) removeClaim(s *service, a ask) {
 	here, key := c.at[a.IP], spot{a.Port, a.Protocol}
-	list := here.get(key)
+	list := here.claimantsAt(key)
 	at, _ := slices.BinarySearchFunc(list, claimant{s, a.outer}, claimant.compare)
 	if !a.outer {
 		here.inner--
 	}
-	if here.set(key, slices.Delete(list, at, at+1)); here.empty() {
+	if here.setClaimants(key, slices.Delete(list, at, at+1)); here.empty() {
 		delete(c.at, a.IP)
 	}
 }
@@ -187,7 +187,7 @@ func (c *claims) rivals(a ask, f func(*service)) {
 		c.claimants(a.IP, f)
 		return
 	}
-	for _, other := range c.at[a.IP].get(spot{a.Port, a.Protocol}) {
+	for _, other := range c.at[a.IP].claimantsAt(spot{a.Port, a.Protocol}) {
 		f(other.by)
 	}
 }
@@ -227,7 +227,7 @@ func difference(a, b *renderer.IPAddresses) []netip.Addr {
 func (c *claims) conflicts(s *service, refused map[netip.Addr]string) map[renderer.Frontend]model.ServiceID {
 	var lost map[renderer.Frontend]model.ServiceID
 	for _, a := range s.claimed {
-		owner := c.at[a.IP].get(spot{a.Port, a.Protocol})[0].by
+		owner := c.at[a.IP].claimantsAt(spot{a.Port, a.Protocol})[0].by
 		if owner == s || refused[a.IP] != "" {
 			continue
 		}

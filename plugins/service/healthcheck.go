@@ -15,7 +15,7 @@ type healthCheck struct {
 	seen map[netip.Addr]struct{}
 }
 
-func (h *healthCheck) count(found []candidate) {
+func (h *healthCheck) countEndpoints(found []candidate) {
 	if h.port == 0 {
 		return
 	}

@@ -30,9 +30,9 @@ func newPods(node string) pods {
 	}
 }
 
-// set stores the present form of a pod (nil: deleted) and reports whether that changes anything. A pod of the host network and a
+// storePod stores the present form of a pod (nil: deleted) and reports whether that changes anything. A pod of the host network and a
 // finished pod have no address.
-func (p *pods) set(id model.PodID, pod *model.Pod) bool {
+func (p *pods) storePod(id model.PodID, pod *model.Pod) bool {
 	var now []netip.Addr
 	isLocal := false
 	if pod != nil && !pod.HostNetwork && !pod.Finished {
@@ -200,7 +200,7 @@ func (p *Processor) interfaceOf(id model.PodID) string {
 // interface alternate between roles.
 func (p *Processor) serves(id model.PodID) bool {
 	for _, a := range p.pods.ips[id] {
-		for _, slice := range p.users.of(a) {
+		for _, slice := range p.users.slicesOf(a) {
 			if s := p.services[slice.now.Service]; s != nil && s.built != nil {
 				return true
 			}

@@ -32,8 +32,8 @@ func (p *Processor) refreshNodes() {
 	}
 	ips := renderer.IPAddressesOf(addrs...)
 	for _, ip := range difference(p.claims.nodes, ips) {
-		for _, slice := range p.users.of(ip) { // a changed slice has already marked its services
-			p.mark(p.get(slice.now.Service))
+		for _, slice := range p.users.slicesOf(ip) { // a changed slice has already marked its services
+			p.mark(p.serviceOf(slice.now.Service))
 		}
 	}
 	ports := p.placeNodePorts(addrs)
@@ -116,7 +116,7 @@ func (p *Processor) occupant(a netip.Addr) string {
 	if pod, ok := p.PodAt(a); ok {
 		return "Pod " + pod.String()
 	}
-	if users := p.users.of(a); len(users) > 0 {
+	if users := p.users.slicesOf(a); len(users) > 0 {
 		service := users[0].now.Service
 		for _, slice := range users {
 			if s := slice.now.Service; s.Compare(service) < 0 {

@@ -34,15 +34,15 @@ func ParseNodePortAddresses(list []string) (NodePortAddresses, error) {
 	return out, nil
 }
 
-// of returns the selected ones of a node's addresses.
-func (c NodePortAddresses) of(addrs []netip.Addr) []netip.Addr {
+// selectAddrs returns the selected ones of a node's addresses.
+func (c NodePortAddresses) selectAddrs(addrs []netip.Addr) []netip.Addr {
 	if !c.Primary && len(c.CIDRs) == 0 {
 		return addrs
 	}
 	var out []netip.Addr
 	var has families
 	for _, a := range addrs {
-		if c.Primary && !has.has(a) || slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		if c.Primary && !has.hasFamily(a) || slices.ContainsFunc(c.CIDRs, func(p netip.Prefix) bool { return p.Contains(a) }) {
 			out = append(out, a)
 		}
 		has.v4, has.v6 = has.v4 || a.Is4(), has.v6 || a.Is6()
@@ -54,7 +54,7 @@ func (c NodePortAddresses) of(addrs []netip.Addr) []netip.Addr {
 func (p *Processor) placeNodePorts(all []netip.Addr) *renderer.IPAddresses {
 	var chosen []netip.Addr
 	for _, node := range p.nodes {
-		chosen = append(chosen, p.cfg.NodePorts.of(node.Addrs())...)
+		chosen = append(chosen, p.cfg.NodePorts.selectAddrs(node.Addrs())...)
 	}
 	ports := renderer.IPAddressesOf(chosen...)
 	p.noPorts = nil

@@ -31,7 +31,7 @@ func TestNodePortAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, a := range c.of(addrs) {
+		for _, a := range c.selectAddrs(addrs) {
 			got = append(got, a.String())
 		}
 		if strings.Join(got, " ") != want {

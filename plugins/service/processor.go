@@ -139,16 +139,16 @@ func (p *Processor) Apply(ch event.Change) {
 		p.setPod(model.PodID(name), pod)
 	case model.KindNode:
 		node, _ := obj.(*model.Node)
-		p.nodesDirty = put(p.nodes, ch.Ref.Name, node) || p.nodesDirty
+		p.nodesDirty = putValue(p.nodes, ch.Ref.Name, node) || p.nodesDirty
 	case model.KindServiceCIDR:
 		cidr, _ := obj.(*model.ServiceCIDR)
-		p.nodesDirty = put(p.ranges, ch.Ref.Name, cidr) || p.nodesDirty
+		p.nodesDirty = putValue(p.ranges, ch.Ref.Name, cidr) || p.nodesDirty
 	}
 }
 
 func (p *Processor) setPod(id model.PodID, pod *model.Pod) {
 	old := p.pods.ips[id]
-	if !p.pods.set(id, pod) {
+	if !p.pods.storePod(id, pod) {
 		return
 	}
 	p.stateDirty = true
@@ -175,8 +175,8 @@ func (p *Processor) podsAmong(svc *renderer.ContivService) *renderer.IPAddresses
 	return renderer.IPAddressesOf(found...)
 }
 
-// put stores a value or, given nil, removes it, and reports whether the map changed.
-func put[K comparable, V any](m map[K]*V, key K, v *V) bool {
+// putValue stores a value or, given nil, removes it, and reports whether the map changed.
+func putValue[K comparable, V any](m map[K]*V, key K, v *V) bool {
 	if v == nil {
 		_, had := m[key]
 		delete(m, key)
@@ -186,7 +186,7 @@ func put[K comparable, V any](m map[K]*V, key K, v *V) bool {
 	return true
 }
 
-func (p *Processor) get(id model.ServiceID) *service {
+func (p *Processor) serviceOf(id model.ServiceID) *service {
 	s := p.services[id]
 	if s == nil {
 		s = &service{id: id}
@@ -210,7 +210,7 @@ func (p *Processor) setSpec(id model.ServiceID, spec *model.Service) {
 	if spec == nil && p.services[id] == nil {
 		return
 	}
-	s := p.get(id)
+	s := p.serviceOf(id)
 	s.spec, s.renamed = spec, true
 	p.mark(s)
 }
@@ -233,16 +233,16 @@ func (p *Processor) setSlice(id model.SliceID, now *model.EndpointSlice) {
 	}
 	p.owners.apiDirty = p.owners.apiDirty || old != nil && old.Service == apiService || now != nil && now.Service == apiService
 	if old != nil && (now == nil || now.Service != old.Service) {
-		s := p.get(old.Service)
-		if at, found := s.find(id); found {
+		s := p.serviceOf(old.Service)
+		if at, found := s.findSlice(id); found {
 			s.parts = slices.Delete(s.parts, at, at+1)
 		}
 		p.mark(s)
 		p.stateDirty = true // these endpoints now belong to another service, which may not be rendered
 	}
 	if now != nil {
-		s := p.get(now.Service)
-		if at, found := s.find(id); found {
+		s := p.serviceOf(now.Service)
+		if at, found := s.findSlice(id); found {
 			s.parts[at] = now
 		} else {
 			s.parts = slices.Insert(s.parts, at, now)
@@ -250,10 +250,10 @@ func (p *Processor) setSlice(id model.SliceID, now *model.EndpointSlice) {
 		p.mark(s)
 	}
 	known.now = now
-	p.users.change(known)
+	p.users.queueSlice(known)
 }
 
-func (s *service) find(id model.SliceID) (int, bool) {
+func (s *service) findSlice(id model.SliceID) (int, bool) {
 	return slices.BinarySearchFunc(s.parts, id.Name, func(part *model.EndpointSlice, name string) int {
 		return cmp.Compare(part.ID.Name, name)
 	})
@@ -310,7 +310,7 @@ func (p *Processor) refresh() (dirty, changed []*service) {
 func (p *Processor) indexUsers() (done func() bool) {
 	concerned := false
 	index := func() {
-		p.users.flush(func(a netip.Addr) { concerned = concerned || p.concerns(a) }, func(gone *part) { delete(p.slices, gone.id) })
+		p.users.flushQueue(func(a netip.Addr) { concerned = concerned || p.concerns(a) }, func(gone *part) { delete(p.slices, gone.id) })
 	}
 	if len(p.users.queue) < 100 {
 		index()
@@ -333,7 +333,7 @@ func (p *Processor) reclaim(s *service) {
 		}
 		want = appendAsks(want, s.spec, p.closed, !skipped)
 	}
-	p.claims.set(s, s.spec, want, p.mark)
+	p.claims.setClaims(s, s.spec, want, p.mark)
 }
 
 // form returns the present form of a service, nil if it is not rendered; it changes nothing.
@@ -348,7 +348,7 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 	}
 	now, notes := build(s.spec, parts, env, refused)
 	if crowded != "" {
-		notes = append(notes, note(s.spec, true, "its endpoints are not served, and its addresses reject: %s", crowded))
+		notes = append(notes, noteOn(s.spec, true, "its endpoints are not served, and its addresses reject: %s", crowded))
 	}
 	if why := p.shares.rangesRefused(s.id); why != "" {
 		now.SourceRangesRefused = why
@@ -356,7 +356,7 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 	now.Conflicts = p.claims.conflicts(s, refused)
 	now.PodIPs = p.podsAmong(now)
 	for _, f := range slices.SortedFunc(maps.Keys(now.Conflicts), renderer.Frontend.Compare) {
-		notes = append(notes, note(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))
+		notes = append(notes, noteOn(s.spec, true, "%s is not served: it belongs to Service %s", f, now.Conflicts[f]))
 	}
 	return now, notes
 }
@@ -413,8 +413,8 @@ func (p *Processor) others(id model.ServiceID, f func([]*renderer.ContivService)
 	return f(p.all[:last:last])
 }
 
-// forget drops services that have no objects any more, here and at the renderers.
-func (p *Processor) forget(list []*service) {
+// forgetServices drops services that have no objects any more, here and at the renderers.
+func (p *Processor) forgetServices(list []*service) {
 	for _, s := range list {
 		gone := s.spec == nil && len(s.parts) == 0 && p.services[s.id] == s
 		for _, form := range s.accepted {

@@ -46,7 +46,7 @@ func (p *Processor) weigh() {
 	}
 	for _, l := range []*budget.Ledger{p.shares.backends, p.shares.ranges} {
 		for _, ref := range l.Settle() {
-			p.mark(p.get(model.ServiceID{Namespace: ref.Namespace, Name: ref.Name}))
+			p.mark(p.serviceOf(model.ServiceID{Namespace: ref.Namespace, Name: ref.Name}))
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (p *Processor) Flush() error {
 	for _, t := range p.targets {
 		errs = append(errs, p.update(t, changed))
 	}
-	p.forget(dirty)
+	p.forgetServices(dirty)
 	return errors.Join(errs...)
 }
 
@@ -76,7 +76,7 @@ func (p *Processor) ResyncInPortions() (portions []func(), err error) {
 		left, err := p.resync(t)
 		portions, errs = append(portions, left...), append(errs, err)
 	}
-	p.forget(dirty)
+	p.forgetServices(dirty)
 	return portions, errors.Join(errs...)
 }
 
@@ -84,7 +84,7 @@ func (p *Processor) ResyncInPortions() (portions []func(), err error) {
 func (p *Processor) Prepare() {
 	if !slices.ContainsFunc(p.targets, func(t *target) bool { return t.synced }) { // no renderer receives changes yet
 		dirty, _ := p.refresh()
-		p.forget(dirty)
+		p.forgetServices(dirty)
 	}
 }
 
@@ -149,7 +149,7 @@ func (p *Processor) deliver(t *target, s *service) error {
 	s.accepted[t.number], s.errs[t.number] = now, nil
 	if _, repeated := t.failed[s]; repeated {
 		delete(t.failed, s)
-		p.forget([]*service{s})
+		p.forgetServices([]*service{s})
 	}
 	return nil
 }

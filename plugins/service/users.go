@@ -62,8 +62,8 @@ func (u *users) setHead(a netip.Addr, at uint32) {
 	}
 }
 
-// of returns the slices that have an address, as of the last flush, without those removed since.
-func (u *users) of(a netip.Addr) (list []*part) {
+// slicesOf returns the slices that have an address, as of the last flush, without those removed since.
+func (u *users) slicesOf(a netip.Addr) (list []*part) {
 	for at := u.head(a); at != 0; at = u.links[at].next {
 		if s := u.numbers[u.links[at].number]; s.now != nil {
 			list = append(list, s)
@@ -72,16 +72,16 @@ func (u *users) of(a netip.Addr) (list []*part) {
 	return list
 }
 
-// change records a new form of a slice.
-func (u *users) change(s *part) {
+// queueSlice records a new form of a slice.
+func (u *users) queueSlice(s *part) {
 	if !s.queued {
 		s.queued = true
 		u.queue = append(u.queue, s)
 	}
 }
 
-// flush applies all changes. It calls touched for addresses that a slice gained or lost, and gone for removed slices.
-func (u *users) flush(touched func(netip.Addr), gone func(*part)) {
+// flushQueue applies all changes. It calls touched for addresses that a slice gained or lost, and gone for removed slices.
+func (u *users) flushQueue(touched func(netip.Addr), gone func(*part)) {
 	u.prepare()
 	for _, s := range u.queue {
 		s.queued = false
@@ -137,7 +137,7 @@ func (u *users) reindex(s *part, touched func(netip.Addr)) {
 		}
 		return
 	}
-	old, now := addresses(s.listed), addresses(s.now)
+	old, now := endpointAddrs(s.listed), endpointAddrs(s.now)
 	for len(old) > 0 || len(now) > 0 {
 		switch {
 		case len(now) == 0 || len(old) > 0 && old[0].Less(now[0]):
@@ -152,8 +152,8 @@ func (u *users) reindex(s *part, touched func(netip.Addr)) {
 	}
 }
 
-// addresses returns a slice's endpoint addresses, sorted, each once.
-func addresses(s *model.EndpointSlice) []netip.Addr {
+// endpointAddrs returns a slice's endpoint addresses, sorted, each once.
+func endpointAddrs(s *model.EndpointSlice) []netip.Addr {
 	if s == nil {
 		return nil
 	}

@@ -20,9 +20,9 @@ type service struct {
 	Name      string `json:"name"`
 }
 
-// answer returns 200 if the node has endpoints and the proxy is healthy, else 503, whatever the method and path of the request. Load
+// writeAnswer returns 200 if the node has endpoints and the proxy is healthy, else 503, whatever the method and path of the request. Load
 // balancers may distribute traffic by the weight.
-func answer(w http.ResponseWriter, id model.ServiceID, endpoints int, healthy bool) {
+func writeAnswer(w http.ResponseWriter, id model.ServiceID, endpoints int, healthy bool) {
 	text, err := json.MarshalIndent(body{service{id.Namespace, id.Name}, endpoints, healthy}, "", "\t")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -10,25 +10,25 @@ import (
 // ServiceChanged implements renderer.ServiceListener.
 func (s *Server) ServiceChanged(old, now *renderer.ContivService) {
 	if now == nil {
-		s.set(old.ID, renderer.HealthCheck{})
+		s.setCheck(old.ID, renderer.HealthCheck{})
 		return
 	}
-	s.set(now.ID, now.HealthCheck)
+	s.setCheck(now.ID, now.HealthCheck)
 }
 
 // UpdateNode implements renderer.NodeRenderer.
 func (s *Server) UpdateNode(node renderer.NodeState) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.addresses()
-	if s.node = node; !slices.Equal(was, s.addresses()) {
+	was := s.listenAddresses()
+	if s.node = node; !slices.Equal(was, s.listenAddresses()) {
 		s.changed()
 	}
 	return nil
 }
 
-// set records the health check of one Service.
-func (s *Server) set(id model.ServiceID, now renderer.HealthCheck) {
+// setCheck records the health check of one Service.
+func (s *Server) setCheck(id model.ServiceID, now renderer.HealthCheck) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.checks[id]
@@ -40,7 +40,7 @@ func (s *Server) set(id model.ServiceID, now renderer.HealthCheck) {
 	if was.NodePort == now.NodePort {
 		return
 	}
-	s.drop(was.NodePort, id)
+	s.dropOwner(was.NodePort, id)
 	if now.NodePort != 0 {
 		owners := s.owners[now.NodePort]
 		at, _ := slices.BinarySearchFunc(owners, id, model.ServiceID.Compare)
@@ -49,7 +49,7 @@ func (s *Server) set(id model.ServiceID, now renderer.HealthCheck) {
 	s.changed()
 }
 
-func (s *Server) drop(port uint16, id model.ServiceID) {
+func (s *Server) dropOwner(port uint16, id model.ServiceID) {
 	owners := s.owners[port]
 	at, found := slices.BinarySearchFunc(owners, id, model.ServiceID.Compare)
 	switch {

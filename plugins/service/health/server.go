@@ -94,7 +94,7 @@ func (s *Server) Run(ctx context.Context) error {
 		case <-s.wake:
 			wait = firstRetry
 		}
-		if s.settle(ctx, open) {
+		if s.settleDoors(ctx, open) {
 			retry.Stop()
 			continue
 		}
@@ -103,8 +103,8 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// settle closes and opens doors until they match the desired ones, and reports whether all could be opened.
-func (s *Server) settle(ctx context.Context, open map[netip.AddrPort]*door) bool {
+// settleDoors closes and opens doors until they match the desired ones, and reports whether all could be opened.
+func (s *Server) settleDoors(ctx context.Context, open map[netip.AddrPort]*door) bool {
 	want := s.wanted()
 	for at, d := range open {
 		if _, keep := want[at]; !keep || d.isShut() {
@@ -146,15 +146,15 @@ func (s *Server) wanted() map[netip.AddrPort]struct{} {
 	defer s.mu.Unlock()
 	out := map[netip.AddrPort]struct{}{}
 	for port := range s.owners {
-		for _, a := range s.addresses() {
+		for _, a := range s.listenAddresses() {
 			out[netip.AddrPortFrom(a, port)] = struct{}{}
 		}
 	}
 	return out
 }
 
-// addresses returns the addresses to listen at, for each port.
-func (s *Server) addresses() []netip.Addr {
+// listenAddresses returns the addresses to listen at, for each port.
+func (s *Server) listenAddresses() []netip.Addr {
 	switch {
 	case len(s.cfg.Addresses) > 0:
 		return s.cfg.Addresses
@@ -184,7 +184,7 @@ func (s *Server) handler(port uint16) http.Handler {
 		}
 		id, check := owners[0], s.checks[owners[0]]
 		s.mu.Unlock()
-		answer(w, id, local(check, r), s.cfg.Healthy(r.Context()))
+		writeAnswer(w, id, local(check, r), s.cfg.Healthy(r.Context()))
 	})
 }
 
