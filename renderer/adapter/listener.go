@@ -29,7 +29,7 @@ type listeningToNode struct {
 	renderer.NodeRenderer
 }
 
-func (l *listening) change(id model.ServiceID, now *renderer.ContivService) {
+func (l *listening) changeService(id model.ServiceID, now *renderer.ContivService) {
 	old := l.services[id]
 	if old == now {
 		return
@@ -42,7 +42,7 @@ func (l *listening) change(id model.ServiceID, now *renderer.ContivService) {
 
 // AddService implements renderer.ServiceRendererAPI.
 func (l *listening) AddService(svc *renderer.ContivService) error {
-	l.change(svc.ID, svc)
+	l.changeService(svc.ID, svc)
 	return nil
 }
 
@@ -53,7 +53,7 @@ func (l *listening) UpdateService(_, svc *renderer.ContivService, _ []*renderer.
 
 // DeleteService implements renderer.ServiceRendererAPI.
 func (l *listening) DeleteService(svc *renderer.ContivService, _ []*renderer.ContivService) error {
-	l.change(svc.ID, nil)
+	l.changeService(svc.ID, nil)
 	return nil
 }
 
@@ -66,11 +66,11 @@ func (l *listening) Resync(ev *renderer.ResyncEventData) error {
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(l.services), model.ServiceID.Compare) {
 		if _, ok := stays[id]; !ok {
-			l.change(id, nil)
+			l.changeService(id, nil)
 		}
 	}
 	for _, svc := range ev.Services {
-		l.change(svc.ID, svc)
+		l.changeService(svc.ID, svc)
 	}
 	return nil
 }

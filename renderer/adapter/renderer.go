@@ -68,15 +68,15 @@ func New(functions Functions, sink renderer.Sink) *Renderer {
 
 // AddService implements renderer.ServiceRendererAPI.
 func (r *Renderer) AddService(service *renderer.ContivService) error {
-	r.count(r.services[service.ID], -1)
+	r.countUse(r.services[service.ID], -1)
 	r.services[service.ID] = service
-	r.count(service, 1)
+	r.countUse(service, 1)
 	r.render(service)
 	return nil
 }
 
-// count adjusts used by n if svc concerns the renderer, and renders the node when used becomes zero or ceases to be.
-func (r *Renderer) count(svc *renderer.ContivService, n int) {
+// countUse adjusts used by n if svc concerns the renderer, and renders the node when used becomes zero or ceases to be.
+func (r *Renderer) countUse(svc *renderer.ContivService, n int) {
 	if svc == nil || r.functions.Concerns == nil || !r.functions.Concerns(svc) {
 		return
 	}
@@ -94,7 +94,7 @@ func (r *Renderer) UpdateService(_, newService *renderer.ContivService, _ []*ren
 
 // DeleteService implements renderer.ServiceRendererAPI.
 func (r *Renderer) DeleteService(service *renderer.ContivService, _ []*renderer.ContivService) error {
-	r.count(r.services[service.ID], -1)
+	r.countUse(r.services[service.ID], -1)
 	delete(r.services, service.ID)
 	r.sink.Set(ServiceOwner(r.functions.Name, service.ID), nil, nil)
 	return nil
@@ -152,7 +152,7 @@ func (r *Renderer) UpdateNode(node renderer.NodeState) error {
 
 // Resync implements renderer.ServiceRendererAPI.
 func (r *Renderer) Resync(ev *renderer.ResyncEventData) error {
-	r.begin(ev)
+	r.beginResync(ev)
 	r.renderAll(ev.Services)
 	return nil
 }
@@ -163,15 +163,15 @@ const portion = 512
 
 // ResyncInPortions implements renderer.PortionRenderer.
 func (r *Renderer) ResyncInPortions(ev *renderer.ResyncEventData) (portions []func(), err error) {
-	r.begin(ev)
+	r.beginResync(ev)
 	for some := range slices.Chunk(ev.Services, portion) {
 		portions = append(portions, func() { r.renderAll(some) })
 	}
 	return portions, nil
 }
 
-// begin stores all facts of a resync and renders the node, but renders no service.
-func (r *Renderer) begin(ev *renderer.ResyncEventData) {
+// beginResync stores all facts of a resync and renders the node, but renders no service.
+func (r *Renderer) beginResync(ev *renderer.ResyncEventData) {
 	gone := r.services
 	r.services = make(map[model.ServiceID]*renderer.ContivService, len(ev.Services))
 	r.nodeIPs, r.frontends, r.backends, r.used = ev.NodeIPs, ev.FrontendIfs, ev.BackendIfs, 0

@@ -25,7 +25,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 			}
 		}
 	} else {
-		s.ports()
+		s.renderPorts()
 	}
 	adapter.Refuse(s.values, svc, nodeIPs, cfg.Has)
 	return s.values, s.notes.List
@@ -33,12 +33,12 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 
 type family struct{ served, v6 bool }
 
-// ports renders all ports of the Service in the served families.
-func (s *rendering) ports() {
+// renderPorts renders all ports of the Service in the served families.
+func (s *rendering) renderPorts() {
 	for _, name := range s.svc.PortNames() {
 		for _, family := range []family{{s.cfg.IPv4, false}, {s.cfg.IPv6, true}} {
 			if family.served {
-				s.port(name, s.svc.Ports[name], family.v6)
+				s.renderPort(name, s.svc.Ports[name], family.v6)
 			}
 		}
 	}
@@ -54,17 +54,17 @@ type rendering struct {
 	notes   adapter.Notes
 }
 
-// of returns the addresses of a family.
-func of(addrs *renderer.IPAddresses, v6 bool) []netip.Addr {
+// addrsOfFamily returns the addresses of a family.
+func addrsOfFamily(addrs *renderer.IPAddresses, v6 bool) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs.Addrs()), func(a netip.Addr) bool { return a.Is6() != v6 })
 }
 
-// port renders one port of the service on every address of a family.
-func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
-	clusterIPs, externalIPs := of(s.svc.ClusterIPs, v6), of(s.svc.ExternalIPs, v6)
+// renderPort renders one port of the service on every address of a family.
+func (s *rendering) renderPort(name string, port *renderer.ServicePort, v6 bool) {
+	clusterIPs, externalIPs := addrsOfFamily(s.svc.ClusterIPs, v6), addrsOfFamily(s.svc.ExternalIPs, v6)
 	var nodes []netip.Addr
 	if port.NodePort != 0 && len(clusterIPs) > 0 {
-		nodes = of(s.nodeIPs, v6)
+		nodes = addrsOfFamily(s.nodeIPs, v6)
 	}
 	switch {
 	case len(clusterIPs)+len(externalIPs)+len(nodes) == 0:
@@ -87,7 +87,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 		}
 	}
 	for _, a := range clusterIPs {
-		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
+		s.addTranslation(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
 	}
 	if len(externalIPs)+len(nodes) == 0 {
 		return
@@ -98,11 +98,11 @@ func (s *rendering) port(name string, port *renderer.ServicePort, v6 bool) {
 			s.notes.Add(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
 			continue
 		}
-		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
+		s.addTranslation(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
 	}
 	for _, a := range nodes {
 		if s.node.ServesNodePorts(a) {
-			s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
+			s.addTranslation(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
 		}
 	}
 }
@@ -159,8 +159,8 @@ func discard(v6 bool) []*cnat.Path {
 	return []*cnat.Path{{Destination: &cnat.Endpoint{Address: address, Port: 1}}}
 }
 
-// add makes the translation of one frontend, unless it belongs to another service or this one has it already.
-func (s *rendering) add(f renderer.Frontend, nodePort bool, paths []*cnat.Path) {
+// addTranslation makes the translation of one frontend, unless it belongs to another service or this one has it already.
+func (s *rendering) addTranslation(f renderer.Frontend, nodePort bool, paths []*cnat.Path) {
 	if len(paths) == 0 {
 		return // the reject route answers, or another node
 	}

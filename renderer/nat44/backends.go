@@ -21,7 +21,7 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 	remote, local := weights(set, s.cfg.LocalEndpointWeight)
 	messages := make([]nat.DNat44_StaticMapping_LocalIP, len(set))
 	out := make([]*nat.DNat44_StaticMapping_LocalIP, len(set))
-	text := addresses(set)
+	text := addressText(set)
 	for i, b := range set {
 		m := &messages[i]
 		end := strings.IndexByte(text, ' ')
@@ -35,8 +35,8 @@ func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.
 	return out
 }
 
-// addresses returns the addresses of all backends in one text, each with a space behind it: one allocation for all.
-func addresses(set []adapter.Endpoint) string {
+// addressText returns the addresses of all backends in one text, each with a space behind it: one allocation for all.
+func addressText(set []adapter.Endpoint) string {
 	var room [256]byte
 	out := room[:0]
 	for _, b := range set {

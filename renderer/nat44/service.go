@@ -22,7 +22,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	if !s.elsewhere() {
 		s.refuseFamilies()
 		for _, name := range svc.PortNames() {
-			s.port(name, svc.Ports[name])
+			s.renderPort(name, svc.Ports[name])
 		}
 	}
 	values := kv.Values{}
@@ -82,8 +82,8 @@ func (s *rendering) refuseFamilies() {
 	}
 }
 
-// port renders one port of the Service on every address.
-func (s *rendering) port(name string, port *renderer.ServicePort) {
+// renderPort renders one port of the Service on every address.
+func (s *rendering) renderPort(name string, port *renderer.ServicePort) {
 	if port.Protocol != renderer.TCP && port.Protocol != renderer.UDP {
 		s.notes.Add(true, "port %q (%s %d) is not served: nat44 translates the ports of TCP and UDP only", name, port.Protocol, port.Port)
 		return
@@ -96,7 +96,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 	}
 	internal := s.internal(cluster, local)
 	for _, a := range s.svc.ClusterIPs.Addrs() {
-		s.add(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
+		s.addMapping(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
 	}
 	var outside, inside target
 	if outer {
@@ -107,7 +107,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 		if adapter.Restricted(s.svc, a) {
 			s.restrict(f, to)
 		} else {
-			s.add(f, false, to)
+			s.addMapping(f, false, to)
 		}
 	}
 	if port.NodePort == 0 {
@@ -115,7 +115,7 @@ func (s *rendering) port(name string, port *renderer.ServicePort) {
 	}
 	for _, a := range s.nodeIPs.Addrs() {
 		if s.node.ServesNodePorts(a) {
-			s.add(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, inside))
+			s.addMapping(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, inside))
 		}
 	}
 }
@@ -188,8 +188,8 @@ func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
 	return t
 }
 
-// add appends the mapping of one frontend, unless it belongs to another Service or this one has it already.
-func (s *rendering) add(f renderer.Frontend, nodePort bool, to target) {
+// addMapping appends the mapping of one frontend, unless it belongs to another Service or this one has it already.
+func (s *rendering) addMapping(f renderer.Frontend, nodePort bool, to target) {
 	if f.IP.Is4() && !to.reject && s.ours(f, nodePort) {
 		s.mappings = append(s.mappings, s.mapping(f, to))
 	}
