@@ -134,7 +134,7 @@ func either(a, b facts) facts {
 	out := facts{keys: uniteKeys(a.keys, b.keys)}
 	for _, x := range shortest(a.lists(maxWide), maxFactors) {
 		for _, y := range shortest(b.lists(maxWide), maxFactors) {
-			oneKey := x.key() != "" && x.key() == y.key() // then out.keys has it already
+			oneKey := x.onlyKey() != "" && x.onlyKey() == y.onlyKey() // then out.keys has it already
 			if !oneKey && len(x)+len(y) <= maxWide {
 				out.wide = append(out.wide, unite(x, y))
 			}
@@ -174,8 +174,8 @@ func (k keyDomain) anchor() anchor {
 	return out
 }
 
-// key is the only key of a, or "" if it has several. The list is sorted and not empty.
-func (a anchor) key() string {
+// onlyKey is the only key of a, or "" if it has several. The list is sorted and not empty.
+func (a anchor) onlyKey() string {
 	if a[0].key != a[len(a)-1].key {
 		return ""
 	}
@@ -218,10 +218,10 @@ func (f facts) anchors(known *symbols) [][]Term {
 		}
 		start := len(room)
 		if k.rest {
-			room = append(room, Term{Key: known.of(k.key)})
+			room = append(room, Term{Key: known.symbolOf(k.key)})
 		} else {
 			for _, v := range k.values {
-				room = append(room, Term{Key: known.of(k.key), Value: known.of(v)})
+				room = append(room, Term{Key: known.symbolOf(k.key), Value: known.symbolOf(v)})
 			}
 		}
 		anchors = append(anchors, room[start:len(room):len(room)])

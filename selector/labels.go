@@ -15,8 +15,8 @@ type symbols struct {
 	n    int
 }
 
-// of is Intern with a cache.
-func (x *symbols) of(text string) Symbol {
+// symbolOf is Intern with a cache.
+func (x *symbols) symbolOf(text string) Symbol {
 	for _, known := range x.list[:x.n] {
 		if known.Value() == text {
 			return known

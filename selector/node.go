@@ -47,14 +47,14 @@ func (n *node) depth() int {
 	return d
 }
 
-// count is the number of label tests.
-func (n *node) count() int {
+// countTests is the number of label tests.
+func (n *node) countTests() int {
 	if len(n.kids) == 0 && n.op != opAll && n.op != opGlobal {
 		return 1
 	}
 	sum := 0
 	for _, kid := range n.kids {
-		sum += kid.count()
+		sum += kid.countTests()
 	}
 	return sum
 }

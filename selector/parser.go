@@ -52,7 +52,7 @@ type parser struct {
 func parse(text, prefix string) (*node, error) {
 	p := &parser{text: text, prefix: prefix}
 	if prefix != "" && strings.TrimLeftFunc(prefix, isKeyRune) != "" {
-		return nil, p.fail(fmt.Sprintf("prefix %q is no label key", prefix))
+		return nil, p.syntaxError(fmt.Sprintf("prefix %q is no label key", prefix))
 	}
 	p.space()
 	if p.at == len(text) {
@@ -63,15 +63,15 @@ func parse(text, prefix string) (*node, error) {
 		return nil, err
 	}
 	if p.at != len(text) {
-		return nil, p.fail("expected &&, || or the end")
+		return nil, p.syntaxError("expected &&, || or the end")
 	}
 	if root.depth() > MaxDepth {
-		return nil, p.fail(fmt.Sprintf("&& and || nest deeper than %d", MaxDepth))
+		return nil, p.syntaxError(fmt.Sprintf("&& and || nest deeper than %d", MaxDepth))
 	}
 	return root, nil
 }
 
-func (p *parser) fail(reason string) error {
+func (p *parser) syntaxError(reason string) error {
 	return &SyntaxError{Text: p.text, Offset: p.at, Reason: reason}
 }
 
@@ -135,7 +135,7 @@ func (p *parser) primary() (*node, error) {
 	case p.eat("("):
 		return p.parentheses()
 	case p.eat("has("):
-		key, err := p.key()
+		key, err := p.labelKey()
 		if err != nil {
 			return nil, err
 		}
@@ -145,7 +145,7 @@ func (p *parser) primary() (*node, error) {
 	case p.eat("global("):
 		return p.closed(&node{op: opGlobal})
 	}
-	key, err := p.key()
+	key, err := p.labelKey()
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (p *parser) primary() (*node, error) {
 
 func (p *parser) parentheses() (*node, error) {
 	if p.depth++; p.depth > MaxDepth {
-		return nil, p.fail(fmt.Sprintf("parentheses nest deeper than %d", MaxDepth))
+		return nil, p.syntaxError(fmt.Sprintf("parentheses nest deeper than %d", MaxDepth))
 	}
 	n, err := p.or()
 	if err != nil {
@@ -166,22 +166,22 @@ func (p *parser) parentheses() (*node, error) {
 
 func (p *parser) closed(n *node) (*node, error) {
 	if !p.eat(")") {
-		return nil, p.fail("expected )")
+		return nil, p.syntaxError("expected )")
 	}
 	return n, nil
 }
 
-func (p *parser) key() (string, error) {
+func (p *parser) labelKey() (string, error) {
 	end := p.at
 	for end < len(p.text) && isKeyByte(p.text[end]) {
 		end++
 	}
 	if end == p.at {
-		return "", p.fail("expected a label key, has(), all(), global(), ! or (")
+		return "", p.syntaxError("expected a label key, has(), all(), global(), ! or (")
 	}
 	key := p.prefix + p.text[p.at:end]
 	if len(key) > MaxKeyLength {
-		return "", p.fail(fmt.Sprintf("label key longer than %d bytes", MaxKeyLength))
+		return "", p.syntaxError(fmt.Sprintf("label key longer than %d bytes", MaxKeyLength))
 	}
 	p.at = end
 	p.space()
@@ -191,21 +191,21 @@ func (p *parser) key() (string, error) {
 func (p *parser) test(key string) (*node, error) {
 	switch {
 	case p.eat("=="):
-		return p.compare(opEq, key)
+		return p.comparison(opEq, key)
 	case p.eat("!="):
-		return p.compare(opNe, key)
+		return p.comparison(opNe, key)
 	case p.eat("contains"):
-		return p.compare(opContains, key)
+		return p.comparison(opContains, key)
 	case p.eatTwo("starts", "with"):
-		return p.compare(opStarts, key)
+		return p.comparison(opStarts, key)
 	case p.eatTwo("ends", "with"):
-		return p.compare(opEnds, key)
+		return p.comparison(opEnds, key)
 	case p.eatTwo("not", "in"):
-		return p.set(opNotIn, key)
+		return p.valueSet(opNotIn, key)
 	case p.eat("in"):
-		return p.set(opIn, key)
+		return p.valueSet(opIn, key)
 	}
-	return nil, p.fail(fmt.Sprintf("expected an operator behind label key %q", key))
+	return nil, p.syntaxError(fmt.Sprintf("expected an operator behind label key %q", key))
 }
 
 func (p *parser) eatTwo(first, second string) bool {
@@ -217,21 +217,21 @@ func (p *parser) eatTwo(first, second string) bool {
 	return false
 }
 
-func (p *parser) compare(op op, key string) (*node, error) {
+func (p *parser) comparison(op op, key string) (*node, error) {
 	value, ok, err := p.value()
 	if err != nil {
 		return nil, err
 	}
 	if !ok {
-		return nil, p.fail("expected a value in quotes")
+		return nil, p.syntaxError("expected a value in quotes")
 	}
 	return compareNode(op, key, value), nil
 }
 
-// set reads values in braces. As in Felix, the set may be empty, and the last value may have a comma after it.
-func (p *parser) set(op op, key string) (*node, error) {
+// valueSet reads values in braces. As in Felix, the set may be empty, and the last value may have a comma after it.
+func (p *parser) valueSet(op op, key string) (*node, error) {
 	if !p.eat("{") {
-		return nil, p.fail("expected {")
+		return nil, p.syntaxError("expected {")
 	}
 	n := &node{op: op, key: key}
 	for {
@@ -248,7 +248,7 @@ func (p *parser) set(op op, key string) (*node, error) {
 		}
 	}
 	if !p.eat("}") {
-		return nil, p.fail("expected }")
+		return nil, p.syntaxError("expected }")
 	}
 	slices.Sort(n.values)
 	n.values = slices.Compact(n.values)
@@ -263,7 +263,7 @@ func (p *parser) value() (value string, ok bool, err error) {
 	rest := p.text[p.at+1:]
 	end := strings.IndexByte(rest, p.text[p.at])
 	if end < 0 {
-		return "", false, p.fail("missing closing quote")
+		return "", false, p.syntaxError("missing closing quote")
 	}
 	p.at += end + 2
 	p.space()

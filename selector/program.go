@@ -39,7 +39,7 @@ type symbolSet struct {
 
 const scanAtMost = 16
 
-func (s *symbolSet) has(value Symbol) bool {
+func (s *symbolSet) hasSymbol(value Symbol) bool {
 	if s.many != nil {
 		_, ok := s.many[value]
 		return ok
@@ -48,8 +48,8 @@ func (s *symbolSet) has(value Symbol) bool {
 }
 
 func compile(root *node, known *symbols) program {
-	c := compiler{known: known, tests: make([]test, 0, root.count())}
-	start := c.add(root, matched, missed)
+	c := compiler{known: known, tests: make([]test, 0, root.countTests())}
+	start := c.addTests(root, matched, missed)
 	return program{tests: c.tests, sets: slices.Clone(c.sets), start: start} // cloned without the spare capacity
 }
 
@@ -59,21 +59,21 @@ type compiler struct {
 	known *symbols
 }
 
-// add appends the tests of n, from the last part to the first, and returns where they start.
-func (p *compiler) add(n *node, yes, no target) target {
+// addTests appends the tests of n, from the last part to the first, and returns where they start.
+func (p *compiler) addTests(n *node, yes, no target) target {
 	switch n.op {
 	case opAll, opGlobal:
 		return yes
 	case opNot:
-		return p.add(n.kids[0], no, yes)
+		return p.addTests(n.kids[0], no, yes)
 	case opAnd:
 		for _, kid := range slices.Backward(n.kids) {
-			yes = p.add(kid, yes, no)
+			yes = p.addTests(kid, yes, no)
 		}
 		return yes
 	case opOr:
 		for _, kid := range slices.Backward(n.kids) {
-			no = p.add(kid, yes, no)
+			no = p.addTests(kid, yes, no)
 		}
 		return no
 	case opNe:
@@ -86,14 +86,14 @@ func (p *compiler) add(n *node, yes, no target) target {
 }
 
 func (p *compiler) test(n *node, op op, yes, no target) target {
-	t := test{op: op, key: p.known.of(n.key), yes: yes, no: no}
+	t := test{op: op, key: p.known.symbolOf(n.key), yes: yes, no: no}
 	switch op {
 	case opHas:
 	case opIn:
 		t.set = uint32(len(p.sets))
 		p.sets = append(p.sets, newSymbolSet(n.values))
 	default:
-		t.arg = p.known.of(n.values[0])
+		t.arg = p.known.symbolOf(n.values[0])
 	}
 	p.tests = append(p.tests, t)
 	return target(len(p.tests)-1) + firstTest
@@ -161,7 +161,7 @@ func (p *program) passes(t *test, value Symbol) bool {
 	case opHas:
 		return true
 	case opIn:
-		return p.sets[t.set].has(value)
+		return p.sets[t.set].hasSymbol(value)
 	}
 	return passesPart(t, value.Value())
 }
@@ -173,7 +173,7 @@ func (p *program) passesText(t *test, value string) bool {
 	case opHas:
 		return true
 	case opIn:
-		return p.sets[t.set].has(Intern(value))
+		return p.sets[t.set].hasSymbol(Intern(value))
 	}
 	return passesPart(t, value)
 }
