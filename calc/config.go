@@ -20,7 +20,7 @@ func newSettings() *settings {
 	return &settings{global: map[string]string{}, host: map[string]string{}, dirty: true}
 }
 
-func (x *settings) setParameter(params map[string]string, name, value string) {
+func (x *settings) setValue(params map[string]string, name, value string) {
 	if value == "" {
 		delete(params, name)
 	} else {

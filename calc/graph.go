@@ -208,14 +208,12 @@ func (g *Graph) SetBGPConfig(c *model.BGPConfig) { g.passthru.setBGP(c) }
 func (g *Graph) SetWireguard(node string, w *model.Wireguard) { g.passthru.setWireguard(node, w) }
 
 // SetConfig puts a parameter of Felix's configuration for all nodes; "" removes it.
-func (g *Graph) SetConfig(name, value string) {
-	g.settings.setParameter(g.settings.global, name, value)
-}
+func (g *Graph) SetConfig(name, value string) { g.settings.setValue(g.settings.global, name, value) }
 
 // SetHostConfig puts a parameter for one node; "" removes it.
 func (g *Graph) SetHostConfig(node, name, value string) {
 	if node == g.cfg.Node {
-		g.settings.setParameter(g.settings.host, name, value)
+		g.settings.setValue(g.settings.host, name, value)
 	}
 	g.vteps.setConfig(node, name, value)
 }
