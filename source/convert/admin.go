@@ -38,11 +38,11 @@ func adminNetworkPolicy(o *adminPolicy, ps *problems) *model.Policy {
 	r.priority(o.Spec.Priority)
 	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Ingress[i]
-		return r.rule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.adminPorts(f+".ports", in.Ports))
+		return r.buildRule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.adminPorts(f+".ports", in.Ports))
 	})
 	r.outbound(len(o.Spec.Egress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Egress[i]
-		return r.rule(f+".to", false, in.Action, r.namedPeers(f+".to", in.To), r.adminPorts(f+".ports", in.Ports))
+		return r.buildRule(f+".to", false, in.Action, r.namedPeers(f+".to", in.To), r.adminPorts(f+".ports", in.Ports))
 	})
 	return r.finish(&o.Spec.Subject)
 }
@@ -51,15 +51,15 @@ func baselineAdminNetworkPolicy(o *baselinePolicy, ps *problems) *model.Policy {
 	r := newAdminReader(ps, model.TierBaseline)
 	r.pass = false
 	if o.Name != "" && o.Name != "default" {
-		r.add("metadata.name", `must be "default"`, o.Name)
+		r.addProblem("metadata.name", `must be "default"`, o.Name)
 	}
 	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Ingress[i]
-		return r.rule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.adminPorts(f+".ports", in.Ports))
+		return r.buildRule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.adminPorts(f+".ports", in.Ports))
 	})
 	r.outbound(len(o.Spec.Egress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Egress[i]
-		return r.rule(f+".to", false, in.Action, r.baselinePeers(f+".to", in.To), r.adminPorts(f+".ports", in.Ports))
+		return r.buildRule(f+".to", false, in.Action, r.baselinePeers(f+".to", in.To), r.adminPorts(f+".ports", in.Ports))
 	})
 	return r.finish(&o.Spec.Subject)
 }
@@ -77,11 +77,11 @@ func clusterNetworkPolicy(o *clusterPolicy, ps *problems) *model.Policy {
 	}
 	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Ingress[i]
-		return r.rule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.protocols(f+".protocols", in.Protocols))
+		return r.buildRule(f+".from", true, in.Action, r.ingressPeers(f+".from", in.From), r.protocols(f+".protocols", in.Protocols))
 	})
 	r.outbound(len(o.Spec.Egress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Egress[i]
-		return r.rule(f+".to", false, in.Action, r.namedPeers(f+".to", in.To), r.protocols(f+".protocols", in.Protocols))
+		return r.buildRule(f+".to", false, in.Action, r.namedPeers(f+".to", in.To), r.protocols(f+".protocols", in.Protocols))
 	})
 	return r.finish(&o.Spec.Subject)
 }
@@ -101,17 +101,17 @@ func (r *adminReader) priority(n *int32) {
 // distrusted.
 func (r *adminReader) misplaced(field, why string, value any) {
 	if !r.lost(field) {
-		r.add(field, why, value)
+		r.addProblem(field, why, value)
 	}
 	r.distrusted, r.policy.Order = true, first()
 }
 
 func (r *adminReader) inbound(n int, one func(field string, i int) (model.Action, []model.Rule)) {
-	r.policy.InboundRules = r.rules("spec.ingress", "ingress", n, r.most, one)
+	r.policy.InboundRules = r.convertRules("spec.ingress", "ingress", n, r.most, one)
 }
 
 func (r *adminReader) outbound(n int, one func(field string, i int) (model.Action, []model.Rule)) {
-	r.policy.OutboundRules = r.rules("spec.egress", "egress", n, r.most, one)
+	r.policy.OutboundRules = r.convertRules("spec.egress", "egress", n, r.most, one)
 }
 
 // finish reads the subject. A policy governs the directions it has rules for. A policy without rules governs both, which
@@ -123,16 +123,16 @@ func (r *adminReader) finish(subject *AdminSubject) *model.Policy {
 	return p
 }
 
-// rule builds a rule from its parts, which are already read.
-func (r *adminReader) rule(peersField string, inbound bool, action string, peers []model.Peer, ports []protocolPorts) (model.Action, []model.Rule) {
-	r.count(peersField, len(peers))
+// buildRule builds a rule from its parts, which are already read.
+func (r *adminReader) buildRule(peersField string, inbound bool, action string, peers []model.Peer, ports []protocolPorts) (model.Action, []model.Rule) {
+	r.checkCount(peersField, len(peers))
 	outside := r.outside
 	r.outside = false
 	named := slices.ContainsFunc(ports, func(p protocolPorts) bool {
 		return slices.ContainsFunc(p.ports, func(m model.PortMatch) bool { return m.Name != "" })
 	})
 	if outside && named {
-		r.add(peersField, "must be pods or namespaces only, for there is a named port: networks and nodes have none", nil)
+		r.addProblem(peersField, "must be pods or namespaces only, for there is a named port: networks and nodes have none", nil)
 	}
 	field := peersField[:strings.LastIndexByte(peersField, '.')]
 	return r.action(field+".action", action), cross(inbound, peers, ports)
@@ -148,9 +148,9 @@ func (r *adminReader) action(field, s string) model.Action {
 	case s == "Pass" && r.pass:
 		return model.ActionPass
 	case r.pass:
-		r.add(field, "must be "+r.allow+", Deny or Pass", s)
+		r.addProblem(field, "must be "+r.allow+", Deny or Pass", s)
 	default:
-		r.add(field, "must be "+r.allow+" or Deny", s)
+		r.addProblem(field, "must be "+r.allow+" or Deny", s)
 	}
 	return ""
 }
@@ -164,7 +164,7 @@ func (r *adminReader) pods(field string, s *AdminSubject) (namespaces, pods stri
 		return r.namespaceSelector(field+".pods.namespaceSelector", &s.Pods.NamespaceSelector),
 			r.podSelector(field+".pods.podSelector", &s.Pods.PodSelector)
 	}
-	r.add(field, "must have exactly one of namespaces and pods", nil)
+	r.addProblem(field, "must have exactly one of namespaces and pods", nil)
 	return inAnyNamespace, onlyPods
 }
 
@@ -184,7 +184,7 @@ func (r *adminReader) podPeer(field string, s *AdminSubject) model.Peer {
 func (r *adminReader) ingressPeers(field string, list []AdminSubject) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, r.podPeer(at(field, i), &list[i]))
+		out = append(out, r.podPeer(elementPath(field, i), &list[i]))
 	}
 	return out
 }
@@ -192,7 +192,7 @@ func (r *adminReader) ingressPeers(field string, list []AdminSubject) []model.Pe
 func (r *adminReader) baselinePeers(field string, list []egressPeer) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, r.egressPeer(at(field, i), &list[i], nil))
+		out = append(out, r.egressPeer(elementPath(field, i), &list[i], nil))
 	}
 	return out
 }
@@ -200,7 +200,7 @@ func (r *adminReader) baselinePeers(field string, list []egressPeer) []model.Pee
 func (r *adminReader) namedPeers(field string, list []namedPeer) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, r.egressPeer(at(field, i), &list[i].egressPeer, list[i].DomainNames))
+		out = append(out, r.egressPeer(elementPath(field, i), &list[i].egressPeer, list[i].DomainNames))
 	}
 	return out
 }
@@ -216,16 +216,16 @@ func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string
 	}
 	switch {
 	case given != 1:
-		r.add(field, "must have exactly one of namespaces, pods, nodes and networks", nil)
+		r.addProblem(field, "must have exactly one of namespaces, pods, nodes and networks", nil)
 	case domains != nil:
-		r.add(field+".domainNames", "is not supported: peers must be namespaces, pods, nodes or networks", nil)
+		r.addProblem(field+".domainNames", "is not supported: peers must be namespaces, pods, nodes or networks", nil)
 	case in.Nodes != nil:
 		r.outside = true
 		return model.Peer{Selector: r.nodeSelector(field+".nodes", in.Nodes)}
 	case in.Networks != nil:
 		r.outside = true
 		if n := len(*in.Networks); n < 1 || n > maxNetworks {
-			r.add(field+".networks", fmt.Sprintf("must have 1 to %d entries", maxNetworks), n)
+			r.addProblem(field+".networks", fmt.Sprintf("must have 1 to %d entries", maxNetworks), n)
 			return model.Peer{}
 		}
 		return model.Peer{Nets: r.prefixes(field+".networks", *in.Networks)}
@@ -240,35 +240,35 @@ func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string
 func (r *adminReader) adminPorts(field string, list *[]AdminPort) []protocolPorts {
 	var ports portList
 	if list == nil {
-		return ports.take()
+		return ports.portsByProtocol()
 	}
-	r.count(field, len(*list))
+	r.checkCount(field, len(*list))
 	for i := range *list {
-		in, f := &(*list)[i], at(field, i)
+		in, f := &(*list)[i], elementPath(field, i)
 		switch {
 		case in.PortNumber != nil && in.NamedPort == nil && in.PortRange == nil:
-			n := r.port(f+".portNumber.port", in.PortNumber.Port)
-			ports.add(r.protocol(f+".portNumber.protocol", in.PortNumber.Protocol), model.PortMatch{First: n, Last: n})
+			n := r.readPort(f+".portNumber.port", in.PortNumber.Port)
+			ports.addPort(r.protocol(f+".portNumber.protocol", in.PortNumber.Protocol), model.PortMatch{First: n, Last: n})
 		case in.PortNumber == nil && in.NamedPort != nil && in.PortRange == nil:
 			ports.addName(r.containerPortName(f+".namedPort", *in.NamedPort))
 		case in.PortNumber == nil && in.NamedPort == nil && in.PortRange != nil:
 			m := r.portRange(f+".portRange.start", in.PortRange.Start, f+".portRange.end", in.PortRange.End)
-			ports.add(r.protocol(f+".portRange.protocol", in.PortRange.Protocol), m)
+			ports.addPort(r.protocol(f+".portRange.protocol", in.PortRange.Protocol), m)
 		default:
-			r.add(f, "must have exactly one of portNumber, namedPort and portRange", nil)
+			r.addProblem(f, "must have exactly one of portNumber, namedPort and portRange", nil)
 		}
 	}
-	return ports.take()
+	return ports.portsByProtocol()
 }
 
 func (r *adminReader) protocols(field string, list *[]clusterProtocol) []protocolPorts {
 	var ports portList
 	if list == nil {
-		return ports.take()
+		return ports.portsByProtocol()
 	}
-	r.count(field, len(*list))
+	r.checkCount(field, len(*list))
 	for i := range *list {
-		in, f, given := &(*list)[i], at(field, i), 0
+		in, f, given := &(*list)[i], elementPath(field, i), 0
 		for _, p := range []struct {
 			name     string
 			protocol model.Protocol
@@ -276,7 +276,7 @@ func (r *adminReader) protocols(field string, list *[]clusterProtocol) []protoco
 		}{{".tcp", model.TCP, in.TCP}, {".udp", model.UDP, in.UDP}, {".sctp", model.SCTP, in.SCTP}} {
 			if p.port != nil {
 				given++
-				ports.add(p.protocol, r.clusterPort(f+p.name, p.port))
+				ports.addPort(p.protocol, r.clusterPort(f+p.name, p.port))
 			}
 		}
 		if in.DestinationNamedPort != nil {
@@ -284,10 +284,10 @@ func (r *adminReader) protocols(field string, list *[]clusterProtocol) []protoco
 			ports.addName(r.containerPortName(f+".destinationNamedPort", *in.DestinationNamedPort))
 		}
 		if given != 1 {
-			r.add(f, "must have exactly one of tcp, udp, sctp and destinationNamedPort", nil)
+			r.addProblem(f, "must have exactly one of tcp, udp, sctp and destinationNamedPort", nil)
 		}
 	}
-	return ports.take()
+	return ports.portsByProtocol()
 }
 
 func (r *adminReader) clusterPort(field string, in *clusterPort) model.PortMatch {
@@ -295,25 +295,25 @@ func (r *adminReader) clusterPort(field string, in *clusterPort) model.PortMatch
 	d := in.DestinationPort
 	switch {
 	case d == nil:
-		r.add(field, "is missing", nil)
+		r.addProblem(field, "is missing", nil)
 	case d.Number != nil && d.Range == nil:
-		n := r.port(field+".number", *d.Number)
+		n := r.readPort(field+".number", *d.Number)
 		return model.PortMatch{First: n, Last: n}
 	case d.Range != nil && d.Number == nil:
 		m := r.portRange(field+".range.start", d.Range.Start, field+".range.end", d.Range.End)
 		if m.First == m.Last && m.First != 0 {
-			r.add(field+".range.end", "must be greater than start", d.Range.End)
+			r.addProblem(field+".range.end", "must be greater than start", d.Range.End)
 		}
 		return m
 	default:
-		r.add(field, "must have exactly one of number and range", nil)
+		r.addProblem(field, "must have exactly one of number and range", nil)
 	}
 	return model.PortMatch{}
 }
 
-// count requires at least one entry in a list that is present.
-func (r *adminReader) count(field string, n int) {
+// checkCount requires at least one entry in a list that is present.
+func (r *adminReader) checkCount(field string, n int) {
 	if n < 1 || n > r.most {
-		r.add(field, fmt.Sprintf("must have 1 to %d entries", r.most), n)
+		r.addProblem(field, fmt.Sprintf("must have 1 to %d entries", r.most), n)
 	}
 }

@@ -53,14 +53,14 @@ func (ps *problems) calicoSubject(spec *v3.GlobalSpec, namespace string) string 
 // are evaluated before the others.
 func (ps *problems) hostFlags(p *model.Policy) {
 	if p.Untracked && p.PreDNAT {
-		ps.add("spec.preDNAT", "must not be set together with doNotTrack", nil)
+		ps.addProblem("spec.preDNAT", "must not be set together with doNotTrack", nil)
 	}
 	if (p.Untracked || p.PreDNAT) && !p.ApplyOnForward {
-		ps.add("spec.applyOnForward", "must be true with doNotTrack or preDNAT", nil)
+		ps.addProblem("spec.applyOnForward", "must be true with doNotTrack or preDNAT", nil)
 		p.ApplyOnForward = true
 	}
 	if p.PreDNAT && p.Egress {
-		ps.add("spec.preDNAT", "must not be set on a policy for egress", nil)
+		ps.addProblem("spec.preDNAT", "must not be set on a policy for egress", nil)
 	}
 }
 
@@ -81,7 +81,7 @@ func (ps *problems) calicoPolicy(spec *v3.Spec) *model.Policy {
 	}
 	for i, hint := range spec.PerformanceHints {
 		if hint != "AssumeNeededOnEveryNode" {
-			ps.add(at("spec.performanceHints", i), "must be AssumeNeededOnEveryNode", hint)
+			ps.addProblem(elementPath("spec.performanceHints", i), "must be AssumeNeededOnEveryNode", hint)
 			continue
 		}
 		p.Everywhere = true
@@ -125,7 +125,7 @@ func (ps *problems) calicoTypes(spec *v3.Spec) (ingress, egress bool) {
 		case "Egress":
 			egress = true
 		default:
-			ps.add(at("spec.types", i), "must be Ingress or Egress", t)
+			ps.addProblem(elementPath("spec.types", i), "must be Ingress or Egress", t)
 			ps.distrusted = true
 		}
 	}
@@ -155,7 +155,7 @@ func (ps *problems) staged(action string) bool {
 	case "Delete":
 		return false
 	}
-	ps.add("spec.stagedAction", "must be Set, Delete, Learn or Ignore", action)
+	ps.addProblem("spec.stagedAction", "must be Set, Delete, Learn or Ignore", action)
 	return true
 }
 
@@ -169,7 +169,7 @@ func (ps *problems) valid(field, text string) bool {
 		return false
 	}
 	if strings.Contains(text, "global(") {
-		ps.add(field, "must not be global(), which selects namespaces of peers only", nil)
+		ps.addProblem(field, "must not be global(), which selects namespaces of peers only", nil)
 		return false
 	}
 	return true
@@ -180,14 +180,14 @@ func (ps *problems) badSelector(field string, err error) {
 	if s, ok := err.(*selector.SyntaxError); ok {
 		why, value = s.Reason, s.Text
 	}
-	ps.add(field, "is not a selector: "+why, value)
+	ps.addProblem(field, "is not a selector: "+why, value)
 }
 
 // inherited checks a selector of namespaces or service accounts, whose labels endpoints inherit with prefix. Only a peer's
 // namespaces may be global(), which would select everything here.
 func (ps *problems) inherited(field, text, prefix string) {
 	if strings.Contains(text, "global(") {
-		ps.add(field, "must not be global(), which selects namespaces of peers only", text)
+		ps.addProblem(field, "must not be global(), which selects namespaces of peers only", text)
 		return
 	}
 	ps.prefixed(field, text, prefix)

@@ -18,9 +18,9 @@ func (ps *problems) calicoRules(field string, inbound bool, list []v3.Rule, name
 	if inbound {
 		direction = "ingress"
 	}
-	return ps.rules(field, direction, len(list), 0, func(f string, i int) (model.Action, []model.Rule) {
+	return ps.convertRules(field, direction, len(list), 0, func(f string, i int) (model.Action, []model.Rule) {
 		x := calicoRuleReader{problems: ps, namespace: namespace, inbound: inbound}
-		return x.rule(f, &list[i])
+		return x.readRule(f, &list[i])
 	})
 }
 
@@ -32,10 +32,10 @@ type calicoRuleReader struct {
 	family    uint8 // 4 or 6 if the rule's version or one of its ranges fixes it
 }
 
-func (x *calicoRuleReader) rule(field string, in *v3.Rule) (model.Action, []model.Rule) {
+func (x *calicoRuleReader) readRule(field string, in *v3.Rule) (model.Action, []model.Rule) {
 	r := model.Rule{}
 	if v := in.IPVersion; v != nil && *v != 4 && *v != 6 {
-		x.add(field+".ipVersion", "must be 4 or 6", *v)
+		x.addProblem(field+".ipVersion", "must be 4 or 6", *v)
 	} else if v != nil {
 		r.IPVersion = uint8(*v)
 		x.family = r.IPVersion
@@ -48,7 +48,7 @@ func (x *calicoRuleReader) rule(field string, in *v3.Rule) (model.Action, []mode
 	r.Source = x.entity(field+".source", &in.Source, ports, true)
 	r.Destination = x.entity(field+".destination", &in.Destination, ports, false)
 	if in.HTTP != nil {
-		x.add(field+".http", "is not supported: no data plane here looks into HTTP", nil)
+		x.addProblem(field+".http", "is not supported: no data plane here looks into HTTP", nil)
 	}
 	if in.Metadata != nil {
 		r.Annotations = cloned(in.Metadata.Annotations)
@@ -63,14 +63,14 @@ func (x *calicoRuleReader) rule(field string, in *v3.Rule) (model.Action, []mode
 	case "Pass":
 		return model.ActionPass, []model.Rule{r}
 	}
-	x.add(field+".action", "must be Allow, Deny, Log or Pass", in.Action)
+	x.addProblem(field+".action", "must be Allow, Deny, Log or Pass", in.Action)
 	return "", nil
 }
 
 func (x *calicoRuleReader) ruleProtocol(field string, p *v3.Protocol) model.RuleProtocol {
 	m, ok := p.Model()
 	if !ok {
-		x.add(field, "must be TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255", p.String())
+		x.addProblem(field, "must be TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255", p.String())
 	}
 	return m
 }
@@ -85,18 +85,18 @@ func (x *calicoRuleReader) icmp(field string, in *v3.ICMP, p model.RuleProtocol)
 		return nil
 	}
 	if p.Name != "icmp" && p.Name != "icmpv6" && p.Number != 1 && p.Number != 58 {
-		x.add(field, "needs protocol ICMP or ICMPv6", nil)
+		x.addProblem(field, "needs protocol ICMP or ICMPv6", nil)
 	}
 	m := &model.ICMPMatch{}
 	switch {
 	case in.Type == nil && in.Code == nil:
 		return nil
 	case in.Type == nil:
-		x.add(field+".code", "needs a type", *in.Code)
+		x.addProblem(field+".code", "needs a type", *in.Code)
 	case *in.Type < 0 || *in.Type > 254:
-		x.add(field+".type", "must be 0 to 254", *in.Type)
+		x.addProblem(field+".type", "must be 0 to 254", *in.Type)
 	case in.Code != nil && (*in.Code < 0 || *in.Code > 255):
-		x.add(field+".code", "must be 0 to 255", *in.Code)
+		x.addProblem(field+".code", "must be 0 to 255", *in.Code)
 	default:
 		m.Type = uint8(*in.Type)
 		if in.Code != nil {
@@ -109,13 +109,13 @@ func (x *calicoRuleReader) icmp(field string, in *v3.ICMP, p model.RuleProtocol)
 // entity reads one side of a rule.
 func (x *calicoRuleReader) entity(field string, in *v3.Entity, ports, source bool) model.Peer {
 	if (len(in.Ports) > 0 || len(in.NotPorts) > 0) && !ports {
-		x.add(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
+		x.addProblem(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
 	}
 	p := model.Peer{
 		Nets:             x.nets(field+".nets", in.Nets, false),
 		NotNets:          x.nets(field+".notNets", in.NotNets, true),
-		Ports:            x.ports(field+".ports", in.Ports),
-		NotPorts:         x.ports(field+".notPorts", in.NotPorts),
+		Ports:            x.readPorts(field+".ports", in.Ports),
+		NotPorts:         x.readPorts(field+".notPorts", in.NotPorts),
 		Selector:         x.peerSelector(field, in),
 		OriginalSelector: in.Selector, OriginalNamespaceSelector: in.NamespaceSelector, OriginalNotSelector: in.NotSelector,
 	}
@@ -136,7 +136,7 @@ func (x *calicoRuleReader) entity(field string, in *v3.Entity, ports, source boo
 func (x *calicoRuleReader) nets(field string, list []string, negated bool) []netip.Prefix {
 	var out []netip.Prefix
 	for i, s := range list {
-		p := x.netOrAddr(at(field, i), s)
+		p := x.netOrAddr(elementPath(field, i), s)
 		if !p.IsValid() {
 			continue
 		}
@@ -148,10 +148,10 @@ func (x *calicoRuleReader) nets(field string, list []string, negated bool) []net
 			x.family = family
 		}
 		if family != x.family {
-			x.add(at(field, i), "must be of the rule's IP version, and of the family of its other ranges", s)
+			x.addProblem(elementPath(field, i), "must be of the rule's IP version, and of the family of its other ranges", s)
 		}
 		if negated && p.Bits() == 0 {
-			x.add(at(field, i), "must not be everything there is", s)
+			x.addProblem(elementPath(field, i), "must not be everything there is", s)
 		}
 		out = append(out, p)
 	}
@@ -170,13 +170,13 @@ func (ps *problems) netOrAddr(field, s string) netip.Prefix {
 	return ps.prefix(field, s)
 }
 
-func (x *calicoRuleReader) ports(field string, list []v3.Port) []model.PortMatch {
+func (x *calicoRuleReader) readPorts(field string, list []v3.Port) []model.PortMatch {
 	var out []model.PortMatch
 	for i := range list {
 		if m, ok := list[i].Model(); ok {
 			out = append(out, m)
 		} else {
-			x.add(at(field, i), "must be a port (0 to 65535), a range first:last, or the name of a port", list[i].String())
+			x.addProblem(elementPath(field, i), "must be a port (0 to 65535), a range first:last, or the name of a port", list[i].String())
 		}
 	}
 	return out
@@ -188,13 +188,13 @@ func (x *calicoRuleReader) peerSelector(field string, in *v3.Entity) string {
 	if a := in.ServiceAccounts; a != nil {
 		x.inherited(field+".serviceAccounts.selector", a.Selector, model.PrefixServiceAccount)
 		for i, n := range a.Names {
-			subdomain(x.problems, at(field+".serviceAccounts.names", i), n)
+			subdomain(x.problems, elementPath(field+".serviceAccounts.names", i), n)
 		}
 	}
 	x.valid(field+".selector", in.Selector)
 	s := x.prefixed(field+".namespaceSelector", in.NamespaceSelector, model.PrefixNamespace)
 	if strings.Contains(s, "global()") && s != "global()" {
-		x.add(field+".namespaceSelector", "must not have anything beside global()", in.NamespaceSelector)
+		x.addProblem(field+".namespaceSelector", "must not have anything beside global()", in.NamespaceSelector)
 	}
 	if !x.understood(known) {
 		return ""
@@ -232,22 +232,22 @@ func (x *calicoRuleReader) service(field string, in *v3.Entity, source bool) mod
 	}
 	f := field + ".services"
 	if len(validation.IsDNS1123Label(id.Name)) > 0 {
-		x.add(f+".name", wantLabel, id.Name)
+		x.addProblem(f+".name", wantLabel, id.Name)
 	}
 	if id.Namespace == "" {
-		x.add(f+".namespace", "is missing: a cluster-wide policy has none of its own", nil)
+		x.addProblem(f+".namespace", "is missing: a cluster-wide policy has none of its own", nil)
 	} else if len(validation.IsDNS1123Label(id.Namespace)) > 0 {
-		x.add(f+".namespace", wantLabel, id.Namespace)
+		x.addProblem(f+".namespace", wantLabel, id.Namespace)
 	}
 	if source != x.inbound {
-		x.add(f, "must be the source of an ingress rule or the destination of an egress rule", nil)
+		x.addProblem(f, "must be the source of an ingress rule or the destination of an egress rule", nil)
 	}
 	if in.Selector != "" || in.NotSelector != "" || in.NamespaceSelector != "" || in.ServiceAccounts != nil ||
 		len(in.Nets) > 0 || len(in.NotNets) > 0 {
-		x.add(f, "must not be given together with selectors, service accounts or nets", nil)
+		x.addProblem(f, "must not be given together with selectors, service accounts or nets", nil)
 	}
 	if !source && (len(in.Ports) > 0 || len(in.NotPorts) > 0) {
-		x.add(f, "must not be given together with ports: those of the service count", nil)
+		x.addProblem(f, "must not be given together with ports: those of the service count", nil)
 	}
 	return id
 }

@@ -36,7 +36,7 @@ func tier(o *calicoTier, ps *problems) *model.Tier {
 	case string(model.TierPass):
 		t.DefaultAction = model.TierPass
 	default:
-		ps.add("spec.defaultAction", "must be Deny or Pass", o.Spec.DefaultAction)
+		ps.addProblem("spec.defaultAction", "must be Deny or Pass", o.Spec.DefaultAction)
 	}
 	if ps.spoilt("spec.order") {
 		t.Order = first()
@@ -48,10 +48,10 @@ func tier(o *calicoTier, ps *problems) *model.Tier {
 			continue
 		}
 		if t.Order.Set && t.Order != b.Order {
-			ps.add("spec.order", "must be that of the built-in tier", nil)
+			ps.addProblem("spec.order", "must be that of the built-in tier", nil)
 		}
 		if o.Spec.DefaultAction != "" && t.DefaultAction != b.DefaultAction {
-			ps.add("spec.defaultAction", "must be that of the built-in tier, "+string(b.DefaultAction), nil)
+			ps.addProblem("spec.defaultAction", "must be that of the built-in tier, "+string(b.DefaultAction), nil)
 		}
 		return b
 	}
@@ -91,10 +91,10 @@ func netset(o *networkSet, ps *problems) *model.NetworkSet {
 		s.Labels[model.LabelNamespace] = ns
 	}
 	for i, text := range o.Spec.Nets {
-		if ps.spoilt(at("spec.nets", i)) {
+		if ps.spoilt(elementPath("spec.nets", i)) {
 			continue
 		}
-		if p := ps.netOrAddr(at("spec.nets", i), text); p.IsValid() && !slices.Contains(s.Nets, p) {
+		if p := ps.netOrAddr(elementPath("spec.nets", i), text); p.IsValid() && !slices.Contains(s.Nets, p) {
 			s.Nets = append(s.Nets, p)
 		}
 	}
@@ -110,25 +110,25 @@ func hep(o *hostEndpoint, ps *problems) *model.HostEndpoint {
 		Profiles: slices.Clone(o.Spec.Profiles), Labels: o.labels(),
 	}
 	if h.ID.Node == "" {
-		ps.add("spec.node", "is missing", nil)
+		ps.addProblem("spec.node", "is missing", nil)
 		return nil
 	}
 	for i, text := range o.Spec.ExpectedIPs {
-		if !ps.spoilt(at("spec.expectedIPs", i)) {
-			if a := ps.addr(at("spec.expectedIPs", i), text); a.IsValid() {
+		if !ps.spoilt(elementPath("spec.expectedIPs", i)) {
+			if a := ps.addr(elementPath("spec.expectedIPs", i), text); a.IsValid() {
 				h.Addrs = append(h.Addrs, a)
 			}
 		}
 	}
 	if h.Interface == "" && len(h.Addrs) == 0 {
-		ps.add("spec", "must have an interfaceName or expectedIPs", nil)
+		ps.addProblem("spec", "must have an interfaceName or expectedIPs", nil)
 	}
 	for i := range o.Spec.Ports {
-		in, f := &o.Spec.Ports[i], at("spec.ports", i)
+		in, f := &o.Spec.Ports[i], elementPath("spec.ports", i)
 		known := len(ps.list)
-		p := model.NamedPort{Name: in.Name, Protocol: ps.portProtocol(f+".protocol", &in.Protocol), Port: ps.port(f+".port", in.Port)}
+		p := model.NamedPort{Name: in.Name, Protocol: ps.portProtocol(f+".protocol", &in.Protocol), Port: ps.readPort(f+".port", in.Port)}
 		if !v3.IsPortName(p.Name) {
-			ps.add(f+".name", "must be the name of a port", p.Name)
+			ps.addProblem(f+".name", "must be the name of a port", p.Name)
 		}
 		if ps.understood(known) && !ps.spoilt(f) {
 			h.Ports = append(h.Ports, p)
@@ -144,6 +144,6 @@ func (ps *problems) portProtocol(field string, p *intstr.IntOrString) model.Prot
 			return known
 		}
 	}
-	ps.add(field, wantProtocol, p.String())
+	ps.addProblem(field, wantProtocol, p.String())
 	return 0
 }

@@ -24,7 +24,7 @@ const (
 // names checks the metadata: the name by the kind's rule, the namespace if the kind has one, and the labels.
 func (ps *problems) names(m *metav1.ObjectMeta, name func(ps *problems, field, value string)) {
 	if m.Name == "" {
-		ps.add("metadata.name", "is missing", nil)
+		ps.addProblem("metadata.name", "is missing", nil)
 	} else {
 		name(ps, "metadata.name", m.Name)
 	}
@@ -34,10 +34,10 @@ func (ps *problems) names(m *metav1.ObjectMeta, name func(ps *problems, field, v
 	for _, k := range sortedKeys(m.Labels) {
 		field := "metadata.labels[" + k + "]"
 		if len(validation.IsQualifiedName(k)) > 0 {
-			ps.add(field, "its key must be a qualified name: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", nil)
+			ps.addProblem(field, "its key must be a qualified name: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", nil)
 		}
 		if len(validation.IsValidLabelValue(m.Labels[k])) > 0 {
-			ps.add(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", m.Labels[k])
+			ps.addProblem(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", m.Labels[k])
 		}
 	}
 }
@@ -45,14 +45,14 @@ func (ps *problems) names(m *metav1.ObjectMeta, name func(ps *problems, field, v
 // label requires an RFC 1123 label: Services (since Kubernetes 1.34 no longer RFC 1035), Namespaces, port names.
 func label(ps *problems, field, value string) {
 	if len(validation.IsDNS1123Label(value)) > 0 {
-		ps.add(field, wantLabel, value)
+		ps.addProblem(field, wantLabel, value)
 	}
 }
 
 // subdomain requires an RFC 1123 subdomain: Pods, Nodes, EndpointSlices, ServiceCIDRs.
 func subdomain(ps *problems, field, value string) {
 	if len(validation.IsDNS1123Subdomain(value)) > 0 {
-		ps.add(field, wantSubdomain, value)
+		ps.addProblem(field, wantSubdomain, value)
 	}
 }
 
@@ -66,14 +66,14 @@ func (ps *problems) protocol(field string, p corev1.Protocol) model.Protocol {
 	case corev1.ProtocolSCTP:
 		return model.SCTP
 	}
-	ps.add(field, wantProtocol, string(p))
+	ps.addProblem(field, wantProtocol, string(p))
 	return 0
 }
 
-// port reads a port number; it returns 0 for a wrong one.
-func (ps *problems) port(field string, n int32) uint16 {
+// readPort reads a port number; it returns 0 for a wrong one.
+func (ps *problems) readPort(field string, n int32) uint16 {
 	if n < 1 || n > 65535 {
-		ps.add(field, wantPort, n)
+		ps.addProblem(field, wantPort, n)
 		return 0
 	}
 	return uint16(n)
@@ -84,7 +84,7 @@ func (ps *problems) optionalPort(field string, n int32) uint16 {
 	if n == 0 {
 		return 0
 	}
-	return ps.port(field, n)
+	return ps.readPort(field, n)
 }
 
 // addr reads an address in its strict form: no zone, no leading zeros, no IPv4-mapped IPv6. It returns the zero Addr for a
@@ -92,7 +92,7 @@ func (ps *problems) optionalPort(field string, n int32) uint16 {
 func (ps *problems) addr(field, s string) netip.Addr {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" || a.Is4In6() {
-		ps.add(field, "must be an IPv4 or IPv6 address in its plain form", s)
+		ps.addProblem(field, "must be an IPv4 or IPv6 address in its plain form", s)
 		return netip.Addr{}
 	}
 	return a
@@ -105,7 +105,7 @@ func (ps *problems) hostAddr(field, s string) netip.Addr {
 		return a
 	}
 	if why := special(a); why != "" {
-		ps.add(field, "must not be "+why, s)
+		ps.addProblem(field, "must not be "+why, s)
 		return netip.Addr{}
 	}
 	return a
@@ -134,7 +134,7 @@ func special(a netip.Addr) string {
 func (ps *problems) prefix(field, s string) netip.Prefix {
 	p, err := netip.ParsePrefix(strings.TrimSpace(s))
 	if err != nil || p.Addr().Is4In6() {
-		ps.add(field, "must be an IPv4 or IPv6 range such as 10.1.0.0/16", s)
+		ps.addProblem(field, "must be an IPv4 or IPv6 range such as 10.1.0.0/16", s)
 		return netip.Prefix{}
 	}
 	return p.Masked()
@@ -144,9 +144,9 @@ func (ps *problems) prefix(field, s string) netip.Prefix {
 func (ps *problems) dualStack(field string, families []bool) {
 	switch {
 	case len(families) > 2:
-		ps.add(field, "must have at most two entries", len(families))
+		ps.addProblem(field, "must have at most two entries", len(families))
 	case len(families) == 2 && families[0] == families[1]:
-		ps.add(field, "must have one entry per address family", nil)
+		ps.addProblem(field, "must have one entry per address family", nil)
 	}
 }
 
@@ -154,7 +154,7 @@ func (ps *problems) dualStack(field string, families []bool) {
 func (ps *problems) addrs(field string, list []string, rule func(field, s string) netip.Addr) []netip.Addr {
 	var out []netip.Addr
 	for i, s := range list {
-		if a := rule(at(field, i), s); a.IsValid() && !slices.Contains(out, a) {
+		if a := rule(elementPath(field, i), s); a.IsValid() && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
 	}
@@ -165,7 +165,7 @@ func (ps *problems) addrs(field string, list []string, rule func(field, s string
 func (ps *problems) prefixes(field string, list []string) []netip.Prefix {
 	var out []netip.Prefix
 	for i, s := range list {
-		if p := ps.prefix(at(field, i), s); p.IsValid() && !slices.Contains(out, p) {
+		if p := ps.prefix(elementPath(field, i), s); p.IsValid() && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

@@ -286,7 +286,7 @@ func mutate(in map[string]any, n int) (what string, ok bool) {
 			}
 		case []any:
 			for i := range v {
-				if walk(at(path, i), v[i], func(x any) { v[i] = x }) {
+				if walk(elementPath(path, i), v[i], func(x any) { v[i] = x }) {
 					return true
 				}
 			}

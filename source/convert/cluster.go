@@ -33,7 +33,7 @@ func pod(o *corev1.Pod) (*model.Pod, *problems) {
 	if len(ips) == 0 && o.Status.PodIP != "" {
 		field, ips = "status.podIP", []string{o.Status.PodIP}
 	} else if len(ips) > 0 && o.Status.PodIP != "" && o.Status.PodIP != ips[0] {
-		ps.add("status.podIP", "must be the first of status.podIPs", o.Status.PodIP)
+		ps.addProblem("status.podIP", "must be the first of status.podIPs", o.Status.PodIP)
 	}
 	p.IPs = ps.addrs(field, ips, func(f, s string) netip.Addr {
 		if field == "status.podIP" {
@@ -59,11 +59,11 @@ func pod(o *corev1.Pod) (*model.Pod, *problems) {
 func (ps *problems) containerPorts(spec *corev1.PodSpec) (out []model.NamedPort, all []model.ContainerPort) {
 	read := func(field string, c *corev1.Container) {
 		for i := range c.Ports {
-			in, f := &c.Ports[i], at(field+".ports", i)
+			in, f := &c.Ports[i], elementPath(field+".ports", i)
 			p := model.NamedPort{
 				Name:     in.Name,
 				Protocol: ps.protocol(f+".protocol", in.Protocol),
-				Port:     ps.port(f+".containerPort", in.ContainerPort),
+				Port:     ps.readPort(f+".containerPort", in.ContainerPort),
 			}
 			taken := slices.ContainsFunc(out, func(o model.NamedPort) bool { return o.Name == p.Name && o.Protocol == p.Protocol })
 			if p.Name != "" && !taken {
@@ -73,20 +73,20 @@ func (ps *problems) containerPorts(spec *corev1.PodSpec) (out []model.NamedPort,
 		}
 	}
 	for i := range spec.Containers {
-		read(at("spec.containers", i), &spec.Containers[i])
+		read(elementPath("spec.containers", i), &spec.Containers[i])
 	}
 	for i := range spec.InitContainers {
 		if r := spec.InitContainers[i].RestartPolicy; r != nil && *r == corev1.ContainerRestartPolicyAlways {
-			read(at("spec.initContainers", i), &spec.InitContainers[i])
+			read(elementPath("spec.initContainers", i), &spec.InitContainers[i])
 		}
 	}
 	slices.SortFunc(all, model.ContainerPort.Compare)
 	return out, slices.Compact(all)
 }
 
-// node reads a Node: its addresses and the pod ranges routed to it. It drops addresses without a route, such as a loopback
+// readNode reads a Node: its addresses and the pod ranges routed to it. It drops addresses without a route, such as a loopback
 // address on a development cluster; Kubernetes accepts them.
-func node(o *corev1.Node) (*model.Node, *problems) {
+func readNode(o *corev1.Node) (*model.Node, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindNode, Name: o.Name}}
 	ps.names(&o.ObjectMeta, subdomain)
 	n := &model.Node{Name: o.Name, Labels: cloned(o.Labels), Zone: o.Labels[corev1.LabelTopologyZone], Leaving: leaving(o)}
@@ -100,7 +100,7 @@ func node(o *corev1.Node) (*model.Node, *problems) {
 		default:
 			continue
 		}
-		ip := ps.addr(at("status.addresses", i)+".address", a.Address)
+		ip := ps.addr(elementPath("status.addresses", i)+".address", a.Address)
 		if ip.IsValid() && (special(ip) == "" || ip.IsLinkLocalUnicast()) && !slices.Contains(*to, ip) {
 			*to = append(*to, ip)
 		}
@@ -113,7 +113,7 @@ func node(o *corev1.Node) (*model.Node, *problems) {
 		return n, ps
 	}
 	if len(cidrs) > 0 && o.Spec.PodCIDR != "" && o.Spec.PodCIDR != cidrs[0] {
-		ps.add("spec.podCIDR", "must be the first of spec.podCIDRs", o.Spec.PodCIDR)
+		ps.addProblem("spec.podCIDR", "must be the first of spec.podCIDRs", o.Spec.PodCIDR)
 	}
 	n.PodCIDRs = ps.prefixes("spec.podCIDRs", cidrs)
 	ps.dualStack("spec.podCIDRs", prefixFamilies(n.PodCIDRs))
@@ -145,7 +145,7 @@ func serviceCIDR(o *networkingv1.ServiceCIDR) (*model.ServiceCIDR, *problems) {
 	ps := &problems{ref: model.Ref{Kind: model.KindServiceCIDR, Name: o.Name}}
 	ps.names(&o.ObjectMeta, subdomain)
 	if len(o.Spec.CIDRs) == 0 {
-		ps.add("spec.cidrs", "must have at least one range", nil)
+		ps.addProblem("spec.cidrs", "must have at least one range", nil)
 	}
 	c := &model.ServiceCIDR{Name: o.Name, CIDRs: ps.prefixes("spec.cidrs", o.Spec.CIDRs)}
 	ps.dualStack("spec.cidrs", prefixFamilies(c.CIDRs))

@@ -52,7 +52,7 @@ func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, 
 func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
 	ps := &problems{ref: k.Ref(tree)}
 	blank, s := k.blank(), fit{}
-	s.check("", reflect.TypeOf(blank).Elem(), tree)
+	s.checkType("", reflect.TypeOf(blank).Elem(), tree)
 	ps.list, unknown = s.wrong, s.unknown
 	if k.policy() {
 		unknown = ps.unknownFields(unknown)
@@ -69,7 +69,7 @@ func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
 	case err != nil && !k.closed:
 		return Result{Err: fmt.Errorf("%s: %w", ps.ref, err)}, unknown
 	case err != nil:
-		ps.add("spec", "cannot be read: "+err.Error(), nil)
+		ps.addProblem("spec", "cannot be read: "+err.Error(), nil)
 		ps.broken = append(ps.broken, "spec")
 		blank = k.blank()
 	}
@@ -83,8 +83,8 @@ func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
 // unknownFields makes unknown fields of the spec problems, and returns the others.
 func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
 	for _, path := range unknown {
-		if within(path, "spec") {
-			ps.add(path, "is not a field of this kind", nil)
+		if inPath(path, "spec") {
+			ps.addProblem(path, "is not a field of this kind", nil)
 		} else {
 			elsewhere = append(elsewhere, path)
 		}
@@ -95,7 +95,7 @@ func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
 // misfits records which parts are missing from the decoded spec.
 func (ps *problems) misfits() {
 	for _, p := range ps.list {
-		if within(p.Field, "spec") {
+		if inPath(p.Field, "spec") {
 			ps.broken = append(ps.broken, p.Field)
 		}
 	}
@@ -197,7 +197,7 @@ func typed(obj any, ps *problems) (model.Object, error) {
 	case *corev1.Pod:
 		return finish(pod(o))
 	case *corev1.Node:
-		return finish(node(o))
+		return finish(readNode(o))
 	case *corev1.Namespace:
 		return finish(namespace(o))
 	case *corev1.ServiceAccount:
@@ -215,7 +215,7 @@ func typed(obj any, ps *problems) (model.Object, error) {
 	}
 	p := policy(obj, ps)
 	if p != nil {
-		ps.settle(p)
+		ps.applyDistrust(p)
 		if m, ok := obj.(metav1.Object); ok {
 			p.Created, p.UID = m.GetCreationTimestamp().UTC(), string(m.GetUID())
 		}

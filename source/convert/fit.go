@@ -24,8 +24,8 @@ type fit struct {
 	unknown []string // paths of fields the type does not have
 }
 
-// check compares v with t. Null fits every type: it means that the field is absent.
-func (s *fit) check(path string, t reflect.Type, v any) {
+// checkType compares v with t. Null fits every type: it means that the field is absent.
+func (s *fit) checkType(path string, t reflect.Type, v any) {
 	if v == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *fit) check(path string, t reflect.Type, v any) {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		s.check(path, t.Elem(), v)
+		s.checkType(path, t.Elem(), v)
 	case reflect.Struct:
 		s.object(path, t, v)
 	case reflect.Map:
@@ -62,7 +62,7 @@ func (s *fit) check(path string, t reflect.Type, v any) {
 // misfit checks v, and reports whether v itself does not fit, as opposed to something inside it.
 func (s *fit) misfit(path string, t reflect.Type, v any) bool {
 	known := len(s.wrong)
-	s.check(path, t, v)
+	s.checkType(path, t, v)
 	return len(s.wrong) > known && s.wrong[known].Field == path
 }
 
@@ -76,11 +76,11 @@ func (s *fit) object(path string, t reflect.Type, v any) {
 	jsonFields(t, fields)
 	for _, k := range slices.Sorted(maps.Keys(m)) {
 		if f, ok := fields[k]; ok {
-			if s.misfit(join(path, k), f, m[k]) {
+			if s.misfit(joinPath(path, k), f, m[k]) {
 				m[k] = nil
 			}
 		} else {
-			s.unknown = append(s.unknown, join(path, k))
+			s.unknown = append(s.unknown, joinPath(path, k))
 		}
 	}
 }
@@ -190,7 +190,7 @@ func (s *fit) mismatch(path, want string, v any) {
 	s.wrong = append(s.wrong, Problem{Field: path, Why: "must be " + want, Value: shown})
 }
 
-func join(path, key string) string {
+func joinPath(path, key string) string {
 	if path == "" {
 		return key
 	}

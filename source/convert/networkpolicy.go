@@ -18,13 +18,13 @@ func networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec, 
 	}
 	p.Ingress, p.Egress = ps.policyTypes(spec)
 	if p.Ingress && !ps.lost("spec.ingress") {
-		p.InboundRules = ps.rules("spec.ingress", "ingress", len(spec.Ingress), 0, func(f string, i int) (model.Action, []model.Rule) {
+		p.InboundRules = ps.convertRules("spec.ingress", "ingress", len(spec.Ingress), 0, func(f string, i int) (model.Action, []model.Rule) {
 			r := &spec.Ingress[i]
 			return model.ActionAllow, cross(true, ps.peers(f+".from", r.From), ps.npPorts(f+".ports", r.Ports))
 		})
 	}
 	if p.Egress && !ps.lost("spec.egress") {
-		p.OutboundRules = ps.rules("spec.egress", "egress", len(spec.Egress), 0, func(f string, i int) (model.Action, []model.Rule) {
+		p.OutboundRules = ps.convertRules("spec.egress", "egress", len(spec.Egress), 0, func(f string, i int) (model.Action, []model.Rule) {
 			r := &spec.Egress[i]
 			return model.ActionAllow, cross(false, ps.peers(f+".to", r.To), ps.npPorts(f+".ports", r.Ports))
 		})
@@ -47,7 +47,7 @@ func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, 
 		case networkingv1.PolicyTypeEgress:
 			egress = true
 		default:
-			ps.add(at("spec.policyTypes", i), "must be Ingress or Egress", string(t))
+			ps.addProblem(elementPath("spec.policyTypes", i), "must be Ingress or Egress", string(t))
 			ps.distrusted = true
 		}
 	}
@@ -63,7 +63,7 @@ func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, 
 func (ps *problems) peers(field string, list []networkingv1.NetworkPolicyPeer) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, ps.peer(at(field, i), &list[i]))
+		out = append(out, ps.peer(elementPath(field, i), &list[i]))
 	}
 	return out
 }
@@ -73,7 +73,7 @@ func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model
 	bySelector := in.PodSelector != nil || in.NamespaceSelector != nil
 	switch {
 	case in.IPBlock != nil && bySelector:
-		ps.add(field, "must not have an ipBlock together with selectors", nil)
+		ps.addProblem(field, "must not have an ipBlock together with selectors", nil)
 	case in.IPBlock != nil:
 		p := model.Peer{}
 		if cidr := ps.prefix(field+".ipBlock.cidr", in.IPBlock.CIDR); cidr.IsValid() {
@@ -82,7 +82,7 @@ func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model
 		}
 		return p
 	case !bySelector:
-		ps.add(field, "must have a podSelector, a namespaceSelector or an ipBlock", nil)
+		ps.addProblem(field, "must have a podSelector, a namespaceSelector or an ipBlock", nil)
 	default:
 		namespaces, pods := inNamespace(ps.ref.Namespace), ps.podSelector(field+".podSelector", in.PodSelector)
 		original := ""
@@ -101,31 +101,31 @@ func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model
 func (ps *problems) npPorts(field string, list []networkingv1.NetworkPolicyPort) []protocolPorts {
 	var ports portList
 	for i := range list {
-		in, f := &list[i], at(field, i)
+		in, f := &list[i], elementPath(field, i)
 		protocol := model.TCP
 		if in.Protocol != nil {
 			protocol = ps.protocol(f+".protocol", *in.Protocol)
 		}
-		ports.add(protocol, ps.npPort(f, in))
+		ports.addPort(protocol, ps.npPort(f, in))
 	}
-	return ports.take()
+	return ports.portsByProtocol()
 }
 
 // npPort reads a port: a number, a range, a name, or any port (the zero value).
 func (ps *problems) npPort(field string, in *networkingv1.NetworkPolicyPort) model.PortMatch {
 	switch {
 	case in.Port == nil && in.EndPort != nil:
-		ps.add(field+".endPort", "needs a port", *in.EndPort)
+		ps.addProblem(field+".endPort", "needs a port", *in.EndPort)
 	case in.Port == nil:
 	case in.Port.Type == intstr.String:
 		if in.EndPort != nil {
-			ps.add(field+".endPort", "needs a port that is a number", *in.EndPort)
+			ps.addProblem(field+".endPort", "needs a port that is a number", *in.EndPort)
 		}
 		return ps.containerPortName(field+".port", in.Port.StrVal)
 	case in.EndPort != nil:
 		return ps.portRange(field+".port", in.Port.IntVal, field+".endPort", *in.EndPort)
 	default:
-		n := ps.port(field+".port", in.Port.IntVal)
+		n := ps.readPort(field+".port", in.Port.IntVal)
 		return model.PortMatch{First: n, Last: n}
 	}
 	return model.PortMatch{}
@@ -134,7 +134,7 @@ func (ps *problems) npPort(field string, in *networkingv1.NetworkPolicyPort) mod
 // containerPortName reads the name of a container port.
 func (ps *problems) containerPortName(field, s string) model.PortMatch {
 	if len(validation.IsValidPortName(s)) > 0 {
-		ps.add(field, "must be a port name: at most 15 lower-case letters, digits and '-', with a letter among them", s)
+		ps.addProblem(field, "must be a port name: at most 15 lower-case letters, digits and '-', with a letter among them", s)
 	}
 	return model.PortMatch{Name: s}
 }

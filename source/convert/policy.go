@@ -17,19 +17,19 @@ import (
 // understood reports whether no problem was added since their number was known.
 func (ps *problems) understood(known int) bool { return len(ps.list) == known }
 
-// rules converts the rules of one direction with one, which returns the rule's action, and the rule as one or more model
+// convertRules converts the rules of one direction with one, which returns the rule's action, and the rule as one or more model
 // rules. A rule with a problem, or beyond the limit of most rules (0: no limit), fails closed. If the list itself is
 // unreadable, everything is denied.
-func (ps *problems) rules(field, direction string, n, most int, one func(field string, i int) (model.Action, []model.Rule)) []model.Rule {
+func (ps *problems) convertRules(field, direction string, n, most int, one func(field string, i int) (model.Action, []model.Rule)) []model.Rule {
 	if ps.lost(field) {
 		return []model.Rule{{Action: model.ActionDeny, Origin: direction + " rules"}}
 	}
 	if most > 0 && n > most {
-		ps.add(field, fmt.Sprintf("must have at most %d entries", most), n)
+		ps.addProblem(field, fmt.Sprintf("must have at most %d entries", most), n)
 	}
 	var out []model.Rule
 	for i := range n {
-		f, known := at(field, i), len(ps.list)
+		f, known := elementPath(field, i), len(ps.list)
 		action, rules := one(f, i)
 		switch {
 		case ps.spoilt(f):
@@ -64,10 +64,10 @@ func (ps *problems) subject(widest string, read func() string, fields ...string)
 // first returns an order before all others, for a policy whose place is not understood.
 func first() model.Order { return model.OrderOf(-math.MaxFloat64) }
 
-// settle applies distrust to a policy that has been read.
-func (ps *problems) settle(p *model.Policy) {
+// applyDistrust applies distrust to a policy that has been read.
+func (ps *problems) applyDistrust(p *model.Policy) {
 	for _, path := range ps.broken {
-		if !within(path, "spec.ingress") && !within(path, "spec.egress") {
+		if !inPath(path, "spec.ingress") && !inPath(path, "spec.egress") {
 			ps.distrusted = true
 		}
 	}
@@ -143,7 +143,7 @@ func (ps *problems) terms(field string, s *metav1.LabelSelector, prefix string) 
 		}
 	}
 	for i := range s.MatchExpressions {
-		if t := ps.expression(at(field+".matchExpressions", i), &s.MatchExpressions[i], prefix); t != "" {
+		if t := ps.expression(elementPath(field+".matchExpressions", i), &s.MatchExpressions[i], prefix); t != "" {
 			out = append(out, t)
 		}
 	}
@@ -154,7 +154,7 @@ func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement,
 	known := len(ps.list)
 	ps.labelKey(field+".key", e.Key)
 	for i, v := range e.Values {
-		ps.labelValue(at(field+".values", i), v)
+		ps.labelValue(elementPath(field+".values", i), v)
 	}
 	operator := ""
 	switch e.Operator {
@@ -164,13 +164,13 @@ func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement,
 		operator = "not in"
 	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
 		if len(e.Values) > 0 {
-			ps.add(field+".values", "must be empty for Exists and DoesNotExist", len(e.Values))
+			ps.addProblem(field+".values", "must be empty for Exists and DoesNotExist", len(e.Values))
 		}
 	default:
-		ps.add(field+".operator", "must be In, NotIn, Exists or DoesNotExist", string(e.Operator))
+		ps.addProblem(field+".operator", "must be In, NotIn, Exists or DoesNotExist", string(e.Operator))
 	}
 	if operator != "" && len(e.Values) == 0 {
-		ps.add(field+".values", "must not be empty for In and NotIn", nil)
+		ps.addProblem(field+".values", "must not be empty for In and NotIn", nil)
 	}
 	switch {
 	case !ps.understood(known):
@@ -186,7 +186,7 @@ func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement,
 func (ps *problems) labelKey(field, k string) bool {
 	ok := len(validation.IsQualifiedName(k)) == 0
 	if !ok {
-		ps.add(field, "must be a label key: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", k)
+		ps.addProblem(field, "must be a label key: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", k)
 	}
 	return ok
 }
@@ -194,7 +194,7 @@ func (ps *problems) labelKey(field, k string) bool {
 func (ps *problems) labelValue(field, v string) bool {
 	ok := len(validation.IsValidLabelValue(v)) == 0
 	if !ok {
-		ps.add(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", v)
+		ps.addProblem(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", v)
 	}
 	return ok
 }
@@ -211,7 +211,7 @@ type portList struct {
 	all       []model.Protocol
 }
 
-func (l *portList) add(p model.Protocol, m model.PortMatch) {
+func (l *portList) addPort(p model.Protocol, m model.PortMatch) {
 	name := model.RuleProtocol{Name: strings.ToLower(p.String())}
 	i := slices.IndexFunc(l.protocols, func(x protocolPorts) bool { return x.protocol == name })
 	if i < 0 {
@@ -228,12 +228,12 @@ func (l *portList) add(p model.Protocol, m model.PortMatch) {
 // addName adds a port by name, of the protocol that the container port has.
 func (l *portList) addName(m model.PortMatch) {
 	for _, p := range []model.Protocol{model.TCP, model.UDP, model.SCTP} {
-		l.add(p, m)
+		l.addPort(p, m)
 	}
 }
 
-// take returns the protocols by name, with their ports simplified. No entry means all protocols.
-func (l *portList) take() []protocolPorts {
+// portsByProtocol returns the protocols by name, with their ports simplified. No entry means all protocols.
+func (l *portList) portsByProtocol() []protocolPorts {
 	if len(l.protocols) == 0 {
 		return []protocolPorts{{}}
 	}
@@ -276,9 +276,9 @@ func simplify(list []model.PortMatch) []model.PortMatch {
 
 // portRange reads first and last, both inclusive.
 func (ps *problems) portRange(firstField string, first int32, lastField string, last int32) model.PortMatch {
-	m := model.PortMatch{First: ps.port(firstField, first), Last: ps.port(lastField, last)}
+	m := model.PortMatch{First: ps.readPort(firstField, first), Last: ps.readPort(lastField, last)}
 	if m.First > m.Last && m.Last != 0 {
-		ps.add(lastField, "must not be less than "+itoa(m.First), last)
+		ps.addProblem(lastField, "must not be less than "+itoa(m.First), last)
 	}
 	return m
 }
@@ -311,7 +311,7 @@ func (ps *problems) except(field string, list []string, of netip.Prefix) []netip
 	for i, s := range list {
 		p, err := netip.ParsePrefix(strings.TrimSpace(s))
 		if err == nil && of.IsValid() && (!of.Contains(p.Addr()) || p.Bits() <= of.Bits()) {
-			ps.add(at(field, i), "must be a part of "+of.String(), s)
+			ps.addProblem(elementPath(field, i), "must be a part of "+of.String(), s)
 		}
 	}
 	return out

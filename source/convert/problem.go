@@ -75,22 +75,22 @@ type problems struct {
 
 // lost reports whether a field, or one that contains it, did not fit.
 func (ps *problems) lost(field string) bool {
-	return slices.ContainsFunc(ps.broken, func(p string) bool { return within(field, p) })
+	return slices.ContainsFunc(ps.broken, func(p string) bool { return inPath(field, p) })
 }
 
 // spoilt reports whether a field is lost or something inside it did not fit.
 func (ps *problems) spoilt(field string) bool {
-	return ps.lost(field) || slices.ContainsFunc(ps.broken, func(p string) bool { return within(p, field) })
+	return ps.lost(field) || slices.ContainsFunc(ps.broken, func(p string) bool { return inPath(p, field) })
 }
 
-// within reports whether path equals outer or lies in it.
-func within(path, outer string) bool {
+// inPath reports whether path equals outer or lies in it.
+func inPath(path, outer string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// add records a problem of a field. It shows value with %q if it is a string, shortened if long, and not at all if nil.
-func (ps *problems) add(field, why string, value any) {
+// addProblem records a problem of a field. It shows value with %q if it is a string, shortened if long, and not at all if nil.
+func (ps *problems) addProblem(field, why string, value any) {
 	shown := ""
 	switch v := value.(type) {
 	case nil:
@@ -116,5 +116,5 @@ func quote(s string) string {
 	return fmt.Sprintf("%q…, %d characters", strings.ToValidUTF8(s[:maxShown/2], ""), len(s))
 }
 
-// at returns the path of one element of a list.
-func at(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+// elementPath returns the path of one element of a list.
+func elementPath(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }

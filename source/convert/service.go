@@ -61,7 +61,7 @@ func (ps *problems) serviceType(t corev1.ServiceType) model.ServiceType {
 	case corev1.ServiceTypeExternalName:
 		return model.ExternalName
 	}
-	ps.add("spec.type", "must be ClusterIP, NodePort, LoadBalancer or ExternalName", string(t))
+	ps.addProblem("spec.type", "must be ClusterIP, NodePort, LoadBalancer or ExternalName", string(t))
 	return model.ClusterIP
 }
 
@@ -75,21 +75,21 @@ func (ps *problems) clusterIPs(s *model.Service, spec *corev1.ServiceSpec) {
 	if len(list) == 0 && spec.ClusterIP != "" {
 		field, list = "spec.clusterIP", []string{spec.ClusterIP}
 	} else if len(list) > 0 && spec.ClusterIP != "" && spec.ClusterIP != list[0] {
-		ps.add("spec.clusterIP", "must be the first of spec.clusterIPs", spec.ClusterIP)
+		ps.addProblem("spec.clusterIP", "must be the first of spec.clusterIPs", spec.ClusterIP)
 	}
 	if slices.Contains(list, corev1.ClusterIPNone) {
 		if s.Headless = true; len(list) > 1 {
-			ps.add(field, "must have no address beside None", nil)
+			ps.addProblem(field, "must have no address beside None", nil)
 		}
 		if s.Type != model.ClusterIP {
-			ps.add(field, "must not be None unless the type is ClusterIP", nil)
+			ps.addProblem(field, "must not be None unless the type is ClusterIP", nil)
 		}
 		return
 	}
 	for i, ip := range list {
 		f := field
 		if field == "spec.clusterIPs" {
-			f = at(field, i)
+			f = elementPath(field, i)
 		}
 		a := ps.hostAddr(f, ip)
 		if !a.IsValid() {
@@ -97,7 +97,7 @@ func (ps *problems) clusterIPs(s *model.Service, spec *corev1.ServiceSpec) {
 		}
 		s.ClusterIPs = append(s.ClusterIPs, a)
 		if i < len(spec.IPFamilies) && (spec.IPFamilies[i] == corev1.IPv6Protocol) != a.Is6() {
-			ps.add(f, "must be of family "+string(spec.IPFamilies[i])+" as spec.ipFamilies says", ip)
+			ps.addProblem(f, "must be of family "+string(spec.IPFamilies[i])+" as spec.ipFamilies says", ip)
 		}
 	}
 	ps.dualStack(field, addrFamilies(s.ClusterIPs))
@@ -111,21 +111,21 @@ type portKey struct {
 
 func (ps *problems) servicePorts(s *model.Service, spec *corev1.ServiceSpec) {
 	if len(spec.Ports) == 0 && !s.Headless && s.Type != model.ExternalName {
-		ps.add("spec.ports", "must have at least one port", nil)
+		ps.addProblem("spec.ports", "must have at least one port", nil)
 	}
 	names, ports, nodePorts := map[string]bool{}, map[portKey]bool{}, map[portKey]bool{}
 	for i := range spec.Ports {
-		in, f := &spec.Ports[i], at("spec.ports", i)
+		in, f := &spec.Ports[i], elementPath("spec.ports", i)
 		ps.portName(f+".name", in.Name, names, len(spec.Ports) > 1)
 		p := model.ServicePort{
 			Name:     in.Name,
 			Protocol: ps.protocol(f+".protocol", in.Protocol),
-			Port:     ps.port(f+".port", in.Port),
+			Port:     ps.readPort(f+".port", in.Port),
 			NodePort: ps.optionalPort(f+".nodePort", in.NodePort),
 		}
 		ps.targetPort(f+".targetPort", in.TargetPort)
 		if p.NodePort != 0 && s.Type != model.NodePort && s.Type != model.LoadBalancer {
-			ps.add(f+".nodePort", "must not be set unless the type is NodePort or LoadBalancer", in.NodePort)
+			ps.addProblem(f+".nodePort", "must not be set unless the type is NodePort or LoadBalancer", in.NodePort)
 		}
 		ps.unique(f+".port", ports, portKey{p.Protocol, p.Port})
 		ps.unique(f+".nodePort", nodePorts, portKey{p.Protocol, p.NodePort})
@@ -136,10 +136,10 @@ func (ps *problems) servicePorts(s *model.Service, spec *corev1.ServiceSpec) {
 func (ps *problems) portName(field, name string, seen map[string]bool, required bool) {
 	switch {
 	case name == "" && required:
-		ps.add(field, "is missing: it is required when there are several ports", nil)
+		ps.addProblem(field, "is missing: it is required when there are several ports", nil)
 	case name == "":
 	case seen[name]:
-		ps.add(field, "must be unique within the service", name)
+		ps.addProblem(field, "must be unique within the service", name)
 	default:
 		label(ps, field, name)
 	}
@@ -152,7 +152,7 @@ func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
 		return
 	}
 	if seen[k] {
-		ps.add(field, "must be unique per protocol within the service", k.protocol.String()+" "+itoa(k.port))
+		ps.addProblem(field, "must be unique per protocol within the service", k.protocol.String()+" "+itoa(k.port))
 	}
 	seen[k] = true
 }
@@ -161,10 +161,10 @@ func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
 func (ps *problems) targetPort(field string, t intstr.IntOrString) {
 	switch {
 	case t.Type == intstr.Int && t.IntVal != 0:
-		ps.port(field, t.IntVal)
+		ps.readPort(field, t.IntVal)
 	case t.Type == intstr.String && t.StrVal != "":
 		if len(validation.IsValidPortName(t.StrVal)) > 0 {
-			ps.add(field, "must be a port number, or a port name: at most 15 lower-case letters, digits and '-', one of them a letter", t.StrVal)
+			ps.addProblem(field, "must be a port number, or a port name: at most 15 lower-case letters, digits and '-', one of them a letter", t.StrVal)
 		}
 	}
 }
@@ -172,28 +172,28 @@ func (ps *problems) targetPort(field string, t intstr.IntOrString) {
 // loadBalancer reads the fields of a service of type LoadBalancer.
 func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 	if len(o.Spec.LoadBalancerSourceRanges) > 0 && s.Type != model.LoadBalancer {
-		ps.add("spec.loadBalancerSourceRanges", "must not be set unless the type is LoadBalancer", nil)
+		ps.addProblem("spec.loadBalancerSourceRanges", "must not be set unless the type is LoadBalancer", nil)
 	}
 	s.LoadBalancerSourceRanges = ps.prefixes("spec.loadBalancerSourceRanges", o.Spec.LoadBalancerSourceRanges)
 	slices.SortFunc(s.LoadBalancerSourceRanges, netip.Prefix.Compare)
 
 	ingress := o.Status.LoadBalancer.Ingress
 	if len(ingress) > 0 && s.Type != model.LoadBalancer {
-		ps.add("status.loadBalancer.ingress", "must not be set unless the type is LoadBalancer", nil)
+		ps.addProblem("status.loadBalancer.ingress", "must not be set unless the type is LoadBalancer", nil)
 	}
 	for i, in := range ingress {
 		if in.IP == "" {
 			continue // a host name: clients resolve it, nodes do not
 		}
-		f := at("status.loadBalancer.ingress", i)
+		f := elementPath("status.loadBalancer.ingress", i)
 		lb := model.LoadBalancerIP{Addr: ps.addr(f+".ip", in.IP)}
 		if why := special(lb.Addr); why != "" && !lb.Addr.IsLinkLocalUnicast() {
-			ps.add(f+".ip", "must not be "+why, in.IP)
+			ps.addProblem(f+".ip", "must not be "+why, in.IP)
 		}
 		if in.IPMode != nil {
 			lb.Proxy = *in.IPMode == corev1.LoadBalancerIPModeProxy
 			if !lb.Proxy && *in.IPMode != corev1.LoadBalancerIPModeVIP {
-				ps.add(f+".ipMode", "must be VIP or Proxy", string(*in.IPMode))
+				ps.addProblem(f+".ipMode", "must be VIP or Proxy", string(*in.IPMode))
 			}
 		}
 		if !slices.Contains(s.LoadBalancerIPs, lb) {
@@ -213,7 +213,7 @@ func (ps *problems) policies(s *model.Service, spec *corev1.ServiceSpec) {
 	}
 	for i, f := range spec.IPFamilies {
 		if f != corev1.IPv4Protocol && f != corev1.IPv6Protocol {
-			ps.add(at("spec.ipFamilies", i), "must be IPv4 or IPv6", string(f))
+			ps.addProblem(elementPath("spec.ipFamilies", i), "must be IPv4 or IPv6", string(f))
 		}
 	}
 	if d := spec.TrafficDistribution; d != nil {
@@ -222,7 +222,7 @@ func (ps *problems) policies(s *model.Service, spec *corev1.ServiceSpec) {
 			corev1.ServiceTrafficDistributionPreferSameNode:
 			s.TrafficDistribution = *d
 		default:
-			ps.add("spec.trafficDistribution", "must be PreferSameZone, PreferSameNode or PreferClose", *d)
+			ps.addProblem("spec.trafficDistribution", "must be PreferSameZone, PreferSameNode or PreferClose", *d)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func (ps *problems) policy(field, value string) model.TrafficPolicy {
 	case "Local":
 		return model.PolicyLocal
 	}
-	ps.add(field, "must be Cluster or Local", value)
+	ps.addProblem(field, "must be Cluster or Local", value)
 	return model.PolicyCluster
 }
 
@@ -245,7 +245,7 @@ func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 		return
 	case corev1.ServiceAffinityClientIP:
 	default:
-		ps.add("spec.sessionAffinity", "must be None or ClientIP", string(spec.SessionAffinity))
+		ps.addProblem("spec.sessionAffinity", "must be None or ClientIP", string(spec.SessionAffinity))
 		return
 	}
 	seconds := corev1.DefaultClientIPServiceAffinitySeconds
@@ -253,7 +253,7 @@ func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 		seconds = *c.ClientIP.TimeoutSeconds
 	}
 	if seconds < 1 || seconds > 86400 {
-		ps.add("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "must be 1 to 86400", seconds)
+		ps.addProblem("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "must be 1 to 86400", seconds)
 		return
 	}
 	s.SessionAffinityTimeout = time.Duration(seconds) * time.Second
@@ -261,7 +261,7 @@ func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 
 func (ps *problems) externalName(name string) {
 	if name == "" {
-		ps.add("spec.externalName", "is missing: it is required when the type is ExternalName", nil)
+		ps.addProblem("spec.externalName", "is missing: it is required when the type is ExternalName", nil)
 		return
 	}
 	subdomain(ps, "spec.externalName", strings.TrimSuffix(name, "."))

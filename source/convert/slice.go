@@ -33,7 +33,7 @@ func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
 		IPv6: o.AddressType == discoveryv1.AddressTypeIPv6,
 	}
 	if !s.IPv6 && o.AddressType != discoveryv1.AddressTypeIPv4 {
-		ps.add("addressType", "must be IPv4, IPv6 or FQDN", string(o.AddressType))
+		ps.addProblem("addressType", "must be IPv4, IPv6 or FQDN", string(o.AddressType))
 	}
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		s.Service = model.ServiceID{Namespace: ps.ref.Namespace, Name: name}
@@ -51,13 +51,13 @@ func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
 // in slices that belong to no Service.
 func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.EndpointPort {
 	if len(list) > maxPorts {
-		ps.add("ports", "must have at most "+strconv.Itoa(maxPorts)+" entries", len(list))
+		ps.addProblem("ports", "must have at most "+strconv.Itoa(maxPorts)+" entries", len(list))
 		return nil
 	}
 	var out []model.EndpointPort
 	seen := map[string]bool{}
 	for i := range list {
-		in, f := &list[i], at("ports", i)
+		in, f := &list[i], elementPath("ports", i)
 		p := model.EndpointPort{Protocol: model.TCP}
 		if in.Name != nil {
 			p.Name = *in.Name
@@ -66,14 +66,14 @@ func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.Endpoint
 			label(ps, f+".name", p.Name)
 		}
 		if seen[p.Name] {
-			ps.add(f+".name", "must be unique within the slice", p.Name)
+			ps.addProblem(f+".name", "must be unique within the slice", p.Name)
 		}
 		seen[p.Name] = true
 		if in.Protocol != nil {
 			p.Protocol = ps.protocol(f+".protocol", *in.Protocol)
 		}
 		if in.Port != nil && *in.Port != 0 {
-			p.Port = ps.port(f+".port", *in.Port)
+			p.Port = ps.readPort(f+".port", *in.Port)
 			out = append(out, p)
 		}
 	}
@@ -83,12 +83,12 @@ func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.Endpoint
 
 func (ps *problems) endpoints(list []discoveryv1.Endpoint, s *model.EndpointSlice) []model.Endpoint {
 	if len(list) > maxEndpoints {
-		ps.add("endpoints", "must have at most "+strconv.Itoa(maxEndpoints)+" entries", len(list))
+		ps.addProblem("endpoints", "must have at most "+strconv.Itoa(maxEndpoints)+" entries", len(list))
 		return nil
 	}
 	var out []model.Endpoint
 	for i := range list {
-		out = append(out, ps.endpoint(at("endpoints", i), &list[i], s))
+		out = append(out, ps.endpoint(elementPath("endpoints", i), &list[i], s))
 	}
 	slices.SortStableFunc(out, func(a, b model.Endpoint) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), a.Pod.Compare(b.Pod))
@@ -134,13 +134,13 @@ func (ps *problems) endpoint(f string, in *discoveryv1.Endpoint, s *model.Endpoi
 // endpointAddrs checks all addresses of an endpoint and returns the first one, as kube-proxy does.
 func (ps *problems) endpointAddrs(f string, list []string, s *model.EndpointSlice) (first netip.Addr) {
 	if len(list) == 0 || len(list) > 100 {
-		ps.add(f, "must have 1 to 100 entries", len(list))
+		ps.addProblem(f, "must have 1 to 100 entries", len(list))
 		return
 	}
 	for i, text := range list {
-		a := ps.hostAddr(at(f, i), text)
+		a := ps.hostAddr(elementPath(f, i), text)
 		if a.IsValid() && a.Is6() != s.IPv6 {
-			ps.add(at(f, i), "must be of the slice's addressType", text)
+			ps.addProblem(elementPath(f, i), "must be of the slice's addressType", text)
 		}
 		if i == 0 {
 			first = a
@@ -151,10 +151,10 @@ func (ps *problems) endpointAddrs(f string, list []string, s *model.EndpointSlic
 
 func (ps *problems) hints(f string, list []string) []string {
 	if len(list) > maxHints {
-		ps.add(f, "must have at most "+strconv.Itoa(maxHints)+" entries", len(list))
+		ps.addProblem(f, "must have at most "+strconv.Itoa(maxHints)+" entries", len(list))
 	}
 	if slices.Contains(list, "") {
-		ps.add(f, "must not name an empty zone or node", nil)
+		ps.addProblem(f, "must not name an empty zone or node", nil)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
