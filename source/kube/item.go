@@ -62,16 +62,16 @@ func newItem(obj any, keys bool) (any, error) {
 			it.object, it.err = result.Object, result.Err
 		}
 		if keys {
-			it.encode(o, result)
+			it.encodeKeys(o, result)
 		}
 		return it, nil
 	}
 	return nil, fmt.Errorf("kube: %T is not an object this source asks for", obj)
 }
 
-// encode adds the object as Calico's datastore stores it. An object that cannot be encoded gets an error, and its converted
+// encodeKeys adds the object as Calico's datastore stores it. An object that cannot be encoded gets an error, and its converted
 // form may still serve this agent.
-func (it *item) encode(raw runtime.Object, result convert.Result) {
+func (it *item) encodeKeys(raw runtime.Object, result convert.Result) {
 	var err error
 	it.keys, err = datastore.Encode(raw, result)
 	if it.err == nil && !errors.Is(err, datastore.ErrNotEncoded) {
@@ -84,8 +84,8 @@ func (it *item) absent() bool {
 	return it == nil || (it.object == nil && it.err == nil && len(it.keys) == 0)
 }
 
-// same reports whether two versions of an object convert to the same value.
-func same(a, b *item) bool {
+// sameItem reports whether two versions of an object convert to the same value.
+func sameItem(a, b *item) bool {
 	switch {
 	case a.absent() || b.absent():
 		return a.absent() && b.absent()
@@ -95,8 +95,8 @@ func same(a, b *item) bool {
 	return model.Equal(a.object, b.object) && datastore.Equal(a.keys, b.keys)
 }
 
-// change returns the event for an object's new version.
-func (it *item) change(ref model.Ref) event.Change {
+// changeOf returns the event for an object's new version.
+func (it *item) changeOf(ref model.Ref) event.Change {
 	c := event.Change{Ref: ref, Origin: "API server"}
 	if !it.absent() {
 		c.Object, c.Err, c.Keys = it.object, it.err, it.keys
@@ -113,7 +113,7 @@ type batch struct {
 
 type step struct{ before, after *item }
 
-func (b *batch) add(ref model.Ref, before, after *item) {
+func (b *batch) addChange(ref model.Ref, before, after *item) {
 	s, known := b.steps[ref]
 	if !known {
 		s.before = before
@@ -126,12 +126,12 @@ func (b *batch) add(ref model.Ref, before, after *item) {
 	b.steps[ref] = s
 }
 
-// take empties the batch and returns its changes, in the order in which objects first changed.
-func (b *batch) take() []event.Change {
+// takeChanges empties the batch and returns its changes, in the order in which objects first changed.
+func (b *batch) takeChanges() []event.Change {
 	var out []event.Change
 	for _, ref := range b.order {
-		if s := b.steps[ref]; !same(s.before, s.after) {
-			out = append(out, s.after.change(ref))
+		if s := b.steps[ref]; !sameItem(s.before, s.after) {
+			out = append(out, s.after.changeOf(ref))
 		}
 	}
 	b.order, b.steps = nil, nil

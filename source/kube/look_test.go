@@ -66,9 +66,9 @@ func TestTransientNotFoundKeepsKind(t *testing.T) {
 		{there, nil, true, false, 1},
 	} {
 		d.list, d.err = step.list, step.err
-		changed, err := o.look(t.Context())
-		if changed != step.changed || (err != nil) != step.fail || len(o.all()) != step.followed {
-			t.Errorf("step %d: changed %v, %v, %d followed; want %+v", i, changed, err, len(o.all()), step)
+		changed, err := o.discoverKinds(t.Context())
+		if changed != step.changed || (err != nil) != step.fail || len(o.allFollowed()) != step.followed {
+			t.Errorf("step %d: changed %v, %v, %d followed; want %+v", i, changed, err, len(o.allFollowed()), step)
 		}
 	}
 	if left != 1 {

@@ -74,19 +74,19 @@ func optionalGroupNames() (names []string) {
 	return names
 }
 
-// run repeats discovery until ctx is done. It sends what the first successful discovery finds to found, and passes the
+// runDiscovery repeats discovery until ctx is done. It sends what the first successful discovery finds to found, and passes the
 // result of each discovery to report.
-func (o *optional) run(ctx context.Context, found chan<- []*following, report func(error)) {
-	defer o.end()
+func (o *optional) runDiscovery(ctx context.Context, found chan<- []*following, report func(error)) {
+	defer o.waitForInformers()
 	pause := o.least
 	for {
-		changed, err := o.look(ctx)
+		changed, err := o.discoverKinds(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		report(err)
 		if err == nil && found != nil {
-			found <- o.all()
+			found <- o.allFollowed()
 			found = nil
 		}
 		if changed || err != nil {
@@ -118,9 +118,9 @@ func (o *optional) rest(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// look starts to follow served kinds and stops to follow missing ones. changed means that the next discovery should follow
+// discoverKinds starts to follow served kinds and stops to follow missing ones. changed means that the next discovery should follow
 // soon.
-func (o *optional) look(ctx context.Context) (changed bool, err error) {
+func (o *optional) discoverKinds(ctx context.Context) (changed bool, err error) {
 	for _, g := range o.groups {
 		at, served, gerr := o.served(ctx, g)
 		switch {
@@ -131,7 +131,7 @@ func (o *optional) look(ctx context.Context) (changed bool, err error) {
 			continue
 		case at.Empty():
 			if g.missing++; g.missing == goneLooks {
-				o.leave(g)
+				o.leaveGroup(g)
 			}
 			changed = true
 			continue
@@ -141,7 +141,7 @@ func (o *optional) look(ctx context.Context) (changed bool, err error) {
 			if g.kinds[r.Name] != nil {
 				continue
 			}
-			f, ferr := o.follow(ctx, at, r)
+			f, ferr := o.followKind(ctx, at, r)
 			if ferr != nil {
 				err = ferr
 				continue
@@ -192,10 +192,10 @@ func (o *optional) keysOnly(gv schema.GroupVersion, kind string) bool {
 	return ok && o.keys
 }
 
-func (o *optional) follow(ctx context.Context, gv schema.GroupVersion, r metav1.APIResource) (*following, error) {
+func (o *optional) followKind(ctx context.Context, gv schema.GroupVersion, r metav1.APIResource) (*following, error) {
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(gv.WithKind(r.Kind))
-	res := of(o.dynamic.Resource(gv.WithResource(r.Name)), resource{name: r.Name + "." + gv.Group, example: example, optional: true})
+	res := throughClient(o.dynamic.Resource(gv.WithResource(r.Name)), resource{name: r.Name + "." + gv.Group, example: example, optional: true})
 	res.dispensable = o.keysOnly(gv, r.Kind)
 	return o.start(ctx, &res, o.dynamic, func(err error) {
 		if apierrors.IsNotFound(err) {
@@ -207,16 +207,16 @@ func (o *optional) follow(ctx context.Context, gv schema.GroupVersion, r metav1.
 	})
 }
 
-// leave stops to follow a group and withdraws its objects.
-func (o *optional) leave(g *group) {
+// leaveGroup stops to follow a group and withdraws its objects.
+func (o *optional) leaveGroup(g *group) {
 	for name, f := range g.kinds {
-		f.leave()
+		f.withdraw()
 		delete(g.kinds, name)
 	}
 	g.at, g.missing = schema.GroupVersion{}, 0
 }
 
-func (o *optional) all() (out []*following) {
+func (o *optional) allFollowed() (out []*following) {
 	for _, g := range o.groups {
 		for _, f := range g.kinds {
 			out = append(out, f)
@@ -225,9 +225,9 @@ func (o *optional) all() (out []*following) {
 	return out
 }
 
-// end waits for all informers. They end with the context they were started with.
-func (o *optional) end() {
-	for _, f := range o.all() {
+// waitForInformers waits for all informers. They end with the context they were started with.
+func (o *optional) waitForInformers() {
+	for _, f := range o.allFollowed() {
 		f.done.Wait()
 	}
 }
@@ -243,8 +243,8 @@ type following struct {
 	lost     func()      // called after the last of them
 }
 
-// leave stops the informer and withdraws the objects it has delivered.
-func (f *following) leave() {
+// withdraw stops the informer and withdraws the objects it has delivered.
+func (f *following) withdraw() {
 	f.stop()
 	f.done.Wait()
 	for _, o := range f.informer.GetStore().List() {

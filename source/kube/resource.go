@@ -33,8 +33,8 @@ type api[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// of fills in how to read r through a typed client.
-func of[L runtime.Object](c api[L], r resource) resource {
+// throughClient fills in how to read r through a typed client.
+func throughClient[L runtime.Object](c api[L], r resource) resource {
 	r.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
 	r.watch = c.Watch
 	return r
@@ -45,16 +45,16 @@ func of[L runtime.Object](c api[L], r resource) resource {
 func resources(c kubernetes.Interface) []resource {
 	core := c.CoreV1()
 	return []resource{
-		of(core.Services(""), resource{name: "services", example: &corev1.Service{}, fields: "spec.clusterIP!=None"}),
-		of(c.DiscoveryV1().EndpointSlices(""), resource{
+		throughClient(core.Services(""), resource{name: "services", example: &corev1.Service{}, fields: "spec.clusterIP!=None"}),
+		throughClient(c.DiscoveryV1().EndpointSlices(""), resource{
 			name: "endpointslices", example: &discoveryv1.EndpointSlice{}, labels: "!" + corev1.IsHeadlessService,
 		}),
-		of(core.Nodes(), resource{name: "nodes", example: &corev1.Node{}}),
-		of(core.Pods(""), resource{name: "pods", example: &corev1.Pod{}}),
-		of(core.Namespaces(), resource{name: "namespaces", example: &corev1.Namespace{}}),
-		of(core.ServiceAccounts(""), resource{name: "serviceaccounts", example: &corev1.ServiceAccount{}}),
-		of(c.NetworkingV1().NetworkPolicies(""), resource{name: "networkpolicies", example: &networkingv1.NetworkPolicy{}}),
-		of(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true, dispensable: true}),
+		throughClient(core.Nodes(), resource{name: "nodes", example: &corev1.Node{}}),
+		throughClient(core.Pods(""), resource{name: "pods", example: &corev1.Pod{}}),
+		throughClient(core.Namespaces(), resource{name: "namespaces", example: &corev1.Namespace{}}),
+		throughClient(core.ServiceAccounts(""), resource{name: "serviceaccounts", example: &corev1.ServiceAccount{}}),
+		throughClient(c.NetworkingV1().NetworkPolicies(""), resource{name: "networkpolicies", example: &networkingv1.NetworkPolicy{}}),
+		throughClient(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true, dispensable: true}),
 	}
 }
 

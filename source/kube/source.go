@@ -80,8 +80,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// note names the ignored policy kinds; "" if there are none.
-func (c *Config) note() string {
+// ignoredText names the ignored policy kinds; "" if there are none.
+func (c *Config) ignoredText() string {
 	if len(c.IgnorePolicyKinds) == 0 {
 		return ""
 	}
@@ -191,7 +191,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 		return err
 	}
 	s.emit = emit
-	if note := s.cfg.note(); note != "" {
+	if note := s.cfg.ignoredText(); note != "" {
 		s.log.Warn(note)
 	}
 	s.emitStatus()
@@ -203,7 +203,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	var first []*following
 	all := resources(client)
 	for i := range all {
-		f, err := s.follow(running, &all[i], client, func(error) {})
+		f, err := s.startInformer(running, &all[i], client, func(error) {})
 		if err != nil {
 			return err
 		}
@@ -217,7 +217,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 		o := s.optional(client, untyped)
 		looking := &resource{name: lookingName}
 		informers.Go(func() {
-			o.run(running, found, func(err error) { s.send(running, message{resource: looking, request: true, err: err}) })
+			o.runDiscovery(running, found, func(err error) { s.sendMessage(running, message{resource: looking, request: true, err: err}) })
 		})
 	}
 	ready := make(chan struct{})
@@ -229,19 +229,19 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface) *optional {
 	return &optional{
 		discovery: discovery.ToServerResourcesInterfaceWithContext(client.Discovery()), dynamic: untyped,
-		groups: optionalGroups(), ignore: s.cfg.IgnorePolicyKinds, keys: s.cfg.Keys, least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.follow,
+		groups: optionalGroups(), ignore: s.cfg.IgnorePolicyKinds, keys: s.cfg.Keys, least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.startInformer,
 	}
 }
 
-// follow starts an informer. It sends the result of each request to the loop first, then to heard.
-func (s *Source) follow(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
+// startInformer starts an informer. It sends the result of each request to the loop first, then to heard.
+func (s *Source) startInformer(parent context.Context, r *resource, client any, heard func(error)) (*following, error) {
 	ctx, stop := context.WithCancel(parent)
 	r.without, r.identified = make(chan struct{}), s.cfg.Identities
 	inf := r.informer(client, s.gate, s.cfg.Keys, func(verb string, err error) {
 		if apierrors.IsForbidden(err) {
 			err = &forbidden{verb, r, err}
 		}
-		s.send(ctx, message{resource: r, request: true, err: err})
+		s.sendMessage(ctx, message{resource: r, request: true, err: err})
 		heard(err)
 	})
 	handler, err := inf.AddEventHandler(s.handler(ctx, r))
@@ -252,9 +252,9 @@ func (s *Source) follow(parent context.Context, r *resource, client any, heard f
 	f := &following{informer: inf, synced: handler.HasSyncedChecker(), without: r.without, stop: stop}
 	f.gone = func(it *item) {
 		s.known.step(r, it, nil)
-		s.send(parent, message{resource: r, before: it})
+		s.sendMessage(parent, message{resource: r, before: it})
 	}
-	f.lost = func() { s.send(parent, message{resource: r, request: true}) } // clears the resource's error
+	f.lost = func() { s.sendMessage(parent, message{resource: r, request: true}) } // clears the resource's error
 	f.done.Go(func() { inf.RunWithContext(ctx) })
 	return f, nil
 }
@@ -292,8 +292,8 @@ func (s *Source) handler(ctx context.Context, r *resource) cache.ResourceEventHa
 		b, _ := before.(*item)
 		a, _ := after.(*item)
 		s.known.step(r, b, a)
-		if !same(b, a) {
-			s.send(ctx, message{resource: r, before: b, after: a})
+		if !sameItem(b, a) {
+			s.sendMessage(ctx, message{resource: r, before: b, after: a})
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -308,7 +308,7 @@ func (s *Source) handler(ctx context.Context, r *resource) cache.ResourceEventHa
 	}
 }
 
-func (s *Source) send(ctx context.Context, m message) {
+func (s *Source) sendMessage(ctx context.Context, m message) {
 	select {
 	case s.in <- m:
 	case <-ctx.Done():
@@ -341,12 +341,12 @@ func (s *Source) loop(ctx context.Context, ready <-chan struct{}) error {
 			ready = nil
 			s.status = event.ResyncInProgress
 			s.emitStatus()
-			s.publish()
+			s.publishBatch()
 			s.status = event.InSync
 			s.emitStatus()
 		case <-flush.C:
 			armed = false
-			s.publish()
+			s.publishBatch()
 			s.emitStatus()
 		}
 	}
@@ -363,7 +363,7 @@ func (s *Source) addStep(m message) {
 	if s.first.IsZero() {
 		s.first = time.Now()
 	}
-	s.batch.add(ref, m.before, m.after)
+	s.batch.addChange(ref, m.before, m.after)
 	s.status = max(s.status, event.ResyncInProgress)
 }
 
@@ -442,15 +442,15 @@ func (s *Source) emitStatus() {
 	err := s.fault()
 	if text := fmt.Sprint(s.status, err); text != s.emitted {
 		s.emitted = text
-		s.emit(&event.SyncStatus{Source: Name, Status: s.status, Err: err, Note: s.cfg.note()})
+		s.emit(&event.SyncStatus{Source: Name, Status: s.status, Err: err, Note: s.cfg.ignoredText()})
 	}
 }
 
-// publish emits the batch.
-func (s *Source) publish() {
+// publishBatch emits the batch.
+func (s *Source) publishBatch() {
 	at := s.first
 	s.first = time.Time{}
-	if changes := s.batch.take(); len(changes) > 0 {
+	if changes := s.batch.takeChanges(); len(changes) > 0 {
 		s.emit(&event.Update{Source: Name, Changes: changes, At: at})
 	}
 }

@@ -478,12 +478,12 @@ func TestBatch(t *testing.T) {
 	} {
 		var bt batch
 		for _, s := range c.steps {
-			bt.add(a.ref, s.before, s.after)
+			bt.addChange(a.ref, s.before, s.after)
 		}
-		if got := words(&event.Update{Changes: bt.take()}); got != c.want {
+		if got := words(&event.Update{Changes: bt.takeChanges()}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
-		if len(bt.take()) > 0 {
+		if len(bt.takeChanges()) > 0 {
 			t.Errorf("%s: taken twice", c.name)
 		}
 	}

@@ -157,9 +157,9 @@ func wanted(node string, nodes map[string]bool, id *kube.Identity, texts [2]map[
 	return out
 }
 
-// apply writes or removes one condition by server-side apply, with one field manager per node. The field manager owns
+// applyCondition writes or removes one condition by server-side apply, with one field manager per node. The field manager owns
 // nothing else in the object, so conditions of other writers stay.
-func (r *Reporter) apply(ctx context.Context, now time.Time, v *verdict) error {
+func (r *Reporter) applyCondition(ctx context.Context, now time.Time, v *verdict) error {
 	list := []any{}
 	if v.text != "" {
 		at := metav1.NewTime(now)

@@ -29,9 +29,9 @@ const (
 	mostInstance = 128
 )
 
-// send creates the Event of a statement. If the Event exists, send counts one more occurrence, unless the last one is
+// sendEvent creates the Event of a statement. If the Event exists, sendEvent counts one more occurrence, unless the last one is
 // recent enough.
-func (r *Reporter) send(ctx context.Context, now time.Time, s *statement) error {
+func (r *Reporter) sendEvent(ctx context.Context, now time.Time, s *statement) error {
 	namespace := s.object.Namespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault

@@ -80,9 +80,9 @@ func identity(id *kube.Identity) types.UID {
 	return types.UID(id.GroupKind().String() + " " + id.Namespace + "/" + id.Name)
 }
 
-// look records the current problems. It forgets objects that are unknown (any longer), with all that was reported about
+// recordProblems records the current problems. It forgets objects that are unknown (any longer), with all that was reported about
 // them.
-func (l *ledger) look(now time.Time, problems []event.Problem, nodes []string, find lookup) {
+func (l *ledger) recordProblems(now time.Time, problems []event.Problem, nodes []string, find lookup) {
 	l.nodes = nodes
 	l.bucket.rate = min(1, requests/float64(max(1, len(nodes))))
 	open, there := map[types.UID]bool{}, map[cause]bool{}
@@ -179,9 +179,9 @@ func (s *statement) name() string {
 // allFixed is the note of the Event for an object whose problems are over.
 const allFixed = "all problems are solved: VPP has what the object asks for"
 
-// next returns the statement that has been due for longest, or nil if none is due or no token is left. The caller then
+// nextStatement returns the statement that has been due for longest, or nil if none is due or no token is left. The caller then
 // calls done, failed or refused.
-func (l *ledger) next(now time.Time) *statement {
+func (l *ledger) nextStatement(now time.Time) *statement {
 	var due []*entry
 	for _, e := range l.entries {
 		if e.due.After(now) {
@@ -199,7 +199,7 @@ func (l *ledger) next(now time.Time) *statement {
 			well = append(well, o)
 		}
 	}
-	if len(due)+len(well) == 0 || !l.bucket.take(now) {
+	if len(due)+len(well) == 0 || !l.bucket.takeToken(now) {
 		return nil
 	}
 	if len(due) > 0 {
@@ -267,7 +267,7 @@ type bucket struct {
 	last   time.Time // zero: full
 }
 
-func (b *bucket) take(now time.Time) bool {
+func (b *bucket) takeToken(now time.Time) bool {
 	if b.last.IsZero() {
 		b.tokens = burst
 	} else {

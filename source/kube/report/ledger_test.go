@@ -52,8 +52,8 @@ func newStory(t *testing.T, nodes ...string) *story {
 // pass lets time pass, with one look every 5 seconds.
 func (s *story) pass(d time.Duration, problems ...event.Problem) {
 	for end := s.now.Add(d); s.now.Before(end); s.now = s.now.Add(interval) {
-		s.l.look(s.now, problems, s.nodes, s.world.find)
-		for st := s.l.next(s.now); st != nil; st = s.l.next(s.now) {
+		s.l.recordProblems(s.now, problems, s.nodes, s.world.find)
+		for st := s.l.nextStatement(s.now); st != nil; st = s.l.nextStatement(s.now) {
 			s.said = append(s.said, fmt.Sprintf("%s %s %s", s.now.Sub(s.begun), st.object.Name, st.reason))
 			s.l.done(s.now, st)
 		}
@@ -146,14 +146,14 @@ func TestFiveAgentsReportInTurn(t *testing.T) {
 	longest := time.Duration(0)
 	for _, node := range nodes {
 		own, all := newLedger(node), newLedger(node)
-		own.look(begun, []event.Problem{full}, nodes, world.find)
+		own.recordProblems(begun, []event.Problem{full}, nodes, world.find)
 		for _, e := range own.entries {
 			longest = max(longest, e.due.Sub(begun))
 		}
-		all.look(begun, []event.Problem{ports}, nodes, world.find)
+		all.recordProblems(begun, []event.Problem{ports}, nodes, world.find)
 		for _, e := range all.entries {
 			due := e.due
-			if s := all.next(due); s != nil {
+			if s := all.nextStatement(due); s != nil {
 				at[due.Sub(begun)] = append(at[due.Sub(begun)], node)
 				names[s.name()] = true
 			}
@@ -207,7 +207,7 @@ func TestBucket(t *testing.T) {
 	b := bucket{rate: requests / 5000.0}
 	sent := 0
 	for i := range 1000 {
-		if b.take(s.now.Add(time.Duration(i) * time.Second)) {
+		if b.takeToken(s.now.Add(time.Duration(i) * time.Second)) {
 			sent++
 		}
 	}
@@ -223,8 +223,8 @@ func TestReturnedProblemIsReported(t *testing.T) {
 	next := func(problems ...event.Problem) *statement {
 		t.Helper()
 		for range 100 {
-			s.l.look(s.now, problems, s.nodes, s.world.find)
-			st := s.l.next(s.now)
+			s.l.recordProblems(s.now, problems, s.nodes, s.world.find)
+			st := s.l.nextStatement(s.now)
 			if s.now = s.now.Add(interval); st != nil {
 				s.l.done(s.now, st)
 				return st
@@ -253,22 +253,22 @@ func TestReturnedProblemIsReported(t *testing.T) {
 // A rejected problem is retried at the next refresh; a rejected repair is not retried.
 func TestRejectedRepairIsNotRetried(t *testing.T) {
 	s := newStory(t, "node-1")
-	look := func(problems ...event.Problem) { s.l.look(s.now, problems, s.nodes, s.world.find) }
+	look := func(problems ...event.Problem) { s.l.recordProblems(s.now, problems, s.nodes, s.world.find) }
 	look(ports)
 	s.now = s.now.Add(brief)
-	st := s.l.next(s.now)
+	st := s.l.nextStatement(s.now)
 	s.l.refused(s.now, st)
-	if s.l.next(s.now.Add(refresh-1)) != nil || s.l.next(s.now.Add(refresh)) == nil {
+	if s.l.nextStatement(s.now.Add(refresh-1)) != nil || s.l.nextStatement(s.now.Add(refresh)) == nil {
 		t.Error("not tried again then")
 	}
 	s.l.done(s.now, st)
 	look()
 	s.now = s.now.Add(brief)
-	if st = s.l.next(s.now); st == nil || st.reason != event.Rendered {
+	if st = s.l.nextStatement(s.now); st == nil || st.reason != event.Rendered {
 		t.Fatal("not repaired")
 	}
 	s.l.refused(s.now, st)
-	if st = s.l.next(s.now.Add(refresh)); st != nil {
+	if st = s.l.nextStatement(s.now.Add(refresh)); st != nil {
 		t.Errorf("repaired, and sent again: %+v", st)
 	}
 }

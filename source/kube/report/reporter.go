@@ -118,7 +118,7 @@ func (r *Reporter) Run(ctx context.Context, changes func() uint64, ask func(cont
 			r.health.Store(rep)
 		}
 		if ctx.Err() == nil {
-			r.look(ctx, now, rep)
+			r.sendDue(ctx, now, rep)
 		}
 	}
 	if r.cfg.NodeCondition && r.written.status != "" {
@@ -140,15 +140,15 @@ func (r *Reporter) ask(ctx context.Context, ask func(context.Context) (*event.Re
 	return rep
 }
 
-// look sends what is due. While the agent is not ready, its problems of objects are transient: none of them begins or ends.
-func (r *Reporter) look(ctx context.Context, now time.Time, rep *event.Report) {
+// sendDue sends what is due. While the agent is not ready, its problems of objects are transient: none of them begins or ends.
+func (r *Reporter) sendDue(ctx context.Context, now time.Time, rep *event.Report) {
 	if r.cfg.NodeCondition {
 		r.nodeCondition(ctx, now, rep)
 	}
 	if !rep.Ready {
 		return
 	}
-	r.ledger.look(now, rep.Problems, r.nodes(), r.objects.Identity)
+	r.ledger.recordProblems(now, rep.Problems, r.nodes(), r.objects.Identity)
 	if r.cfg.Events {
 		r.sendEvents(ctx, now)
 	}
@@ -159,11 +159,11 @@ func (r *Reporter) look(ctx context.Context, now time.Time, rep *event.Report) {
 
 func (r *Reporter) sendEvents(ctx context.Context, now time.Time) {
 	for r.eventBackoff.Due(now) {
-		s := r.ledger.next(now)
+		s := r.ledger.nextStatement(now)
 		if s == nil {
 			return
 		}
-		err := r.attempt(ctx, "events", func(ctx context.Context) error { return r.send(ctx, now, s) })
+		err := r.attempt(ctx, "events", func(ctx context.Context) error { return r.sendEvent(ctx, now, s) })
 		record(&r.eventBackoff, now, err)
 		switch {
 		case err == nil:
@@ -178,10 +178,10 @@ func (r *Reporter) sendEvents(ctx context.Context, now time.Time) {
 
 func (r *Reporter) applyConditions(ctx context.Context, now time.Time, problems []event.Problem) {
 	for _, v := range r.verdicts.due(now, r.ledger, r.objects, problems) {
-		if !r.policyBackoff.Due(now) || !r.ledger.bucket.take(now) {
+		if !r.policyBackoff.Due(now) || !r.ledger.bucket.takeToken(now) {
 			return
 		}
-		record(&r.policyBackoff, now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.apply(ctx, now, &v) }))
+		record(&r.policyBackoff, now, r.attempt(ctx, "policy conditions", func(ctx context.Context) error { return r.applyCondition(ctx, now, &v) }))
 	}
 }
 
@@ -204,9 +204,9 @@ func (r *Reporter) attempt(ctx context.Context, what string, do func(context.Con
 	}
 	r.mu.Lock()
 	was := r.faults[what]
-	r.faults[what] = text(err)
+	r.faults[what] = errorText(err)
 	r.mu.Unlock()
-	switch is := text(err); {
+	switch is := errorText(err); {
 	case is == was:
 	case err != nil:
 		r.log.Warn("not reported", "what", what, "err", err)
@@ -216,7 +216,7 @@ func (r *Reporter) attempt(ctx context.Context, what string, do func(context.Con
 	return err
 }
 
-func text(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
