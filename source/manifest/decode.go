@@ -261,7 +261,7 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 		for _, path := range unknown {
 			p.warnings = append(p.warnings, fmt.Sprintf("%s: %s: %s: is not a field of this kind; ignored", pos.doc.origin(pos.line(path)), ref, path))
 		}
-		err = e.encode(raw, result)
+		err = e.encodeKeys(raw, result)
 	} else {
 		err = &convert.Error{Ref: ref, Problems: []convert.Problem{{
 			Field: "apiVersion", Why: "must be " + k.GroupVersion().String(), Value: strconv.Quote(gv.String()),
@@ -286,7 +286,7 @@ func (p *parsed) keysOnly(pos *position, tree map[string]any, gv schema.GroupVer
 		return false
 	}
 	e := entry{ref: ref, origin: pos.doc.origin(pos.line(""))}
-	if err := e.encode(raw, convert.Result{}); err != nil {
+	if err := e.encodeKeys(raw, convert.Result{}); err != nil {
 		e.err = p.located(pos, err)
 	}
 	p.entries = append(p.entries, e)
@@ -305,9 +305,9 @@ func (p *parsed) raw(tree map[string]any) *unstructured.Unstructured {
 	return u
 }
 
-// encode adds the object as Calico's datastore stores it. It returns why the object is refused, or why it cannot be encoded; in
+// encodeKeys adds the object as Calico's datastore stores it. It returns why the object is refused, or why it cannot be encoded; in
 // the latter case its converted form may still serve an agent.
-func (e *entry) encode(raw *unstructured.Unstructured, result convert.Result) error {
+func (e *entry) encodeKeys(raw *unstructured.Unstructured, result convert.Result) error {
 	if raw == nil {
 		return result.Err
 	}

@@ -88,17 +88,17 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 		return err
 	}
 	emit(&event.SyncStatus{Source: Name, Status: event.ResyncInProgress})
-	s.publish()
+	s.publishChanges()
 	emit(&event.SyncStatus{Source: Name, Status: event.InSync})
 	if w == nil {
 		return nil
 	}
-	return s.follow(ctx, w)
+	return s.followFiles(ctx, w)
 }
 
-// follow reads again once touched files have been quiet for the debounce time. It reads continuously written files after
+// followFiles reads again once touched files have been quiet for the debounce time. It reads continuously written files after
 // twenty such times.
-func (s *Source) follow(ctx context.Context, w *watcher) error {
+func (s *Source) followFiles(ctx context.Context, w *watcher) error {
 	touched := map[string]bool{}
 	quiet := time.NewTimer(time.Hour)
 	quiet.Stop()
@@ -126,7 +126,7 @@ func (s *Source) follow(ctx context.Context, w *watcher) error {
 			deadline = time.Time{}
 			again, err := s.tree.scan(&s.cfg, w, touched)
 			clear(touched)
-			s.publish()
+			s.publishChanges()
 			s.report(err)
 			if again {
 				wake(10 * s.cfg.Debounce)
@@ -148,8 +148,8 @@ func (s *Source) report(err error) {
 	s.emit(&event.SyncStatus{Source: Name, Status: event.InSync, Err: err})
 }
 
-// publish emits the changes since the last update, if any.
-func (s *Source) publish() {
+// publishChanges emits the changes since the last update, if any.
+func (s *Source) publishChanges() {
 	for _, f := range s.tree.sorted() {
 		if f.logged {
 			continue
@@ -162,7 +162,7 @@ func (s *Source) publish() {
 			s.log.Debug("kind not read", "file", f.path, "kind", kind, "objects", f.parsed.ignored[kind])
 		}
 	}
-	if changes := s.sent.diff(s.tree.changes()); len(changes) > 0 {
+	if changes := s.sent.diff(s.tree.objectChanges()); len(changes) > 0 {
 		s.emit(&event.Update{Source: Name, Changes: changes, At: time.Now()})
 	}
 }

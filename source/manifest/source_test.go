@@ -250,18 +250,18 @@ func TestUnwatchableFolderIsReported(t *testing.T) {
 	}
 	defer w.close()
 	file := filepath.Join(t.TempDir(), "f")
-	w.add(filepath.Join(file, "inside")) // a missing folder is not a fault
+	w.addFolder(filepath.Join(file, "inside")) // a missing folder is not a fault
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w.add(filepath.Join(file, "inside"))
+	w.addFolder(filepath.Join(file, "inside"))
 	if err := w.faults(); err == nil || !strings.Contains(err.Error(), "changes in "+file+"/inside are not seen: ") {
 		t.Errorf("faults: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	w.add(filepath.Join(file, "inside"))
+	w.addFolder(filepath.Join(file, "inside"))
 	if err := w.faults(); err != nil {
 		t.Errorf("faults after it is gone: %v", err)
 	}

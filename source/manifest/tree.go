@@ -35,7 +35,7 @@ func (t *tree) sorted() []*file {
 	return out
 }
 
-func (t *tree) changes() []event.Change {
+func (t *tree) objectChanges() []event.Change {
 	var all []*parsed
 	for _, f := range t.sorted() {
 		all = append(all, f.parsed)
@@ -63,13 +63,13 @@ func (t *tree) cares(name string, paths []string) bool {
 func (t *tree) scan(cfg *Config, w *watcher, touched map[string]bool) (again bool, err error) {
 	var visit func(string)
 	if w != nil {
-		visit = w.add
+		visit = w.addFolder
 	}
 	found, err := list(cfg.Paths, visit)
 	present := map[string]bool{}
 	for _, path := range found {
 		present[path] = true
-		if t.read(path, cfg, touched[path]) {
+		if t.readPath(path, cfg, touched[path]) {
 			again = true
 		}
 	}
@@ -101,8 +101,8 @@ func lost(path string, paths []string) bool {
 	return false
 }
 
-// read reads one file if it may have changed.
-func (t *tree) read(path string, cfg *Config, touched bool) (again bool) {
+// readPath reads one file if it may have changed.
+func (t *tree) readPath(path string, cfg *Config, touched bool) (again bool) {
 	old := t.files[path]
 	if path == Stdin && old != nil {
 		return false // standard input has been read to its end
@@ -126,7 +126,7 @@ func (t *tree) read(path string, cfg *Config, touched bool) (again bool) {
 		f.parsed = parse(display(path), data, cfg.Keys)
 	}
 	if old != nil {
-		f.parsed.keep(old.parsed)
+		f.parsed.keepMissing(old.parsed)
 	}
 	t.files[path] = f
 	return false
@@ -149,9 +149,9 @@ func unreadable(path string, err error) *parsed {
 	}}}
 }
 
-// keep adds the objects of the file's last reading that are now missing, if a part of the file does not parse: probably a
+// keepMissing adds the objects of the file's last reading that are now missing, if a part of the file does not parse: probably a
 // program is writing it. The error says so.
-func (p *parsed) keep(before *parsed) {
+func (p *parsed) keepMissing(before *parsed) {
 	broken := slices.IndexFunc(p.entries, func(e entry) bool { return e.syntax })
 	if broken < 0 {
 		return
@@ -186,7 +186,7 @@ func (s sent) diff(now []event.Change) []event.Change {
 	for _, c := range now {
 		present[c.Ref] = true
 		before, known := s[c.Ref]
-		if known && same(before, c) {
+		if known && sameResult(before, c) {
 			continue
 		}
 		s[c.Ref] = c
@@ -203,8 +203,8 @@ func (s sent) diff(now []event.Change) []event.Change {
 	return append(out, gone...)
 }
 
-// same reports whether two changes have the same result.
-func same(a, b event.Change) bool {
+// sameResult reports whether two changes have the same result.
+func sameResult(a, b event.Change) bool {
 	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
 		return false
 	}

@@ -29,16 +29,16 @@ func newWatcher(paths []string) (*watcher, error) {
 	w := &watcher{fs: notify, touched: make(chan string), done: make(chan struct{}), blind: map[string]error{}}
 	for _, p := range paths {
 		if p != Stdin {
-			w.add(filepath.Dir(filepath.Clean(p)))
+			w.addFolder(filepath.Dir(filepath.Clean(p)))
 		}
 	}
 	go w.pass()
 	return w, nil
 }
 
-// add watches one folder; adding it twice is harmless. It ignores a folder that is gone: the watch on its parent reports
-// that. Other errors (the system's limit of watches) are kept for faults until add succeeds.
-func (w *watcher) add(folder string) {
+// addFolder watches one folder; adding it twice is harmless. It ignores a folder that is gone: the watch on its parent reports
+// that. Other errors (the system's limit of watches) are kept for faults until addFolder succeeds.
+func (w *watcher) addFolder(folder string) {
 	switch err := w.fs.Add(folder); {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
 		delete(w.blind, folder)
