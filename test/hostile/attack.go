@@ -29,7 +29,7 @@ type Attack struct {
 
 // Changes are its objects as a source converts them.
 func (a *Attack) Changes(seed uint64) ([]event.Change, error) {
-	return changes(a.Objects(rand.New(rand.NewPCG(seed, 0))))
+	return convertChanges(a.Objects(rand.New(rand.NewPCG(seed, 0))))
 }
 
 const (
@@ -176,8 +176,8 @@ func long(r *rand.Rand) (out []runtime.Object) {
 	return out
 }
 
-// changes converts objects as a source does.
-func changes(objects []runtime.Object) ([]event.Change, error) {
+// convertChanges converts objects as a source does.
+func convertChanges(objects []runtime.Object) ([]event.Change, error) {
 	var out []event.Change
 	for _, o := range objects {
 		obj, err := convert.Object(o)

@@ -110,7 +110,7 @@ func outside(i int) netip.Addr {
 
 // sized is a policy of the tenant for pod-0.
 func sized(rules []model.Rule) []event.Change {
-	return []event.Change{put(&model.Policy{
+	return []event.Change{putChange(&model.Policy{
 		ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: evil, Name: "sized"}, Tier: model.TierDefault, Order: model.OrderKubernetes(),
 		Namespace: evil, Selector: model.LabelNamespace + " == 'evil' && n == '0'", Ingress: true, InboundRules: rules,
 	})}
@@ -144,5 +144,5 @@ func service(ports, endpoints int, change func(*model.Service)) []event.Change {
 		slice.Endpoints = append(slice.Endpoints, model.Endpoint{Addr: netip.AddrFrom4([4]byte{10, 9, byte(i >> 8), byte(i)}), Ready: true, Serving: true})
 	}
 	change(s)
-	return []event.Change{put(s), put(slice)}
+	return []event.Change{putChange(s), putChange(slice)}
 }

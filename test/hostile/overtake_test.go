@@ -27,7 +27,7 @@ func largeSet(members int, egress bool) []event.Change {
 	} else {
 		p.InboundRules = []model.Rule{{Action: model.ActionAllow, Source: peer}}
 	}
-	out := []event.Change{put(p)}
+	out := []event.Change{putChange(p)}
 	for i := range members {
 		out = append(out, member(i))
 	}
@@ -35,7 +35,7 @@ func largeSet(members int, egress bool) []event.Change {
 }
 
 func member(i int) event.Change {
-	return put(&model.Pod{
+	return putChange(&model.Pod{
 		ID: model.PodID{Namespace: evil, Name: fmt.Sprint("member-", i)}, NodeName: "node-2", Labels: map[string]string{"member": "yes"},
 		IPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 2, byte(2 * i >> 8), byte(2 * i)})},
 	})

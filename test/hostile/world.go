@@ -8,18 +8,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-func put(o model.Object) event.Change { return event.Change{Ref: o.Ref(), Object: o} }
+func putChange(o model.Object) event.Change { return event.Change{Ref: o.Ref(), Object: o} }
 
 // World is the node, its namespaces, the victim's pods (server, client, other) and the tenant's (pod-0 and on).
 func World() []event.Change {
 	out := []event.Change{
-		put(&model.Node{
+		putChange(&model.Node{
 			Name: "node-1", PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24")}, InternalIPs: []netip.Addr{netip.MustParseAddr("192.168.16.1")},
 		}),
-		put(&model.Namespace{Name: "victim"}), put(&model.Namespace{Name: evil}),
+		putChange(&model.Namespace{Name: "victim"}), putChange(&model.Namespace{Name: evil}),
 	}
 	pod := func(ns, name string, last int, label string) {
-		out = append(out, put(&model.Pod{
+		out = append(out, putChange(&model.Pod{
 			ID: model.PodID{Namespace: ns, Name: name}, NodeName: "node-1", IPs: []netip.Addr{PodIP(last)}, Labels: map[string]string{"n": label},
 		}))
 	}
@@ -37,7 +37,7 @@ func PodIP(last int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, 1, byte(
 
 // Policy is the victim's: its client reaches its server at a TCP port.
 func Policy(port uint16) event.Change {
-	return put(&model.Policy{
+	return putChange(&model.Policy{
 		ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "victim", Name: "server"}, Tier: model.TierDefault, Order: model.OrderKubernetes(),
 		Namespace: "victim", Selector: model.LabelNamespace + " == 'victim' && n == 'server'", Ingress: true,
 		InboundRules: []model.Rule{{

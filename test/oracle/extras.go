@@ -51,7 +51,7 @@ func (w *World) steal(svc *model.Service) {
 	at := w.Nodes[w.extra.IntN(len(w.Nodes))].InternalIPs[0]
 	switch n := 10 + 1 + w.extra.IntN(maxServices); w.extra.IntN(3) {
 	case 0:
-		at = w.families.of(fmt.Sprintf("10.96.0.%d", n), fmt.Sprintf("fd00:96::%d", n))
+		at = w.families.pickAddr(fmt.Sprintf("10.96.0.%d", n), fmt.Sprintf("fd00:96::%d", n))
 	case 1:
 		ids := slices.SortedFunc(maps.Keys(w.Pods), model.PodID.Compare)
 		at = w.Pods[ids[w.extra.IntN(len(ids))]].IPs[0]

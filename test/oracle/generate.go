@@ -46,8 +46,8 @@ func (f Families) each() []Families {
 	return out
 }
 
-// of is one of two addresses.
-func (f Families) of(v4, v6 string) netip.Addr {
+// pickAddr is one of two addresses.
+func (f Families) pickAddr(v4, v6 string) netip.Addr {
 	if f == IPv6 {
 		return netip.MustParseAddr(v6)
 	}
@@ -61,8 +61,8 @@ func familyOf(a netip.Addr) Families {
 	return IPv4
 }
 
-// within are the addresses of a family.
-func (f Families) within(list []netip.Addr) []netip.Addr {
+// pickAddrs are the addresses of a family.
+func (f Families) pickAddrs(list []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return familyOf(a)&f == 0 })
 }
 
@@ -70,7 +70,7 @@ func (f Families) within(list []netip.Addr) []netip.Addr {
 func (f Families) addrs(v4, v6 string) []netip.Addr {
 	var out []netip.Addr
 	for _, one := range f.each() {
-		out = append(out, one.of(v4, v6))
+		out = append(out, one.pickAddr(v4, v6))
 	}
 	return out
 }
@@ -148,12 +148,12 @@ func (w *World) Objects() []model.Object {
 		out = append(out, s)
 	}
 	slices.SortFunc(out, func(a, b model.Object) int {
-		return compare(a.Ref().String(), b.Ref().String())
+		return compareText(a.Ref().String(), b.Ref().String())
 	})
 	return out
 }
 
-func compare(a, b string) int {
+func compareText(a, b string) int {
 	switch {
 	case a < b:
 		return -1
@@ -332,12 +332,12 @@ func (w *World) endpoint(f Families) model.Endpoint {
 	}
 	if w.chance(6) {
 		n := pick(w, w.Nodes)
-		ep.Addr, ep.NodeName = f.within(n.InternalIPs)[0], n.Name
+		ep.Addr, ep.NodeName = f.pickAddrs(n.InternalIPs)[0], n.Name
 		w.hint(&ep)
 		return ep
 	}
 	p := w.anyPod()
-	ep.Addr, ep.NodeName, ep.Pod = f.within(p.IPs)[0], p.NodeName, p.ID
+	ep.Addr, ep.NodeName, ep.Pod = f.pickAddrs(p.IPs)[0], p.NodeName, p.ID
 	w.hint(&ep)
 	return ep
 }
@@ -361,7 +361,7 @@ func (w *World) removeService() ([]model.Object, []model.Ref) {
 			removed = append(removed, slice.Ref())
 		}
 	}
-	slices.SortFunc(removed, func(a, b model.Ref) int { return compare(a.String(), b.String()) })
+	slices.SortFunc(removed, func(a, b model.Ref) int { return compareText(a.String(), b.String()) })
 	return nil, removed
 }
 
@@ -378,7 +378,7 @@ func (w *World) changeEndpoints() ([]model.Object, []model.Ref) {
 		w.Slices[slice.ID] = slice
 		return []model.Object{slice}, nil
 	}
-	slices.SortFunc(ids, func(a, b model.SliceID) int { return compare(a.String(), b.String()) })
+	slices.SortFunc(ids, func(a, b model.SliceID) int { return compareText(a.String(), b.String()) })
 	slice := *w.Slices[pick(w, ids)]
 	slice.Endpoints = slices.Clone(slice.Endpoints)
 	if n := len(slice.Endpoints); n > 0 && w.chance(2) {
@@ -408,12 +408,12 @@ func (w *World) packet() Packet {
 	}
 	switch w.rng.IntN(4) {
 	case 0:
-		p.Class, p.Node, p.Src = Outside, node.Name, f.of(outsideClient, outsideClient6)
+		p.Class, p.Node, p.Src = Outside, node.Name, f.pickAddr(outsideClient, outsideClient6)
 	case 1:
-		p.Class, p.Node, p.Src = Host, node.Name, f.within(node.InternalIPs)[0]
+		p.Class, p.Node, p.Src = Host, node.Name, f.pickAddrs(node.InternalIPs)[0]
 	default:
 		pod := w.anyPod()
-		p.Class, p.Node, p.Src = Pod, pod.NodeName, f.within(pod.IPs)[0]
+		p.Class, p.Node, p.Src = Pod, pod.NodeName, f.pickAddrs(pod.IPs)[0]
 	}
 	p.Dst = w.destination(&p, f)
 	return p
@@ -426,14 +426,14 @@ func (w *World) destination(p *Packet, f Families) netip.AddrPort {
 		for p.Class == Outside && pod.NodeName != p.Node { // nobody promises pods to the outside; the own node's work
 			pod = w.anyPod()
 		}
-		return netip.AddrPortFrom(f.within(pod.IPs)[0], 8080)
+		return netip.AddrPortFrom(f.pickAddrs(pod.IPs)[0], 8080)
 	}
 	svc := w.anyService()
 	port := pick(w, svc.Ports)
 	p.Proto = port.Protocol
 	var all []netip.AddrPort
-	clusterIPs := f.within(svc.ClusterIPs)
-	for _, ip := range slices.Concat(clusterIPs, f.within(svc.ExternalIPs)) {
+	clusterIPs := f.pickAddrs(svc.ClusterIPs)
+	for _, ip := range slices.Concat(clusterIPs, f.pickAddrs(svc.ExternalIPs)) {
 		all = append(all, netip.AddrPortFrom(ip, port.Port))
 	}
 	for _, lb := range svc.LoadBalancerIPs {
@@ -449,7 +449,7 @@ func (w *World) destination(p *Packet, f Families) netip.AddrPort {
 		return netip.AddrPortFrom(clusterIPs[0], 9)
 	}
 	if len(all) == 0 { // nothing of it is of this family
-		return netip.AddrPortFrom(f.of("10.96.0.200", "fd00:96::200"), port.Port)
+		return netip.AddrPortFrom(f.pickAddr("10.96.0.200", "fd00:96::200"), port.Port)
 	}
 	return pick(w, all)
 }
@@ -473,5 +473,5 @@ func (w *World) nodePort(p *Packet, port model.ServicePort, f Families) netip.Ad
 			}
 		}
 	}
-	return netip.AddrPortFrom(f.within(node.InternalIPs)[0], port.NodePort)
+	return netip.AddrPortFrom(f.pickAddrs(node.InternalIPs)[0], port.NodePort)
 }

@@ -87,7 +87,7 @@ func Tree(root string) (map[string]Count, error) {
 			}
 			return nil
 		}
-		paragraphs, err := read(path)
+		paragraphs, err := readParagraphs(path)
 		if err != nil || len(paragraphs) == 0 {
 			return err
 		}
@@ -103,7 +103,7 @@ func Tree(root string) (map[string]Count, error) {
 		c := out[room]
 		for _, p := range paragraphs {
 			c.Words += len(strings.Fields(p.text))
-			c.Findings = append(c.Findings, find(idioms, rel, p)...)
+			c.Findings = append(c.Findings, findIdioms(idioms, rel, p)...)
 		}
 		out[room] = c
 		return nil
@@ -117,7 +117,7 @@ type paragraph struct {
 	text string
 }
 
-func find(idioms []Idiom, path string, p paragraph) (out []Finding) {
+func findIdioms(idioms []Idiom, path string, p paragraph) (out []Finding) {
 	for _, i := range idioms {
 		for _, text := range i.Pattern.FindAllString(p.text, -1) {
 			out = append(out, Finding{path, p.line, strings.TrimSpace(text), i.Instead})
@@ -126,8 +126,8 @@ func find(idioms []Idiom, path string, p paragraph) (out []Finding) {
 	return out
 }
 
-// read returns the paragraphs of a Go file's comments or of a Markdown page; none for other files.
-func read(path string) ([]paragraph, error) {
+// readParagraphs returns the paragraphs of a Go file's comments or of a Markdown page; none for other files.
+func readParagraphs(path string) ([]paragraph, error) {
 	switch filepath.Ext(path) {
 	case ".go":
 		text, err := os.ReadFile(path)
@@ -152,7 +152,7 @@ func comments(path string, text []byte) (out []paragraph, err error) {
 	for _, group := range file.Comments {
 		begin := fset.Position(group.Pos()).Line
 		lines := strings.Split(group.Text(), "\n")
-		out = append(out, join(lines, begin, func(line string) bool { return line[0] == ' ' || line[0] == '\t' })...)
+		out = append(out, joinLines(lines, begin, func(line string) bool { return line[0] == ' ' || line[0] == '\t' })...)
 	}
 	return out, nil
 }
@@ -177,11 +177,11 @@ func pages(text string) []paragraph {
 		}
 		plain = append(plain, line)
 	}
-	return join(plain, 1, func(string) bool { return false })
+	return joinLines(plain, 1, func(string) bool { return false })
 }
 
-// join makes paragraphs of lines, of which the first has the number begin. skip reports whether a line does not count.
-func join(lines []string, begin int, skip func(string) bool) (out []paragraph) {
+// joinLines makes paragraphs of lines, of which the first has the number begin. skip reports whether a line does not count.
+func joinLines(lines []string, begin int, skip func(string) bool) (out []paragraph) {
 	var p paragraph
 	end := func() {
 		if p.text != "" {

@@ -30,7 +30,7 @@ func TestIdioms(t *testing.T) {
 		"A pod comes and goes; a packet goes to VPP.":       {"comes and", "goes;"},
 		"A rule judged somebody's packet on its way.":       {"somebody", "judged", "on its way"},
 	} {
-		got := phrases(find(Idioms(), "x", paragraph{1, text}))
+		got := phrases(findIdioms(Idioms(), "x", paragraph{1, text}))
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {

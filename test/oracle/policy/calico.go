@@ -197,9 +197,9 @@ func (c *Cluster) calicoEntity(namespace string, e *CalicoEntity, at side, desti
 		switch {
 		case selects != nil && !c.entitiesAt(addr, selected):
 			return false
-		case len(e.Nets) > 0 && !within(nets)(addr):
+		case len(e.Nets) > 0 && !inAnyNet(nets)(addr):
 			return false
-		case within(notNets)(addr) || refused(addr):
+		case inAnyNet(notNets)(addr) || refused(addr):
 			return false
 		case len(e.Ports) > 0 && !c.calicoPorts(e.Ports, f.Proto, addr, number, selected):
 			return false
@@ -273,7 +273,7 @@ func (c *Cluster) selected(sel expression) map[*entity]bool {
 
 func (c *Cluster) entitiesAt(a netip.Addr, selected map[*entity]bool) bool {
 	for e := range selected {
-		if within(e.nets)(a) {
+		if inAnyNet(e.nets)(a) {
 			return true
 		}
 	}
@@ -299,7 +299,7 @@ func (c *Cluster) calicoPorts(list []intstr.IntOrString, proto Protocol, a netip
 		}
 		for e := range selected {
 			for _, q := range e.ports {
-				if q.name == p.StrVal && q.proto == proto && q.number == number && within(e.nets)(a) {
+				if q.name == p.StrVal && q.proto == proto && q.number == number && inAnyNet(e.nets)(a) {
 					return true
 				}
 			}

@@ -243,16 +243,16 @@ func protocolOf(name string) Protocol {
 func (c *Cluster) readPolicies(o Object) error {
 	switch o := o.(type) {
 	case *networkingv1.NetworkPolicy:
-		return c.add(tierDefault, readNetworkPolicy(c, o))
+		return c.addTierPolicy(tierDefault, readNetworkPolicy(c, o))
 	case *AdminNetworkPolicy:
-		return c.add(tierAdmin, readAdmin(c, KeyOf(o), o.Spec))
+		return c.addTierPolicy(tierAdmin, readAdmin(c, KeyOf(o), o.Spec))
 	case *BaselineAdminNetworkPolicy:
-		return c.add(tierBaseline, readAdmin(c, KeyOf(o), o.Spec))
+		return c.addTierPolicy(tierBaseline, readAdmin(c, KeyOf(o), o.Spec))
 	case *ClusterNetworkPolicy:
 		if o.Spec.Tier == "Baseline" {
-			return c.add(tierKubeBaseline, readCluster(c, o))
+			return c.addTierPolicy(tierKubeBaseline, readCluster(c, o))
 		}
-		return c.add(tierKubeAdmin, readCluster(c, o))
+		return c.addTierPolicy(tierKubeAdmin, readCluster(c, o))
 	case *CalicoTier:
 		t := c.tier(o.Name)
 		t.order, t.passes = 1e6, o.Spec.DefaultAction == "Pass" // no order is that of the default tier
@@ -268,7 +268,7 @@ func (c *Cluster) readPolicies(o Object) error {
 		if name == "" {
 			name = tierDefault
 		}
-		return c.add(name, p)
+		return c.addTierPolicy(name, p)
 	case *CalicoProfile:
 		p, err := readProfile(c, o)
 		c.profiles[o.Name] = p

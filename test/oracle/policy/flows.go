@@ -21,7 +21,7 @@ type end struct {
 // networks. How many ports, chosen at random: n.
 func (w *World) Flows(n int) []Flow {
 	var pods, nodes []end
-	for _, p := range all[*corev1.Pod](w) {
+	for _, p := range objectsOf[*corev1.Pod](w) {
 		if p.Spec.HostNetwork || p.Status.Phase != corev1.PodRunning {
 			continue
 		}
@@ -29,14 +29,14 @@ func (w *World) Flows(n int) []Flow {
 			pods = append(pods, end{netip.MustParseAddr(ip.IP), p.Spec.NodeName})
 		}
 	}
-	for _, node := range all[*corev1.Node](w) {
+	for _, node := range objectsOf[*corev1.Node](w) {
 		for _, a := range node.Status.Addresses {
 			if a.Type == corev1.NodeInternalIP {
 				nodes = append(nodes, end{netip.MustParseAddr(a.Address), node.Name})
 			}
 		}
 	}
-	hosts := len(all[*CalicoHostEndpoint](w)) > 0
+	hosts := len(objectsOf[*CalicoHostEndpoint](w)) > 0
 	judged := func(from, to end) bool { // by pods' policies, or by those of uplinks
 		return slices.Contains(pods, from) || slices.Contains(pods, to) || hosts && (from.node == "") != (to.node == "")
 	}
@@ -93,15 +93,15 @@ func (w *World) outside(taken []end) []end {
 	var out []end
 	for _, a := range list {
 		isTaken := slices.ContainsFunc(taken, func(e end) bool { return e.addr == a })
-		if a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !isTaken && !slices.Contains(out, end{addr: a}) && !w.within(a) {
+		if a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && !isTaken && !slices.Contains(out, end{addr: a}) && !w.inCluster(a) {
 			out = append(out, end{addr: a})
 		}
 	}
 	return out
 }
 
-// within reports that an address is of the cluster's own networks, where nobody is outside.
-func (w *World) within(a netip.Addr) bool {
+// inCluster reports that an address is of the cluster's own networks, where nobody is outside.
+func (w *World) inCluster(a netip.Addr) bool {
 	for _, text := range []string{"10.0.0.0/15", "10.96.0.0/16", "fd00:10::/32", "fd00:192::/32", "192.168.16.0/24", "127.0.0.0/8", "0.0.0.0/8", "240.0.0.0/4", "::/16", "fe00::/7"} {
 		if netip.MustParsePrefix(text).Contains(a) {
 			return true

@@ -16,8 +16,8 @@ func (w *World) addService() Object {
 	if !w.kinds.Services {
 		return nil
 	}
-	ns := pick(w, all[*corev1.Namespace](w)...)
-	i := len(all[*corev1.Service](w)) + 1
+	ns := pick(w, objectsOf[*corev1.Namespace](w)...)
+	i := len(objectsOf[*corev1.Service](w)) + 1
 	s := &corev1.Service{TypeMeta: typed(groupCore, "Service"), ObjectMeta: named(ns.Name, fmt.Sprintf("svc-%d", i), nil)}
 	s.Spec.Type = pick(w, corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort)
 	s.Spec.ClusterIP = fmt.Sprintf("10.96.0.%d", 10+i)
@@ -32,9 +32,9 @@ func (w *World) addService() Object {
 	}
 	s.Spec.Ports = []corev1.ServicePort{port}
 	for _, family := range []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6} {
-		w.put(w.slice(s, family, port.Protocol, target))
+		w.putObject(w.slice(s, family, port.Protocol, target))
 	}
-	return w.put(s)
+	return w.putObject(s)
 }
 
 // slice has some pods of the service's namespace as endpoints.
@@ -44,7 +44,7 @@ func (w *World) slice(s *corev1.Service, family discoveryv1.AddressType, proto c
 		TypeMeta: typed(groupDiscover, "EndpointSlice"), ObjectMeta: named(s.Namespace, s.Name+"-"+strings.ToLower(string(family)), labels),
 		AddressType: family, Ports: []discoveryv1.EndpointPort{{Name: ptr("p"), Protocol: &proto, Port: &target}},
 	}
-	for _, p := range all[*corev1.Pod](w) {
+	for _, p := range objectsOf[*corev1.Pod](w) {
 		if p.Namespace != s.Namespace || p.Status.Phase != corev1.PodRunning || p.Spec.HostNetwork || w.chance(3) {
 			continue
 		}
@@ -71,30 +71,30 @@ func (w *World) addCalicoPlace() Object {
 			t.Spec.Order = ptr(pick(w, 10.0, 500.5, 999.0, 5000.0, 2e6, 2e7) + float64(w.names)/1024) // no two alike
 		}
 		t.Spec.DefaultAction = pick(w, "", "Deny", "Pass")
-		return w.put(t)
+		return w.putObject(t)
 	}
 	n := &CalicoNetworkSet{TypeMeta: typed(groupCalico, "GlobalNetworkSet"), ObjectMeta: named("", w.name("gns"), w.labels())}
 	if w.chance(2) {
-		n.TypeMeta, n.ObjectMeta = typed(groupCalico, "NetworkSet"), named(pick(w, all[*corev1.Namespace](w)...).Name, w.name("ns"), w.labels())
+		n.TypeMeta, n.ObjectMeta = typed(groupCalico, "NetworkSet"), named(pick(w, objectsOf[*corev1.Namespace](w)...).Name, w.name("ns"), w.labels())
 	}
 	for range w.rng.IntN(4) {
 		n.Spec.Nets = append(n.Spec.Nets, w.network().String())
 	}
-	return w.put(n)
+	return w.putObject(n)
 }
 
 // addCalico makes a policy of Calico's in some tier.
 func (w *World) addCalico() Object {
 	p := &CalicoPolicy{TypeMeta: typed(groupCalico, "GlobalNetworkPolicy")}
 	if w.chance(2) {
-		p.TypeMeta, p.Namespace = typed(groupCalico, "NetworkPolicy"), pick(w, all[*corev1.Namespace](w)...).Name
+		p.TypeMeta, p.Namespace = typed(groupCalico, "NetworkPolicy"), pick(w, objectsOf[*corev1.Namespace](w)...).Name
 	}
 	p.Spec = w.calicoSpec(p.Namespace)
 	p.Name = p.Spec.Tier + "." + w.name("cp") // up to Calico v3.31 names start with the tier
 	if p.Spec.Tier == "" {
 		p.Name = "default." + w.name("cp")
 	}
-	return w.put(p)
+	return w.putObject(p)
 }
 
 // calicoSpec is one whose order no other policy has: among equals it depends on how names are written. Nor has it the order
@@ -103,7 +103,7 @@ func (w *World) calicoSpec(namespace string) CalicoSpec {
 	w.names++
 	s := CalicoSpec{Order: ptr(pick(w, 1.0, 10, 999, 1001, 5000) + float64(w.names)/1024)}
 	tiers := []string{"", tierDefault}
-	for _, t := range all[*CalicoTier](w) {
+	for _, t := range objectsOf[*CalicoTier](w) {
 		tiers = append(tiers, t.Name, t.Name)
 	}
 	s.Tier = pick(w, tiers...)
@@ -236,7 +236,7 @@ func (w *World) icmp(types ...int) *CalicoICMP {
 // calicoEntity is one side of a rule.
 func (w *World) calicoEntity(ports, destination, peer, v6 bool) *CalicoEntity {
 	var e CalicoEntity
-	if services := all[*corev1.Service](w); peer && !ports && len(services) > 0 && w.chance(8) {
+	if services := objectsOf[*corev1.Service](w); peer && !ports && len(services) > 0 && w.chance(8) {
 		s := pick(w, services...)
 		e.Services = &CalicoService{Name: s.Name, Namespace: s.Namespace}
 		return &e

@@ -41,8 +41,8 @@ func (w *World) again(o Object) Object {
 }
 
 func (w *World) addNetworkPolicy() Object {
-	ns := pick(w, all[*corev1.Namespace](w)...)
-	return w.put(&networkingv1.NetworkPolicy{
+	ns := pick(w, objectsOf[*corev1.Namespace](w)...)
+	return w.putObject(&networkingv1.NetworkPolicy{
 		TypeMeta: typed(groupNetwork, "NetworkPolicy"), ObjectMeta: named(ns.Name, w.name("np"), nil), Spec: w.networkPolicySpec(),
 	})
 }
@@ -121,7 +121,7 @@ func (w *World) npPorts() []networkingv1.NetworkPolicyPort {
 }
 
 func (w *World) addAdmin() Object {
-	return w.put(&AdminNetworkPolicy{
+	return w.putObject(&AdminNetworkPolicy{
 		TypeMeta: typed(groupAdmin, "AdminNetworkPolicy"), ObjectMeta: named("", w.name("anp"), nil), Spec: w.adminSpec(w.priority()),
 	})
 }
@@ -129,10 +129,10 @@ func (w *World) addAdmin() Object {
 // priority is one that no other policy of the kinds with priorities has: who comes first among equals nobody promises.
 func (w *World) priority() *int32 {
 	taken := map[int32]bool{}
-	for _, p := range all[*AdminNetworkPolicy](w) {
+	for _, p := range objectsOf[*AdminNetworkPolicy](w) {
 		taken[*p.Spec.Priority] = true
 	}
-	for _, p := range all[*ClusterNetworkPolicy](w) {
+	for _, p := range objectsOf[*ClusterNetworkPolicy](w) {
 		taken[p.Spec.Priority] = true
 	}
 	for {
@@ -143,7 +143,7 @@ func (w *World) priority() *int32 {
 }
 
 func (w *World) addBaseline() Object {
-	return w.put(&BaselineAdminNetworkPolicy{
+	return w.putObject(&BaselineAdminNetworkPolicy{
 		TypeMeta: typed(groupAdmin, "BaselineAdminNetworkPolicy"), ObjectMeta: named("", "default", nil), Spec: w.adminSpec(nil),
 	})
 }
@@ -242,7 +242,7 @@ func (w *World) adminPorts(names bool) *[]AdminPort {
 }
 
 func (w *World) addCluster() Object {
-	return w.put(&ClusterNetworkPolicy{
+	return w.putObject(&ClusterNetworkPolicy{
 		TypeMeta: typed(groupCluster, "ClusterNetworkPolicy"), ObjectMeta: named("", w.name("cnp"), nil), Spec: w.clusterSpec(*w.priority()),
 	})
 }

@@ -12,9 +12,9 @@ func (w *World) addHosts() {
 	for _, name := range []string{"profile-a", "profile-b"} {
 		p := &CalicoProfile{TypeMeta: typed(groupCalico, "Profile"), ObjectMeta: named("", name, nil)}
 		w.profileSpec(p)
-		w.put(p)
+		w.putObject(p)
 	}
-	for _, n := range all[*corev1.Node](w) {
+	for _, n := range objectsOf[*corev1.Node](w) {
 		if w.chance(3) {
 			continue
 		}
@@ -27,7 +27,7 @@ func (w *World) addHosts() {
 		if len(h.Spec.Profiles) == 2 && h.Spec.Profiles[0] == h.Spec.Profiles[1] {
 			h.Spec.Profiles = h.Spec.Profiles[:1]
 		}
-		w.put(h)
+		w.putObject(h)
 	}
 }
 

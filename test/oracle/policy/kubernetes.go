@@ -75,7 +75,7 @@ func (c *Cluster) npPeer(namespace string, peer networkingv1.NetworkPolicyPeer) 
 		if err != nil || err2 != nil {
 			return nowhere
 		}
-		return func(a netip.Addr) bool { return cidr.Contains(a) && !within(except)(a) }
+		return func(a netip.Addr) bool { return cidr.Contains(a) && !inAnyNet(except)(a) }
 	}
 	return c.podsWhere(func(q *pod) bool {
 		if peer.NamespaceSelector == nil && q.namespace != namespace {
@@ -208,7 +208,7 @@ func (c *Cluster) adminPeer(peer AdminPeer) (at place, understood bool) {
 		}, true
 	case peer.Networks != nil:
 		nets, err := readNets(peer.Networks)
-		return within(nets), err == nil
+		return inAnyNet(nets), err == nil
 	}
 	return nil, false
 }

@@ -59,7 +59,7 @@ func (p *parser) skip() string {
 	return p.rest
 }
 
-func (p *parser) take(token string) bool {
+func (p *parser) takeToken(token string) bool {
 	if !strings.HasPrefix(p.skip(), token) {
 		return false
 	}
@@ -69,7 +69,7 @@ func (p *parser) take(token string) bool {
 
 func (p *parser) or() (expression, error) {
 	left, err := p.and()
-	for err == nil && p.take("||") {
+	for err == nil && p.takeToken("||") {
 		a, b := left, expression(nil)
 		b, err = p.and()
 		left = func(l map[string]string) bool { return a(l) || b(l) }
@@ -79,7 +79,7 @@ func (p *parser) or() (expression, error) {
 
 func (p *parser) and() (expression, error) {
 	left, err := p.unary()
-	for err == nil && p.take("&&") {
+	for err == nil && p.takeToken("&&") {
 		a, b := left, expression(nil)
 		b, err = p.unary()
 		left = func(l map[string]string) bool { return a(l) && b(l) }
@@ -88,22 +88,22 @@ func (p *parser) and() (expression, error) {
 }
 
 func (p *parser) unary() (expression, error) {
-	if p.take("!") {
+	if p.takeToken("!") {
 		e, err := p.unary()
 		return func(l map[string]string) bool { return !e(l) }, err
 	}
 	switch {
-	case p.take("("):
+	case p.takeToken("("):
 		e, err := p.or()
-		if err == nil && !p.take(")") {
+		if err == nil && !p.takeToken(")") {
 			err = fmt.Errorf("no ) before %q", p.rest)
 		}
 		return e, err
-	case p.take("all()"):
+	case p.takeToken("all()"):
 		return func(map[string]string) bool { return true }, nil
-	case p.take("has("):
+	case p.takeToken("has("):
 		label := p.label()
-		if !p.take(")") {
+		if !p.takeToken(")") {
 			return nil, fmt.Errorf("no ) before %q", p.rest)
 		}
 		return func(l map[string]string) bool { _, has := l[label]; return has }, nil
@@ -126,53 +126,53 @@ func (p *parser) label() string {
 func (p *parser) comparison() (expression, error) {
 	label := p.label()
 	switch {
-	case p.take("=="):
-		return p.compare(label, func(v, w string) bool { return v == w })
-	case p.take("!="):
-		e, err := p.compare(label, func(v, w string) bool { return v == w })
+	case p.takeToken("=="):
+		return p.compareValue(label, func(v, w string) bool { return v == w })
+	case p.takeToken("!="):
+		e, err := p.compareValue(label, func(v, w string) bool { return v == w })
 		return func(l map[string]string) bool { return !e(l) }, err
-	case p.take("contains"):
-		return p.compare(label, strings.Contains)
-	case p.take("starts with"):
-		return p.compare(label, strings.HasPrefix)
-	case p.take("ends with"):
-		return p.compare(label, strings.HasSuffix)
-	case p.take("in"):
-		return p.set(label)
-	case p.take("not in"):
-		e, err := p.set(label)
+	case p.takeToken("contains"):
+		return p.compareValue(label, strings.Contains)
+	case p.takeToken("starts with"):
+		return p.compareValue(label, strings.HasPrefix)
+	case p.takeToken("ends with"):
+		return p.compareValue(label, strings.HasSuffix)
+	case p.takeToken("in"):
+		return p.valueSet(label)
+	case p.takeToken("not in"):
+		e, err := p.valueSet(label)
 		return func(l map[string]string) bool { return !e(l) }, err
 	}
 	return nil, fmt.Errorf("no comparison at %q", p.rest)
 }
 
-func (p *parser) compare(label string, holds func(value, with string) bool) (expression, error) {
-	with, err := p.text()
+func (p *parser) compareValue(label string, holds func(value, with string) bool) (expression, error) {
+	with, err := p.quotedText()
 	return func(l map[string]string) bool { v, has := l[label]; return has && holds(v, with) }, err
 }
 
-func (p *parser) set(label string) (expression, error) {
-	if !p.take("{") {
+func (p *parser) valueSet(label string) (expression, error) {
+	if !p.takeToken("{") {
 		return nil, fmt.Errorf("no { before %q", p.rest)
 	}
 	var values []string
 	for {
-		v, err := p.text()
+		v, err := p.quotedText()
 		if err != nil {
 			return nil, err
 		}
 		values = append(values, v)
-		if p.take("}") {
+		if p.takeToken("}") {
 			break
 		}
-		if !p.take(",") {
+		if !p.takeToken(",") {
 			return nil, fmt.Errorf("no , before %q", p.rest)
 		}
 	}
 	return func(l map[string]string) bool { v, has := l[label]; return has && slices.Contains(values, v) }, nil
 }
 
-func (p *parser) text() (string, error) {
+func (p *parser) quotedText() (string, error) {
 	s := p.skip()
 	if s == "" || s[0] != '\'' && s[0] != '"' {
 		return "", fmt.Errorf("no quoted text at %q", s)

@@ -27,21 +27,21 @@ func (w *World) Step() []Change {
 func (w *World) step() {
 	switch w.rng.IntN(12) {
 	case 0:
-		if len(all[*corev1.Pod](w)) < maxPods {
+		if len(objectsOf[*corev1.Pod](w)) < maxPods {
 			w.addPod()
 		}
 	case 1:
-		if pods := all[*corev1.Pod](w); len(pods) > 2 {
+		if pods := objectsOf[*corev1.Pod](w); len(pods) > 2 {
 			w.removePod(pick(w, pods...))
 		}
 	case 2:
 		w.finish()
 	case 3:
-		if pods := all[*corev1.Pod](w); len(pods) > 0 {
+		if pods := objectsOf[*corev1.Pod](w); len(pods) > 0 {
 			edit(w, pick(w, pods...), func(p *corev1.Pod) { p.Labels = w.labels() })
 		}
 	case 4:
-		ns := pick(w, all[*corev1.Namespace](w)...)
+		ns := pick(w, objectsOf[*corev1.Namespace](w)...)
 		edit(w, ns, func(n *corev1.Namespace) {
 			name, had := n.Labels[corev1.LabelMetadataName]
 			n.Labels = w.labels()
@@ -50,11 +50,11 @@ func (w *World) step() {
 			}
 		})
 	case 5:
-		if accounts := all[*corev1.ServiceAccount](w); len(accounts) > 0 {
+		if accounts := objectsOf[*corev1.ServiceAccount](w); len(accounts) > 0 {
 			edit(w, pick(w, accounts...), func(a *corev1.ServiceAccount) { a.Labels = w.labels() })
 		}
 	case 6:
-		edit(w, pick(w, all[*corev1.Node](w)...), func(n *corev1.Node) { n.Labels = w.labels() })
+		edit(w, pick(w, objectsOf[*corev1.Node](w)...), func(n *corev1.Node) { n.Labels = w.labels() })
 	case 7:
 		w.stepCalicoPlace()
 	case 8, 9:
@@ -95,7 +95,7 @@ func (w *World) removePod(p *corev1.Pod) {
 
 // finish ends a pod: it stays, without its addresses counting.
 func (w *World) finish() {
-	for _, p := range all[*corev1.Pod](w) {
+	for _, p := range objectsOf[*corev1.Pod](w) {
 		if p.Status.Phase == corev1.PodRunning && !p.Spec.HostNetwork {
 			w.giveBack(p)
 			w.unserve(p)
@@ -106,7 +106,7 @@ func (w *World) finish() {
 }
 
 func (w *World) unserve(p *corev1.Pod) {
-	for _, s := range all[*discoveryv1.EndpointSlice](w) {
+	for _, s := range objectsOf[*discoveryv1.EndpointSlice](w) {
 		if slices.ContainsFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == p.Name && s.Namespace == p.Namespace }) {
 			edit(w, s, func(s *discoveryv1.EndpointSlice) {
 				s.Endpoints = slices.DeleteFunc(s.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == p.Name })
@@ -117,19 +117,19 @@ func (w *World) unserve(p *corev1.Pod) {
 
 // stepCalicoPlace changes a tier, a network set, a profile or a host endpoint.
 func (w *World) stepCalicoPlace() {
-	if hosts := all[*CalicoHostEndpoint](w); len(hosts) > 0 && w.chance(3) {
+	if hosts := objectsOf[*CalicoHostEndpoint](w); len(hosts) > 0 && w.chance(3) {
 		if w.chance(2) {
-			edit(w, pick(w, all[*CalicoProfile](w)...), func(p *CalicoProfile) { w.profileSpec(p) })
+			edit(w, pick(w, objectsOf[*CalicoProfile](w)...), func(p *CalicoProfile) { w.profileSpec(p) })
 			return
 		}
 		edit(w, pick(w, hosts...), func(h *CalicoHostEndpoint) { h.Labels = w.labels() })
 		return
 	}
-	if tiers := all[*CalicoTier](w); len(tiers) > 0 && w.chance(2) {
+	if tiers := objectsOf[*CalicoTier](w); len(tiers) > 0 && w.chance(2) {
 		edit(w, pick(w, tiers...), func(t *CalicoTier) { t.Spec.DefaultAction = pick(w, "", "Deny", "Pass") })
 		return
 	}
-	if sets := all[*CalicoNetworkSet](w); len(sets) > 0 {
+	if sets := objectsOf[*CalicoNetworkSet](w); len(sets) > 0 {
 		edit(w, pick(w, sets...), func(n *CalicoNetworkSet) {
 			switch w.rng.IntN(3) {
 			case 0:

@@ -15,7 +15,7 @@ const maxServices = 4
 // anew, or changes its port.
 func (w *World) StepServices() []Change {
 	before := maps.Clone(w.objects)
-	services := all[*corev1.Service](w)
+	services := objectsOf[*corev1.Service](w)
 	switch n := w.rng.IntN(4); {
 	case n == 0 && len(services) < maxServices || len(services) == 0:
 		w.addService()
@@ -30,7 +30,7 @@ func (w *World) StepServices() []Change {
 	default:
 		s := pick(w, services...)
 		for _, e := range w.slicesOf(s) {
-			w.put(w.slice(s, e.AddressType, *e.Ports[0].Protocol, *e.Ports[0].Port))
+			w.putObject(w.slice(s, e.AddressType, *e.Ports[0].Protocol, *e.Ports[0].Port))
 		}
 	}
 	return w.since(before)
@@ -38,7 +38,7 @@ func (w *World) StepServices() []Change {
 
 // slicesOf are the slices of a service.
 func (w *World) slicesOf(s *corev1.Service) []*discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(all[*discoveryv1.EndpointSlice](w), func(e *discoveryv1.EndpointSlice) bool {
+	return slices.DeleteFunc(objectsOf[*discoveryv1.EndpointSlice](w), func(e *discoveryv1.EndpointSlice) bool {
 		return e.Namespace != s.Namespace || e.Labels[discoveryv1.LabelServiceName] != s.Name
 	})
 }

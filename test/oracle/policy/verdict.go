@@ -97,7 +97,7 @@ func (c *Cluster) tier(name string) *tier {
 	return t
 }
 
-func (c *Cluster) add(name string, p *policy) error {
+func (c *Cluster) addTierPolicy(name string, p *policy) error {
 	t := c.tier(name)
 	t.policies = append(t.policies, p)
 	return nil
@@ -286,7 +286,7 @@ func readNets(list []string) ([]netip.Prefix, error) {
 	return out, nil
 }
 
-func within(nets []netip.Prefix) place {
+func inAnyNet(nets []netip.Prefix) place {
 	return func(a netip.Addr) bool {
 		return slices.ContainsFunc(nets, func(p netip.Prefix) bool { return p.Contains(a) })
 	}

@@ -49,9 +49,9 @@ func NewWorld(seed uint64, kinds Kinds) *World {
 		w.addNode(i + 1)
 	}
 	for _, name := range []string{"prod", "dev", "ops"}[:1+w.rng.IntN(3)] {
-		w.put(w.namespace(name))
+		w.putObject(w.namespace(name))
 		for _, account := range []string{"default", "web"} {
-			w.put(&corev1.ServiceAccount{TypeMeta: typed(groupCore, "ServiceAccount"), ObjectMeta: named(name, account, w.labels())})
+			w.putObject(&corev1.ServiceAccount{TypeMeta: typed(groupCore, "ServiceAccount"), ObjectMeta: named(name, account, w.labels())})
 		}
 	}
 	for range 2 + w.rng.IntN(maxPods-1) {
@@ -82,7 +82,7 @@ func (w *World) Objects() []Object {
 	return out
 }
 
-func (w *World) put(o Object) Object {
+func (w *World) putObject(o Object) Object {
 	w.objects[KeyOf(o)] = o
 	return o
 }
@@ -100,8 +100,8 @@ func some[T any](w *World, n int, list ...T) []T {
 
 func ptr[T any](v T) *T { return &v }
 
-// all are the objects of one type, in the order of their keys.
-func all[T Object](w *World) []T {
+// objectsOf are the objects of one type, in the order of their keys.
+func objectsOf[T Object](w *World) []T {
 	var out []T
 	for _, o := range w.Objects() {
 		if t, ok := o.(T); ok {
@@ -122,7 +122,7 @@ func edit[T Object](w *World, o T, change func(T)) Object {
 		panic(fmt.Sprintf("an object of our own making is no JSON: %v", err))
 	}
 	change(c)
-	return w.put(c)
+	return w.putObject(c)
 }
 
 func (w *World) name(prefix string) string {
@@ -155,7 +155,7 @@ func (w *World) addNode(i int) {
 	if w.chance(3) {
 		n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: fmt.Sprintf("203.0.113.%d", 200+i)})
 	}
-	w.put(n)
+	w.putObject(n)
 }
 
 // namespace has the label an API server would give it, or, as in a folder of manifests, it has not.
@@ -169,8 +169,8 @@ func (w *World) namespace(name string) *corev1.Namespace {
 
 // addPod makes a pod; now and then one of the host network, one that is finished, or one that has no address yet.
 func (w *World) addPod() Object {
-	node := pick(w, all[*corev1.Node](w)...)
-	ns := pick(w, all[*corev1.Namespace](w)...)
+	node := pick(w, objectsOf[*corev1.Node](w)...)
+	ns := pick(w, objectsOf[*corev1.Namespace](w)...)
 	p := &corev1.Pod{TypeMeta: typed(groupCore, "Pod"), ObjectMeta: named(ns.Name, w.name("pod"), w.labels())}
 	p.Spec.NodeName = node.Name
 	p.Spec.ServiceAccountName = pick(w, "default", "web", "web", "unknown")
@@ -186,17 +186,17 @@ func (w *World) addPod() Object {
 	case w.chance(12):
 		p.Spec.HostNetwork = true
 		w.address(p, node.Status.Addresses[0].Address)
-		return w.put(p)
+		return w.putObject(p)
 	case w.chance(12):
 		p.Status.Phase = corev1.PodPending
-		return w.put(p)
+		return w.putObject(p)
 	}
 	w.addAddresses(p, node)
 	if w.chance(12) {
 		p.Status.Phase = pick(w, corev1.PodSucceeded, corev1.PodFailed)
 		w.giveBack(p)
 	}
-	return w.put(p)
+	return w.putObject(p)
 }
 
 // addAddresses assigns the lowest free addresses: those of a finished pod soon belong to another pod.
@@ -340,7 +340,7 @@ func (w *World) part(p netip.Prefix) (netip.Prefix, bool) {
 		a = a.Next()
 	}
 	if w.chance(2) {
-		for _, q := range w.addresses() { // better: a part with a pod in it
+		for _, q := range w.allAddrs() { // better: a part with a pod in it
 			if p.Contains(q) {
 				a = q
 				break
@@ -355,10 +355,10 @@ func (w *World) part(p netip.Prefix) (netip.Prefix, bool) {
 	return q, err == nil
 }
 
-// addresses are those of pods and nodes.
-func (w *World) addresses() []netip.Addr {
+// allAddrs are those of pods and nodes.
+func (w *World) allAddrs() []netip.Addr {
 	var out []netip.Addr
-	for _, p := range all[*corev1.Pod](w) {
+	for _, p := range objectsOf[*corev1.Pod](w) {
 		for _, ip := range p.Status.PodIPs {
 			out = append(out, netip.MustParseAddr(ip.IP))
 		}

@@ -22,13 +22,13 @@ import (
 func main() {
 	verbose := flag.Bool("v", false, "list the idioms of the last tree")
 	flag.Parse()
-	if err := run(os.Stdout, flag.Args(), *verbose); err != nil {
+	if err := countIdioms(os.Stdout, flag.Args(), *verbose); err != nil {
 		fmt.Fprintln(os.Stderr, "count:", err)
 		os.Exit(1)
 	}
 }
 
-func run(w io.Writer, trees []string, verbose bool) error {
+func countIdioms(w io.Writer, trees []string, verbose bool) error {
 	if len(trees) == 0 {
 		trees = []string{"."}
 	}
