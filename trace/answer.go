@@ -29,7 +29,7 @@ func (c *Cluster) Answer(q Question) Answer {
 		return a
 	}
 	s := sending{from: from, packet: p}
-	c.answer(&a, &s, func() []attempt { return c.explore(&s) })
+	c.fillAnswer(&a, &s, func() []attempt { return c.explore(&s) })
 	return a
 }
 
@@ -54,7 +54,7 @@ func (c *Cluster) explore(s *sending) []attempt {
 			}
 			return 0
 		}
-		marks, arrived := c.begin(choose), maps.Clone(c.arrived)
+		marks, arrived := c.beginTrace(choose), maps.Clone(c.arrived)
 		runs = append(runs, c.attempt(s, &options))
 		c.rollback(marks)
 		c.arrived = arrived
@@ -72,7 +72,7 @@ func (c *Cluster) attempt(s *sending, options *[]int) attempt {
 	j := c.travel(from, p, s.parts)
 	switch {
 	case j.packet.IsICMPError() && j.lost == "":
-		if !j.end.same(from) {
+		if !j.end.sameParty(from) {
 			return c.failed(j, options, Dropped, fmt.Sprintf("%s goes to %s, not to the client", icmpText(j.packet), j.end))
 		}
 		return c.failed(j, options, Rejected, icmpText(j.packet))
@@ -161,7 +161,7 @@ func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdic
 	switch {
 	case home.lost != "":
 		return Dropped, "the reply is lost: " + home.lost
-	case !home.end.same(from):
+	case !home.end.sameParty(from):
 		return Dropped, fmt.Sprintf("the reply goes to %s", home.end)
 	case got.Src != p.Dst || got.SrcPort != p.DstPort:
 		return Dropped, fmt.Sprintf("the reply comes from %s, the client expects %s", target{got.Src, got.SrcPort}, target{p.Dst, p.DstPort})

@@ -58,7 +58,7 @@ func NewCluster(cfg Config) *Cluster {
 // Apply changes objects and waits until every agent has programmed its VPP. An error is about a VPP that could not be
 // programmed at all; answers and the agents' status report problems of single objects.
 func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
-	c.world.apply(changes)
+	c.world.applyChanges(changes)
 	joined := map[string]bool{}
 	for _, ch := range changes {
 		if ch.Ref.Kind != model.KindNode {
@@ -68,9 +68,9 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 		n := c.nodes[ch.Ref.Name]
 		switch {
 		case obj == nil && n != nil:
-			c.leave(n)
+			c.removeNode(n)
 		case obj != nil && n == nil:
-			if err := c.join(ctx, obj); err != nil {
+			if err := c.addNode(ctx, obj); err != nil {
 				return err
 			}
 			joined[obj.Name] = true
@@ -83,7 +83,7 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 		n := c.nodes[name]
 		feed := changes
 		if joined[name] {
-			feed = c.world.all()
+			feed = c.world.allChanges()
 		}
 		if err := n.cni.Apply(feed); err != nil {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
@@ -105,7 +105,7 @@ const maxPause = time.Millisecond
 // sourceName is the name of the objects' source, for agents.
 const sourceName = "manifest"
 
-func (c *Cluster) join(ctx context.Context, obj *model.Node) error {
+func (c *Cluster) addNode(ctx context.Context, obj *model.Node) error {
 	v := sim.New(sim.Config{Seed: c.cfg.Seed, PuntLocal: true})
 	a, err := c.start(ctx, obj.Name, v)
 	if err != nil {
@@ -139,7 +139,7 @@ func (c *Cluster) journal(name string) string {
 	return filepath.Join(c.cfg.Agent.VPPAgent.Journal, name)
 }
 
-func (c *Cluster) leave(n *node) {
+func (c *Cluster) removeNode(n *node) {
 	if file := c.journal(n.name); file != "" {
 		_ = os.Remove(file) // a later node of that name has another VPP
 	}
@@ -203,7 +203,7 @@ func (c *Cluster) RestartAgent(ctx context.Context, name string) error {
 		return err
 	}
 	n.agent, n.away = a, false
-	return a.Feed(ctx, &event.Update{Source: sourceName, Changes: c.world.all()}, &event.SyncStatus{Source: sourceName, Status: event.InSync})
+	return a.Feed(ctx, &event.Update{Source: sourceName, Changes: c.world.allChanges()}, &event.SyncStatus{Source: sourceName, Status: event.InSync})
 }
 
 // RestartVPP restarts the VPP of a node and waits until the agent has programmed it again.
@@ -271,8 +271,8 @@ func (c *Cluster) AwaitAgent(ctx context.Context, name string) error {
 	return n.agent.Feed(ctx)
 }
 
-// begin marks the dynamic state of every VPP, and makes choose decide for the load balancers.
-func (c *Cluster) begin(choose func(int) int) map[string]sim.Mark {
+// beginTrace marks the dynamic state of every VPP, and makes choose decide for the load balancers.
+func (c *Cluster) beginTrace(choose func(int) int) map[string]sim.Mark {
 	marks := make(map[string]sim.Mark, len(c.nodes))
 	for name, n := range c.nodes {
 		marks[name] = n.sim.Snapshot()

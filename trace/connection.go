@@ -53,7 +53,7 @@ func (c *Cluster) open(from place, p sim.Packet, want string) (Outcome, error) {
 		if want == "" {
 			choose = nil
 		}
-		marks := c.begin(choose)
+		marks := c.beginTrace(choose)
 		o := c.exchange(from, p)
 		switch {
 		case o.Verdict == Delivered && (want == "" || o.Address == want):

@@ -126,7 +126,7 @@ func walkAll(c *Cluster, j *journey, from place, p sim.Packet) (ends []journey) 
 			return append(ends, journey{packet: l.p, lost: "a routing loop"})
 		}
 		fate := l.at.sim.Send(l.in, l.p)
-		denied := j.note(l.at, fate.Hops)
+		denied := j.noteHops(l.at, fate.Hops)
 		if len(fate.Out) == 0 {
 			end := journey{packet: fate.Last, lost: denied, denied: denied != ""}
 			if n := len(j.hops); denied == "" && n > 0 {
@@ -136,7 +136,7 @@ func walkAll(c *Cluster, j *journey, from place, p sim.Packet) (ends []journey) 
 		}
 		for _, out := range fate.Out {
 			end := journey{packet: out.Packet}
-			if next, arrived := c.follow(&end, l.at, out); next != nil && !arrived {
+			if next, arrived := c.followPacket(&end, l.at, out); next != nil && !arrived {
 				todo = append(todo, leg{next, out.Interface, out.Packet})
 				continue
 			}

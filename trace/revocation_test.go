@@ -134,7 +134,7 @@ func (k *talk) client(p sim.Packet) bool {
 func (k *talk) back(p sim.Packet) bool {
 	j := k.c.travel(k.server, p, nil)
 	k.hops = strings.Join(j.hops, "\n")
-	return j.lost == "" && j.end.same(k.from) && j.packet.Src == k.request.Dst && j.packet.SrcPort == k.request.DstPort
+	return j.lost == "" && j.end.sameParty(k.from) && j.packet.Src == k.request.Dst && j.packet.SrcPort == k.request.DstPort
 }
 
 func (k *talk) asks() bool   { return k.client(k.request.GoingOn()) }

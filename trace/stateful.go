@@ -25,7 +25,7 @@ func (c *Cluster) AnswerStep(s Step) Answer {
 		a.Error = err.Error()
 		return a
 	}
-	c.answer(&a, &sent, func() []attempt { return c.explore(&sent) })
+	c.fillAnswer(&a, &sent, func() []attempt { return c.explore(&sent) })
 	return a
 }
 
@@ -48,14 +48,14 @@ func (c *Cluster) Send(ctx context.Context, s Step) Answer {
 		return a
 	}
 	a.Sender = sent.from.String()
-	c.answer(&a, &sent, func() []attempt {
+	c.fillAnswer(&a, &sent, func() []attempt {
 		return []attempt{c.attempt(&sent, nil)}
 	})
 	return a
 }
 
-// answer fills in the fate of a packet.
-func (c *Cluster) answer(a *Answer, s *sending, run func() []attempt) {
+// fillAnswer fills in the fate of a packet.
+func (c *Cluster) fillAnswer(a *Answer, s *sending, run func() []attempt) {
 	p := s.packet
 	if id, is := c.world.vips[p.Dst]; is && p.Dst.Is6() && !c.cfg.Agent.ServedFamilies().IPv6 {
 		a.Verdict, a.Reason = Dropped, fmt.Sprintf("Service %s: IPv6: no active renderer serves it", id)
@@ -77,11 +77,11 @@ func (c *Cluster) before(ctx context.Context, s *Step) error {
 	if err != nil {
 		return err
 	}
-	changes, err := s.changes()
+	changes, err := s.objectChanges()
 	if err != nil {
 		return err
 	}
-	if err := c.restart(ctx, s.Restart); err != nil {
+	if err := c.restartPart(ctx, s.Restart); err != nil {
 		return err
 	}
 	if len(changes) > 0 {
@@ -95,8 +95,8 @@ func (c *Cluster) before(ctx context.Context, s *Step) error {
 	return nil
 }
 
-// restart restarts the VPP or agent that Step.Restart names.
-func (c *Cluster) restart(ctx context.Context, what string) error {
+// restartPart restarts the VPP or agent that Step.Restart names.
+func (c *Cluster) restartPart(ctx context.Context, what string) error {
 	if what == "" {
 		return nil
 	}
@@ -112,8 +112,8 @@ func (c *Cluster) restart(ctx context.Context, what string) error {
 	return c.RestartAgent(ctx, name)
 }
 
-// changes returns the objects that a step applies and deletes. A manifest with any unusable part is an error.
-func (s *Step) changes() ([]event.Change, error) {
+// objectChanges returns the objects that a step applies and deletes. A manifest with any unusable part is an error.
+func (s *Step) objectChanges() ([]event.Change, error) {
 	var out []event.Change
 	if len(s.Apply) > 0 {
 		loaded, err := manifest.Load(s.Apply...)

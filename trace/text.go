@@ -36,7 +36,7 @@ func (c *Cluster) Suggest() []Question {
 	var clusterIP, outside *Question
 	busy := map[model.PodID]bool{}
 	backed := map[model.ServiceID]bool{}
-	all := c.world.all()
+	all := c.world.allChanges()
 	for _, ch := range all {
 		if slice, ok := ch.Object.(*model.EndpointSlice); ok {
 			for _, ep := range slice.Endpoints {
@@ -90,7 +90,7 @@ const maxTries = 200
 // denied returns the first connection of a pod to a Service that a policy denies; false if it finds none within maxTries.
 func (c *Cluster) denied() (Question, bool) {
 	tries := 0
-	for _, ch := range c.world.all() {
+	for _, ch := range c.world.allChanges() {
 		svc, ok := ch.Object.(*model.Service)
 		if !ok || len(svc.ClusterIPs) == 0 || len(svc.Ports) == 0 {
 			continue

@@ -34,8 +34,8 @@ func (p place) String() string {
 	return "node:" + p.node.name
 }
 
-// same reports whether both are the same party.
-func (p place) same(o place) bool {
+// sameParty reports whether both are the same party.
+func (p place) sameParty(o place) bool {
 	if p.outside || o.outside {
 		return p.outside && o.outside && p.addr == o.addr
 	}
@@ -81,7 +81,7 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 	at, in := from.node, from.inInterface()
 	for range maxCrossings {
 		fate := at.sim.Send(in, p)
-		denied := j.note(at, fate.Hops)
+		denied := j.noteHops(at, fate.Hops)
 		if len(fate.Out) == 0 {
 			j.packet, j.lost = fate.Last, at.name+": VPP sent no packet"
 			if n := len(j.hops); denied != "" {
@@ -93,7 +93,7 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 		}
 		out := fate.Out[0]
 		j.packet, p = out.Packet, out.Packet
-		next, arrived := c.follow(j, at, out)
+		next, arrived := c.followPacket(j, at, out)
 		if arrived || next == nil {
 			return
 		}
@@ -110,9 +110,9 @@ func (c *Cluster) podless(at *node, dst netip.Addr) string {
 	return fmt.Sprintf(" (no pod of %s has %s)", at.name, dst)
 }
 
-// note records the hops through one node's VPP, with the reasons of the access lists' verdicts. It returns the last reason
+// noteHops records the hops through one node's VPP, with the reasons of the access lists' verdicts. It returns the last reason
 // if that one denies.
-func (j *journey) note(at *node, hops []sim.Hop) (denied string) {
+func (j *journey) noteHops(at *node, hops []sim.Hop) (denied string) {
 	if j.quiet {
 		if n := len(hops); n > 0 {
 			j.hops = append(j.hops[:0], at.name+": "+hops[n-1].String())
@@ -148,8 +148,8 @@ func (n *node) reason(h *sim.Hop) (policy.Reason, bool) {
 	return policy.Reason{}, false
 }
 
-// follow returns where a packet goes after an interface: it has arrived, or it enters another node by the interface's twin.
-func (c *Cluster) follow(j *journey, at *node, out sim.Output) (next *node, arrived bool) {
+// followPacket returns where a packet goes after an interface: it has arrived, or it enters another node by the interface's twin.
+func (c *Cluster) followPacket(j *journey, at *node, out sim.Output) (next *node, arrived bool) {
 	dst := out.Packet.Dst
 	switch {
 	case out.Local || out.Interface == cni.Host:

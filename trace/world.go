@@ -44,7 +44,7 @@ func newWorld() *world {
 	return &world{objects: map[model.Ref]model.Object{}, refused: map[model.Ref]event.Change{}}
 }
 
-func (w *world) apply(changes []event.Change) {
+func (w *world) applyChanges(changes []event.Change) {
 	for _, ch := range changes {
 		delete(w.objects, ch.Ref)
 		delete(w.refused, ch.Ref)
@@ -58,8 +58,8 @@ func (w *world) apply(changes []event.Change) {
 	w.stale = true
 }
 
-// all returns the objects as changes, and the refused ones, sorted: the first events of a node that joins.
-func (w *world) all() []event.Change {
+// allChanges returns the objects as changes, and the refused ones, sorted: the first events of a node that joins.
+func (w *world) allChanges() []event.Change {
 	out := make([]event.Change, 0, len(w.objects)+len(w.refused))
 	for ref, obj := range w.objects {
 		out = append(out, event.Change{Ref: ref, Object: obj})
@@ -79,7 +79,7 @@ func (w *world) refresh() {
 	w.pods, w.behind = map[netip.Addr]*model.Pod{}, map[string]*model.Pod{}
 	w.nodeAddrs = map[netip.Addr]string{}
 	w.nodePorts, w.vips, w.fronts = map[portProto]model.ServiceID{}, map[netip.Addr]model.ServiceID{}, map[frontend]model.ServiceID{}
-	for _, ch := range w.all() {
+	for _, ch := range w.allChanges() {
 		switch obj := ch.Object.(type) {
 		case *model.Node:
 			for _, addr := range obj.Addrs() {
