@@ -55,10 +55,10 @@ func (c *Config) older(year, month int) bool {
 func addACL(a *arcs, v *VPP) {
 	in := func(node string) func(*flow) bool { return func(f *flow) bool { return f.checkACL(node, f.rx, true) } }
 	out := func(node string) func(*flow) bool { return func(f *flow) bool { return f.checkACL(node, f.tx, false) } }
-	a.add(ip4Unicast, feature{name: aclInput4, on: v.acl.OnInput, run: in(aclInput4)})
-	a.add(ip4Output, feature{name: aclOutput4, on: v.acl.OnOutput, run: out(aclOutput4)})
-	a.add(ip6Unicast, feature{name: aclInput6, on: v.acl.OnInput, run: in(aclInput6)})
-	a.add(ip6Output, feature{name: aclOutput6, on: v.acl.OnOutput, run: out(aclOutput6)})
+	a.addFeature(ip4Unicast, feature{name: aclInput4, on: v.acl.OnInput, run: in(aclInput4)})
+	a.addFeature(ip4Output, feature{name: aclOutput4, on: v.acl.OnOutput, run: out(aclOutput4)})
+	a.addFeature(ip6Unicast, feature{name: aclInput6, on: v.acl.OnInput, run: in(aclInput6)})
+	a.addFeature(ip6Output, feature{name: aclOutput6, on: v.acl.OnOutput, run: out(aclOutput6)})
 }
 
 // bridged is the layer 2 input of a BVI, which gets what leaves by it: VPP has an interface's input list there, too.

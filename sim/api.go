@@ -22,7 +22,7 @@ type call struct {
 
 // details queues one message of a multi-part answer.
 func (q *call) details(m api.Message) {
-	q.c.send(q.api.id(m, q.c.epoch), q.context, m)
+	q.c.sendMessage(q.api.id(m, q.c.epoch), q.context, m)
 }
 
 // handler answers one kind of request.
@@ -205,7 +205,7 @@ func (v *VPP) handle(c *conn, h *handler, body []byte) error {
 	if v.fail != nil {
 		retval, drop := v.fail(h.name)
 		if drop {
-			v.log.forget(rec) // VPP never received it
+			v.log.forgetLast(rec) // VPP never received it
 			return errDown
 		}
 		if retval != 0 {

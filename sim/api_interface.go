@@ -144,7 +144,7 @@ func (v *VPP) addressAddDel(f *iface, m *interfaces_.SwInterfaceAddDelAddress) i
 
 // setTable is ip_table_bind: the table must exist, and the interface must have no address of the family.
 func (v *VPP) setTable(f *iface, fam int, id uint32) int32 {
-	if t := v.fib[fam].find(id); t == nil || !t.bindable() {
+	if t := v.fib[fam].findTable(id); t == nil || !t.bindable() {
 		return rvNoSuchFIB
 	}
 	for _, p := range f.addrs {
@@ -213,7 +213,7 @@ func (v *VPP) flushEvents() {
 		}
 		for _, e := range v.events {
 			m := &interfaces_.SwInterfaceEvent{PID: c.eventsPID, SwIfIndex: interface_types.InterfaceIndex(e.index), Flags: e.flags, Deleted: e.deleted}
-			c.send(v.api.id(m, c.epoch), c.index, m)
+			c.sendMessage(v.api.id(m, c.epoch), c.index, m)
 		}
 	}
 	v.events = v.events[:0]

@@ -83,7 +83,7 @@ func (v *VPP) tableAddDel(add bool, m *ip.IPTable) {
 	}
 	f := &v.fib[fam6(m.IsIP6)]
 	if !add {
-		if t := f.find(m.TableID); t != nil {
+		if t := f.findTable(m.TableID); t != nil {
 			t.mroutes[srcAPI] = 0
 			f.unlock(m.TableID, srcAPI)
 		}
@@ -107,7 +107,7 @@ func (v *VPP) tableDump(send func(*ip.IPTableDetails)) {
 // routeAddDel is ip_route_add_del: without multipath the paths replace, and a deletion takes the whole route.
 func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	addr := fromAddress(m.Prefix.Address)
-	t := v.fib[family(addr)].find(m.TableID)
+	t := v.fib[family(addr)].findTable(m.TableID)
 	if t == nil {
 		return rvNoSuchFIB
 	}
@@ -136,7 +136,7 @@ func (v *VPP) routeAddDel(add, multipath bool, m *ip.IPRoute) int32 {
 	case multipath:
 		v.pathAddDel(t, prefix, add, paths)
 	case add:
-		t.set(prefix, srcAPI, paths)
+		t.setRoute(prefix, srcAPI, paths)
 	default:
 		t.unset(prefix, srcAPI)
 	}
@@ -156,7 +156,7 @@ func (v *VPP) checkPath(p path, fam int) int32 {
 	switch {
 	case p.typ != PathNormal:
 		return 0
-	case p.swIf == noIndex && v.fib[fam].find(p.table) == nil:
+	case p.swIf == noIndex && v.fib[fam].findTable(p.table) == nil:
 		return rvNoSuchFIB
 	case p.swIf != noIndex && v.ifs.get(p.swIf) == nil:
 		return rvNoMatchingInterface
@@ -185,7 +185,7 @@ func (v *VPP) pathAddDel(t *table, prefix netip.Prefix, add bool, paths []path) 
 	if len(now) == 0 {
 		t.unsetPaths(prefix, srcAPI)
 	} else {
-		t.set(prefix, srcAPI, now)
+		t.setRoute(prefix, srcAPI, now)
 	}
 	if !add {
 		t.keepStale(prefix, before)
@@ -204,13 +204,13 @@ func encodeRoute(t *table, e *entry) ip.IPRoute {
 		if p.typ == PathLocal && e.sources[0].src == srcSpecial {
 			p.typ = PathNormal // fe80::/10, which leads to a table of the interface
 		}
-		r.Paths = append(r.Paths, p.encode(family(e.prefix.Addr())))
+		r.Paths = append(r.Paths, p.encodePath(family(e.prefix.Addr())))
 	}
 	return r
 }
 
 func (v *VPP) routeDump(m *ip.IPTable, send func(ip.IPRoute)) {
-	t := v.fib[fam6(m.IsIP6)].find(m.TableID)
+	t := v.fib[fam6(m.IsIP6)].findTable(m.TableID)
 	if t == nil {
 		return
 	}
@@ -221,7 +221,7 @@ func (v *VPP) routeDump(m *ip.IPTable, send func(ip.IPRoute)) {
 
 func (v *VPP) routeLookup(m *ip.IPRouteLookup) *ip.IPRouteLookupReply {
 	prefix := fromPrefix(m.Prefix).Masked()
-	t := v.fib[family(fromAddress(m.Prefix.Address))].find(m.TableID)
+	t := v.fib[family(fromAddress(m.Prefix.Address))].findTable(m.TableID)
 	switch {
 	case t == nil:
 		return &ip.IPRouteLookupReply{Retval: rvNoSuchFIB}

@@ -34,7 +34,7 @@ func l2Messages(t *apiTable) {
 		return &l2.BridgeDomainSetMacAgeReply{Retval: rv}
 	})
 	onDump(t, func(q *call, m *l2.BridgeDomainDump, send func(*l2.BridgeDomainDetails)) {
-		for _, b := range q.l2.all() {
+		for _, b := range q.l2.allBridges() {
 			if uint32(m.SwIfIndex) == noIndex && (m.BdID == noIndex || m.BdID == b.id) {
 				send(q.bridgeDetails(b))
 			}
@@ -55,7 +55,7 @@ func l2Messages(t *apiTable) {
 		return &l2.BdIPMacAddDelReply{Retval: rv}
 	})
 	onDump(t, func(q *call, m *l2.BdIPMacDump, send func(*l2.BdIPMacDetails)) {
-		for _, b := range q.l2.all() {
+		for _, b := range q.l2.allBridges() {
 			for _, a := range slices.SortedFunc(maps.Keys(b.macs), netip.Addr.Compare) {
 				if m.BdID == noIndex || m.BdID == b.id {
 					send(&l2.BdIPMacDetails{Entry: l2.BdIPMac{BdID: b.id, IP: toAddress(a), Mac: b.macs[a]}})
@@ -113,7 +113,7 @@ func (v *VPP) onBridge(id uint32, do func(*bridge) int32) int32 {
 	if id == 0 {
 		return rvBDNotModifiable
 	}
-	b := v.l2.find(id)
+	b := v.l2.findBridge(id)
 	if b == nil {
 		return rvNoSuchEntry
 	}
@@ -125,14 +125,14 @@ func (v *VPP) bridgeAddDel(m *l2.BridgeDomainAddDelV2) (uint32, int32) {
 	if m.IsAdd && id == noIndex {
 		id = v.l2.freeID()
 	}
-	b := v.l2.find(id)
+	b := v.l2.findBridge(id)
 	switch {
 	case m.IsAdd && b != nil:
 		return id, rvBDAlreadyExists
 	case m.IsAdd && id > maxBridge:
 		return id, rvBDIDExceedsMax
 	case m.IsAdd:
-		b = v.l2.add(&bridge{id: id, age: m.MacAge, tag: cString(m.BdTag)})
+		b = v.l2.addBridge(&bridge{id: id, age: m.MacAge, tag: cString(m.BdTag)})
 		for flag, on := range map[l2.BdFlags]bool{
 			l2.BRIDGE_API_FLAG_FLOOD: m.Flood, l2.BRIDGE_API_FLAG_UU_FLOOD: m.UuFlood, l2.BRIDGE_API_FLAG_FWD: m.Forward,
 			l2.BRIDGE_API_FLAG_LEARN: m.Learn, l2.BRIDGE_API_FLAG_ARP_TERM: m.ArpTerm, l2.BRIDGE_API_FLAG_ARP_UFWD: m.ArpUfwd,
@@ -177,15 +177,15 @@ func (v *VPP) joinBridge(f *iface, m *l2.SwInterfaceSetL2Bridge) int32 {
 	case m.BdID > maxBridge:
 		return rvBDIDExceedsMax
 	}
-	b := v.l2.find(m.BdID)
+	b := v.l2.findBridge(m.BdID)
 	if b == nil {
-		b = v.l2.add(&bridge{id: m.BdID, flags: bridgeAll})
+		b = v.l2.addBridge(&bridge{id: m.BdID, flags: bridgeAll})
 	}
 	return v.setL2(f, l2Port{mode: l2Bridge, bridge: b, group: m.Shg}, m.PortType == l2.L2_API_PORT_TYPE_BVI)
 }
 
 func (v *VPP) l2fibAddDel(m *l2.L2fibAddDel) int32 {
-	b := v.l2.find(m.BdID)
+	b := v.l2.findBridge(m.BdID)
 	if b == nil {
 		return rvNoSuchEntry
 	}

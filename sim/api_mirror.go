@@ -44,7 +44,7 @@ func mirrorMessages(t *apiTable) {
 	})
 	onDump(t, func(q *call, _ *arp.ProxyArpDump, send func(*arp.ProxyArpDetails)) {
 		for _, p := range q.proxy.ranges {
-			if t := q.fib[ip4].find(p.TableID); t != nil && q.cfg.older(25, 10) {
+			if t := q.fib[ip4].findTable(p.TableID); t != nil && q.cfg.older(25, 10) {
 				p.TableID = uint32(t.place) // fib_index for table_id
 			}
 			send(&arp.ProxyArpDetails{Proxy: p})
@@ -87,7 +87,7 @@ func (v *VPP) spanSet(m *span.SwInterfaceSpanEnableDisable) int32 {
 func (v *VPP) proxyAddDel(m *arp.ProxyArpAddDel) int32 {
 	i := slices.Index(v.proxy.ranges, m.Proxy)
 	switch {
-	case v.fib[ip4].find(m.Proxy.TableID) == nil:
+	case v.fib[ip4].findTable(m.Proxy.TableID) == nil:
 		return rvNoSuchFIB
 	case m.IsAdd && i < 0:
 		v.proxy.ranges = append(v.proxy.ranges, m.Proxy)

@@ -42,7 +42,7 @@ func via(i uint32, addr string) fib_types.FibPath {
 	if addr != "" {
 		p.via = netip.MustParseAddr(addr)
 	}
-	return p.encode(ip4)
+	return p.encodePath(ip4)
 }
 
 func special(typ PathType) fib_types.FibPath {

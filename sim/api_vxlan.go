@@ -19,8 +19,8 @@ type vxlanParams struct {
 
 const vxlanPort = 4789
 
-// key identifies a tunnel uniquely.
-func (p vxlanParams) key() vxlanParams {
+// tunnelKey identifies a tunnel uniquely.
+func (p vxlanParams) tunnelKey() vxlanParams {
 	if p.dst.IsMulticast() || p.dst.Is6() {
 		p.src = netip.Addr{}
 	}
@@ -28,7 +28,7 @@ func (p vxlanParams) key() vxlanParams {
 	return p
 }
 
-func (p vxlanParams) text() string {
+func (p vxlanParams) tunnelText() string {
 	return fmt.Sprintf(" vxlan %s %s vni %d vrf %d", p.src, p.dst, p.vni, p.vrf)
 }
 
@@ -58,7 +58,7 @@ func (v *VPP) vxlanAddDel(m *vxlan.VxlanAddDelTunnelV3) (interface_types.Interfa
 	}
 	refused := interface_types.InterfaceIndex(noIndex)
 	switch {
-	case v.fib[family(p.src)].find(p.vrf) == nil:
+	case v.fib[family(p.src)].findTable(p.vrf) == nil:
 		return refused, rvNoSuchFIB
 	case p.src.Is4() != p.dst.Is4():
 		return refused, rvInvalidValue
@@ -69,7 +69,7 @@ func (v *VPP) vxlanAddDel(m *vxlan.VxlanAddDelTunnelV3) (interface_types.Interfa
 	}
 	var have *iface
 	for _, f := range v.ifs.all() {
-		if f.kind == kindVxlan && f.vxlan.key() == p.key() {
+		if f.kind == kindVxlan && f.vxlan.tunnelKey() == p.tunnelKey() {
 			have = f
 		}
 	}

@@ -46,8 +46,8 @@ type arcs [arcCount][]feature
 // newArcs lists the features of the sim.
 func newArcs(v *VPP) arcs {
 	var a arcs
-	a.add(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
-	a.add(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
+	a.addFeature(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
+	a.addFeature(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
 	addReassembly(&a, v)
 	addACL(&a, v)
 	addClassify(&a, v)
@@ -55,8 +55,8 @@ func newArcs(v *VPP) arcs {
 	return a
 }
 
-// add puts a feature in its place. It panics for a name without a place.
-func (a *arcs) add(id arcID, f feature) {
+// addFeature puts a feature in its place. It panics for a name without a place.
+func (a *arcs) addFeature(id arcID, f feature) {
 	place := func(name string) int { return slices.Index(order(id), name) }
 	if place(f.name) < 0 {
 		panic("sim: no place on the arc for " + f.name)
@@ -68,8 +68,8 @@ func (a *arcs) add(id arcID, f feature) {
 	a[id] = slices.Insert(a[id], i, f)
 }
 
-// run sends a packet along an arc; false: the packet did not reach the end.
-func (a *arcs) run(id arcID, swIf uint32, f *flow) bool { return a.runFrom(0, id, swIf, f) }
+// runArc sends a packet along an arc; false: the packet did not reach the end.
+func (a *arcs) runArc(id arcID, swIf uint32, f *flow) bool { return a.runFrom(0, id, swIf, f) }
 
 // runFrom is run from the feature at that place on.
 func (a *arcs) runFrom(first int, id arcID, swIf uint32, f *flow) bool {

@@ -40,7 +40,7 @@ func classifyPlace(a arcID) (classify.Direction, classify.Kind) {
 func addClassify(a *arcs, v *VPP) {
 	for id := range arcCount {
 		d, k := classifyPlace(id)
-		a.add(id, feature{
+		a.addFeature(id, feature{
 			name: classifyNode(id),
 			on:   func(swIf uint32) bool { return v.classify.On(d, k, swIf) },
 			run:  func(f *flow) bool { return f.checkClassify(id, d, k) },

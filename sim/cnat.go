@@ -26,12 +26,12 @@ func (n cnatNet) Address(swIf uint32, v6 bool) (netip.Addr, bool) {
 }
 
 func (n cnatNet) Own(a netip.Addr, exclusive bool) {
-	n.v.fib[family(a)].find(0).own(a, exclusive)
+	n.v.fib[family(a)].findTable(0).own(a, exclusive)
 	n.survive(a)
 }
 
 func (n cnatNet) Disown(a netip.Addr) {
-	n.v.fib[family(a)].find(0).disown(a)
+	n.v.fib[family(a)].findTable(0).disown(a)
 	n.survive(a)
 }
 
@@ -46,7 +46,7 @@ func (n cnatNet) Untrack(a netip.Addr) {
 
 // survive springs trapUnreachableNextHop: a reject route covers an address to which the plugin needs a route.
 func (n cnatNet) survive(a netip.Addr) {
-	if n.v.fib[family(a)].find(0).deadly(hostPrefix(a)) {
+	if n.v.fib[family(a)].findTable(0).deadly(hostPrefix(a)) {
 		panic(trapUnreachableNextHop)
 	}
 }
@@ -94,7 +94,7 @@ func addOptional(a *arcs, v *VPP) {
 				run = (*flow).cnatOutput
 			}
 			times := func(swIf uint32) int { return v.features.times[featureKey{id, name, swIf}] }
-			a.add(id, feature{
+			a.addFeature(id, feature{
 				name: name,
 				on:   func(swIf uint32) bool { return times(swIf) > 0 },
 				run: func(f *flow) bool {
@@ -122,7 +122,7 @@ func (f *flow) cnatOutput() bool { return f.obey(f.v.cnat.Output(&f.p, f.rx, f.t
 
 // cnatFIB processes packets that routes lead to an address of the plugin; false: the packet left by another path.
 func (f *flow) cnatFIB() bool {
-	if f.table != 0 || !f.v.fib[family(f.p.Dst)].find(0).owned(f.p.Dst) {
+	if f.table != 0 || !f.v.fib[family(f.p.Dst)].findTable(0).owned(f.p.Dst) {
 		return true
 	}
 	return f.obey(f.v.cnat.FIB(&f.p))
@@ -152,12 +152,12 @@ func (f *flow) obey(r cnat.Result) bool {
 // forward sends the packet to a backend.
 func (f *flow) forward(node string, backend netip.Addr) {
 	switch {
-	case f.v.fib[family(backend)].find(0).entries[hostPrefix(backend)] == nil:
+	case f.v.fib[family(backend)].findTable(0).entries[hostPrefix(backend)] == nil:
 		f.drop(node, "nothing leads to %s any more: the session's load balance is gone", backend)
 	case f.p.Dst == backend:
 		f.lookup()
 	default:
-		f.follow(f.v.resolve(0, backend, f.hash(), 0))
+		f.followNext(f.v.resolve(0, backend, f.hash(), 0))
 	}
 }
 

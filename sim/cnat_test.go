@@ -165,7 +165,7 @@ func TestTranslationsByRoute(t *testing.T) {
 	)
 	mark := v.Snapshot()
 	pass(t, v, exchange{"from outside", "uplink", "tcp 9.9.9.9:4000 -> 10.96.0.10:80 [S]", "pod-b tcp 9.9.9.9:4000 -> 10.1.1.3:8080 [S]"})
-	learnt := func() bool { return v.fib[ip4].find(0).owned(netip.MustParseAddr("9.9.9.9")) }
+	learnt := func() bool { return v.fib[ip4].findTable(0).owned(netip.MustParseAddr("9.9.9.9")) }
 	if !learnt() {
 		t.Error("the client was not learnt")
 	}

@@ -39,17 +39,17 @@ func lastAddr(p netip.Prefix) netip.Addr {
 }
 
 func (v *VPP) addConnected(f *iface, p netip.Prefix) {
-	t := v.fib[family(p.Addr())].find(f.table[family(p.Addr())])
+	t := v.fib[family(p.Addr())].findTable(f.table[family(p.Addr())])
 	for r, via := range connected(f, p) {
 		t.hold(r, srcInterface, []path{via})
 	}
-	t.set(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface, []path{{typ: PathLocal, swIf: f.index, weight: 1}})
+	t.setRoute(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface, []path{{typ: PathLocal, swIf: f.index, weight: 1}})
 }
 
 func (v *VPP) delConnected(f *iface, p netip.Prefix) {
-	t := v.fib[family(p.Addr())].find(f.table[family(p.Addr())])
+	t := v.fib[family(p.Addr())].findTable(f.table[family(p.Addr())])
 	t.unset(netip.PrefixFrom(p.Addr(), p.Addr().BitLen()), srcInterface)
 	for r := range connected(f, p) {
-		t.release(r, srcInterface)
+		t.releaseRoute(r, srcInterface)
 	}
 }

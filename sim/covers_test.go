@@ -47,7 +47,7 @@ func TestLostEntries(t *testing.T) {
 					v.RemoveRoute(0, netip.MustParsePrefix(host))
 				case "unpath":
 					cl.must(&ip.IPRouteAddDel{IsMultipath: true, Route: ip.IPRoute{Prefix: toPrefix(netip.MustParsePrefix(host)), NPaths: 1, Paths: []fib_types.FibPath{
-						path{swIf: v.ifs.byName["pod-a"].index, via: addr, weight: 1}.encode(ip4),
+						path{swIf: v.ifs.byName["pod-a"].index, via: addr, weight: 1}.encodePath(ip4),
 					}}})
 				case "translate":
 					update(step, translation("10.7.7.5:80", "10.1.1.3:8080"))

@@ -96,7 +96,7 @@ func (f *iface) device() string {
 		}
 		return s
 	case kindVxlan:
-		return f.vxlan.text()
+		return f.vxlan.tunnelText()
 	case kindMemif:
 		if f.foreign {
 			return ""
@@ -123,9 +123,9 @@ func (v *VPP) dumpTables(b *strings.Builder, fam int) {
 			}
 			fmt.Fprintf(b, "route %d:%s", t.id, e.prefix)
 			for _, p := range slices.SortedFunc(slices.Values(s.paths), func(x, y path) int {
-				return cmp.Or(cmp.Compare(x.pref, y.pref), cmp.Compare(x.text(v.ifs.name), y.text(v.ifs.name)))
+				return cmp.Or(cmp.Compare(x.pref, y.pref), cmp.Compare(x.pathText(v.ifs.name), y.pathText(v.ifs.name)))
 			}) {
-				fmt.Fprintf(b, " [%s]", p.text(v.ifs.name))
+				fmt.Fprintf(b, " [%s]", p.pathText(v.ifs.name))
 			}
 			b.WriteByte('\n')
 		}

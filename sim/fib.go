@@ -58,8 +58,8 @@ func (p path) compare(o path) int {
 	return cmp.Or(cmp.Compare(p.pref, o.pref), cmp.Compare(p.typ, o.typ), cmp.Compare(p.swIf, o.swIf), p.via.Compare(o.via), cmp.Compare(p.table, o.table))
 }
 
-// text uses ifName for interfaces.
-func (p path) text(ifName func(uint32) string) string {
+// pathText uses ifName for interfaces.
+func (p path) pathText(ifName func(uint32) string) string {
 	var s string
 	switch p.typ {
 	case PathNormal:
@@ -195,7 +195,7 @@ func (f *fib) init(fam int, gone func(uint32)) {
 	f.lock(0, srcSpecial).mroutes[srcSpecial]++
 }
 
-func (f *fib) find(id uint32) *table {
+func (f *fib) findTable(id uint32) *table {
 	for _, t := range f.tables {
 		if t.id == id {
 			return t
@@ -206,7 +206,7 @@ func (f *fib) find(id uint32) *table {
 
 // lock finds or makes a table and holds it.
 func (f *fib) lock(id uint32, by source) *table {
-	t := f.find(id)
+	t := f.findTable(id)
 	if t == nil {
 		t = &table{fib: f, id: id, locks: map[source]int{}, mroutes: map[source]int{}, hops: map[netip.Prefix]bool{}, entries: map[netip.Prefix]*entry{}}
 		t.place = len(f.tables) + len(f.places)
@@ -230,7 +230,7 @@ func (t *table) bindable() bool {
 
 // lockOnce is lock for a source that holds a table at most once, as the API does.
 func (f *fib) lockOnce(id uint32, by source) *table {
-	if t := f.find(id); t != nil && t.locks[by] > 0 {
+	if t := f.findTable(id); t != nil && t.locks[by] > 0 {
 		return t
 	}
 	return f.lock(id, by)
@@ -238,7 +238,7 @@ func (f *fib) lockOnce(id uint32, by source) *table {
 
 // unlock releases a hold; the last release deletes the table (fib_table_unlock). A source's routes outlive its hold.
 func (f *fib) unlock(id uint32, by source) {
-	t := f.find(id)
+	t := f.findTable(id)
 	if t == nil || t.locks[by] == 0 {
 		return
 	}
@@ -262,7 +262,7 @@ func (t *table) inherit(dead *table) {
 	}
 	for _, e := range dead.entries {
 		if s := e.source(srcAPI); s != nil {
-			t.set(e.given, srcAPI, s.paths)
+			t.setRoute(e.given, srcAPI, s.paths)
 			t.fib.recursive(s.paths, -1) // the deleted table held them, too
 		}
 	}
@@ -272,18 +272,18 @@ func (t *table) inherit(dead *table) {
 func (t *table) specials(fam int) {
 	drop := []path{{typ: PathDrop, swIf: noIndex, weight: 1}}
 	if fam == ip6 {
-		t.set(netip.MustParsePrefix("::/0"), srcDefault, drop)
-		t.set(netip.MustParsePrefix("fe80::/10"), srcSpecial, []path{{typ: PathLocal, swIf: noIndex, weight: 1}})
+		t.setRoute(netip.MustParsePrefix("::/0"), srcDefault, drop)
+		t.setRoute(netip.MustParsePrefix("fe80::/10"), srcSpecial, []path{{typ: PathLocal, swIf: noIndex, weight: 1}})
 		return
 	}
-	t.set(netip.MustParsePrefix("0.0.0.0/0"), srcDefault, drop)
+	t.setRoute(netip.MustParsePrefix("0.0.0.0/0"), srcDefault, drop)
 	for _, p := range []string{"0.0.0.0/32", "224.0.0.0/4", "240.0.0.0/4", "255.255.255.255/32"} {
-		t.set(netip.MustParsePrefix(p), srcSpecial, drop)
+		t.setRoute(netip.MustParsePrefix(p), srcSpecial, drop)
 	}
 }
 
-// set replaces a source's route for a prefix, which may have host bits.
-func (t *table) set(given netip.Prefix, src source, paths []path) {
+// setRoute replaces a source's route for a prefix, which may have host bits.
+func (t *table) setRoute(given netip.Prefix, src source, paths []path) {
 	p := given.Masked()
 	paths = slices.Clone(paths)
 	slices.SortStableFunc(paths, path.compare)
@@ -312,12 +312,12 @@ func (t *table) set(given netip.Prefix, src source, paths []path) {
 func (t *table) hold(given netip.Prefix, src source, paths []path) {
 	p := given.Masked()
 	if e := t.entries[p]; e == nil || e.source(src) == nil {
-		t.set(given, src, paths)
+		t.setRoute(given, src, paths)
 	}
 	t.entries[p].source(src).refs++
 }
 
-func (t *table) release(given netip.Prefix, src source) {
+func (t *table) releaseRoute(given netip.Prefix, src source) {
 	p := given.Masked()
 	e := t.entries[p]
 	if e == nil {
@@ -331,12 +331,12 @@ func (t *table) release(given netip.Prefix, src source) {
 }
 
 // unset removes a source's route; it reports whether the source had one.
-func (t *table) unset(given netip.Prefix, src source) bool { return t.remove(given, src, false) }
+func (t *table) unset(given netip.Prefix, src source) bool { return t.removeRoute(given, src, false) }
 
 // unsetPaths does the same by removing all paths.
-func (t *table) unsetPaths(given netip.Prefix, src source) { t.remove(given, src, true) }
+func (t *table) unsetPaths(given netip.Prefix, src source) { t.removeRoute(given, src, true) }
 
-func (t *table) remove(given netip.Prefix, src source, byPaths bool) bool {
+func (t *table) removeRoute(given netip.Prefix, src source, byPaths bool) bool {
 	p := given.Masked()
 	e := t.entries[p]
 	if e == nil {
@@ -427,7 +427,7 @@ func (v *VPP) bindTable(f *iface, fam int, id uint32) {
 		v.fib[fam].lock(id, srcInterface).mroutes[srcInterface]++
 	}
 	if old != 0 {
-		v.fib[fam].find(old).mroutes[srcInterface]--
+		v.fib[fam].findTable(old).mroutes[srcInterface]--
 		v.fib[fam].unlock(old, srcInterface)
 	}
 	f.table[fam] = id
@@ -448,7 +448,7 @@ func (v *VPP) showFIB() string {
 			for _, s := range e.sources {
 				fmt.Fprintf(&b, "  %s:", sourceName(s.src))
 				for _, p := range s.paths {
-					fmt.Fprintf(&b, " [%s]", p.text(v.ifs.name))
+					fmt.Fprintf(&b, " [%s]", p.pathText(v.ifs.name))
 				}
 				b.WriteByte('\n')
 			}

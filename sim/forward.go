@@ -140,7 +140,7 @@ func (f *flow) receive(in string) {
 	case !i.up:
 		f.drop("ethernet-input", "interface %s is down", in)
 	case i.l2.mode != 0:
-		f.drop("l2-input", "%s is %s, and frames are not switched here", in, i.l2.text(f.v))
+		f.drop("l2-input", "%s is %s, and frames are not switched here", in, i.l2.roleText(f.v))
 	default:
 		f.input(i)
 	}
@@ -167,7 +167,7 @@ func (f *flow) input(i *iface) {
 		f.multicast()
 		return
 	}
-	if f.v.arcs.run(arc, f.rx, f) {
+	if f.v.arcs.runArc(arc, f.rx, f) {
 		f.lookup()
 	}
 }
@@ -192,12 +192,12 @@ func (f *flow) lookup() {
 	}
 	n := f.v.resolve(f.table, f.p.Dst, f.hash(), 0)
 	if f.cnatFIB() {
-		f.follow(n)
+		f.followNext(n)
 	}
 }
 
-// follow processes a packet at the result of a lookup.
-func (f *flow) follow(n next) {
+// followNext processes a packet at the result of a lookup.
+func (f *flow) followNext(n next) {
 	switch {
 	case n.why != "":
 		f.drop(f.node("lookup"), "%s", n.why)
@@ -205,15 +205,15 @@ func (f *flow) follow(n next) {
 		f.hop(f.node("lookup"), "%s is VPP's own (%s)", f.p.Dst, n.prefix)
 		f.local()
 	case n.path.typ == PathUnreach:
-		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHost, packet.Unreachable6, packet.CodeNoRoute6})
 	case n.path.typ == PathProhibit:
-		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHostProhibited, packet.Unreachable6, packet.CodeAdminProhibited6})
 	case n.path.typ != PathNormal:
-		f.drop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.drop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
 	default:
-		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.text(f.v.ifs.name))
+		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
 		f.rewrite(n.path)
 	}
 }
@@ -231,7 +231,7 @@ func (f *flow) hash() uint32 {
 // resolve follows the FIB from a table to a path with a destination. Paths through interfaces that are down or deleted do not count,
 // nor do unresolved next hops; among the best preference the weights share the flows.
 func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) next {
-	t := v.fib[family(dst)].find(tableID)
+	t := v.fib[family(dst)].findTable(tableID)
 	if t == nil || depth > 8 {
 		return next{why: fmt.Sprintf("no table %d", tableID)}
 	}
@@ -249,7 +249,7 @@ func (v *VPP) resolve(tableID uint32, dst netip.Addr, hash uint32, depth int) ne
 	}
 	switch len(usable) {
 	case 0:
-		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, t.paths(e)[0].text(v.ifs.name))}
+		return next{prefix: e.prefix, why: fmt.Sprintf("%s: no usable path (%s)", e.prefix, t.paths(e)[0].pathText(v.ifs.name))}
 	case 1:
 		usable[0].exclusive = usable[0].path.typ == pathExclusive
 		return usable[0]
@@ -311,7 +311,7 @@ func (f *flow) rewrite(p path) {
 	if f.p.Dst.Is6() {
 		arc = ip6Output
 	}
-	if !f.v.arcs.run(arc, f.tx, f) {
+	if !f.v.arcs.runArc(arc, f.tx, f) {
 		return
 	}
 	if i := f.v.ifs.get(f.tx); !i.l2.routed || f.bridged() {

@@ -233,10 +233,10 @@ func TestEqualCostPaths(t *testing.T) {
 func TestArcOrder(t *testing.T) {
 	var a arcs
 	for _, name := range []string{"ip4-inacl", "nat44-ed", "acl-plugin-in-ip4-fa", "cnat-snat-ip4", "cnat-input-ip4"} {
-		a.add(ip4Unicast, feature{name: name})
+		a.addFeature(ip4Unicast, feature{name: name})
 	}
 	for _, name := range []string{"cnat-output-ip4", "acl-plugin-out-ip4-fa", "nat44-ed-output"} {
-		a.add(ip4Output, feature{name: name})
+		a.addFeature(ip4Output, feature{name: name})
 	}
 	want := `ip4-unicast:
   cnat-input-ip4
@@ -259,7 +259,7 @@ ip6-output:
 			t.Error("a feature without a place was taken")
 		}
 	}()
-	a.add(ip6Output, feature{name: "nonsense"})
+	a.addFeature(ip6Output, feature{name: "nonsense"})
 }
 
 // Services, through the API and the engine.

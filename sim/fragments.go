@@ -21,7 +21,7 @@ func reassemblyMessages(t *apiTable) {
 // addReassembly puts the nodes of shallow virtual reassembly in their places. NAT44 enables them.
 func addReassembly(a *arcs, v *VPP) {
 	put := func(id arcID, name string, on func(uint32) bool) {
-		a.add(id, feature{name: name, on: on, run: func(f *flow) bool { return !f.p.Fragment.Any() || reassemble(f, id, name) }})
+		a.addFeature(id, feature{name: name, on: on, run: func(f *flow) bool { return !f.p.Fragment.Any() || reassemble(f, id, name) }})
 	}
 	put(ip4Unicast, "ip4-sv-reassembly-feature", v.nat.Reassembles)
 	put(ip4Output, "ip4-sv-reassembly-output-feature", v.nat.OnOutput)

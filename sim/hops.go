@@ -37,7 +37,7 @@ func (t *table) own(a netip.Addr, exclusive bool) {
 	if exclusive {
 		paths = []path{{typ: pathExclusive, swIf: noIndex, weight: 1}}
 	}
-	t.set(host, srcCNAT, paths)
+	t.setRoute(host, srcCNAT, paths)
 	t.noteHop(host)
 }
 
@@ -82,8 +82,8 @@ func (f *fib) recursive(paths []path, n int) {
 			t.noteHop(host)
 			continue
 		}
-		if t := f.find(p.table); t != nil {
-			t.release(host, srcRecursive)
+		if t := f.findTable(p.table); t != nil {
+			t.releaseRoute(host, srcRecursive)
 			t.noteHop(host)
 		}
 		f.unlock(p.table, srcRecursive)

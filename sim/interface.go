@@ -104,7 +104,7 @@ func (s *interfaces) get(i uint32) *iface {
 	return nil
 }
 
-func (s *interfaces) add(f *iface) {
+func (s *interfaces) addIface(f *iface) {
 	if n := len(s.free); n > 0 {
 		f.index, s.free = s.free[n-1], s.free[:n-1]
 		s.list[f.index] = f
@@ -119,7 +119,7 @@ func (s *interfaces) add(f *iface) {
 	s.byName[f.name] = f
 }
 
-func (s *interfaces) remove(f *iface) {
+func (s *interfaces) removeIface(f *iface) {
 	s.list[f.index] = nil
 	s.free = append(s.free, f.index)
 	delete(s.byName, f.name)
@@ -182,7 +182,7 @@ func common(a, b netip.Addr) int {
 
 // create adds an interface and sends the event.
 func (v *VPP) create(f *iface) *iface {
-	v.ifs.add(f)
+	v.ifs.addIface(f)
 	v.event(f, false)
 	return f
 }
@@ -211,7 +211,7 @@ func (v *VPP) destroy(f *iface) {
 			o.unnumbered = noIndex
 		}
 	}
-	v.ifs.remove(f)
+	v.ifs.removeIface(f)
 	v.event(f, true)
 }
 

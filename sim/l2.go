@@ -62,7 +62,7 @@ func (s *layer2) init() {
 	*s = layer2{bridges: []*bridge{{bvi: noIndex}}, fib: map[l2Key]l2Entry{}}
 }
 
-func (s *layer2) find(id uint32) *bridge {
+func (s *layer2) findBridge(id uint32) *bridge {
 	for _, b := range s.bridges {
 		if b != nil && b.id == id {
 			return b
@@ -71,12 +71,12 @@ func (s *layer2) find(id uint32) *bridge {
 	return nil
 }
 
-// all returns the bridge domains that API clients made.
-func (s *layer2) all() []*bridge {
+// allBridges returns the bridge domains that API clients made.
+func (s *layer2) allBridges() []*bridge {
 	return slices.DeleteFunc(slices.Clone(s.bridges[1:]), func(b *bridge) bool { return b == nil })
 }
 
-func (s *layer2) add(b *bridge) *bridge {
+func (s *layer2) addBridge(b *bridge) *bridge {
 	b.bvi, b.macs = noIndex, map[netip.Addr][6]byte{}
 	b.index = len(s.bridges)
 	if i := slices.Index(s.bridges, nil); i >= 0 {
@@ -90,7 +90,7 @@ func (s *layer2) add(b *bridge) *bridge {
 
 func (s *layer2) freeID() uint32 {
 	for id := uint32(1); ; id++ {
-		if s.find(id) == nil {
+		if s.findBridge(id) == nil {
 			return id
 		}
 	}
@@ -137,8 +137,8 @@ func (v *VPP) l2Gone(f *iface) {
 	v.setL2(f, l2Port{}, false)
 }
 
-// text returns the role of the interface as text.
-func (p l2Port) text(v *VPP) string {
+// roleText returns the role of the interface as text.
+func (p l2Port) roleText(v *VPP) string {
 	if p.mode == l2Xconnect {
 		return "cross-connected to " + v.ifs.name(p.peer)
 	}
@@ -153,7 +153,7 @@ func (b *bridge) name() string {
 }
 
 func (v *VPP) dumpL2(b *strings.Builder) {
-	bridges := v.l2.all()
+	bridges := v.l2.allBridges()
 	slices.SortFunc(bridges, func(x, y *bridge) int { return cmp.Compare(x.name(), y.name()) })
 	for _, d := range bridges {
 		fmt.Fprintf(b, "bridge %s %s age %d\n", d.name(), d.flags, d.age)

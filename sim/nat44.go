@@ -22,7 +22,7 @@ func (n natNet) Table(swIf uint32) uint32 {
 	return 0
 }
 
-func (n natNet) HasTable(id uint32) bool { return n.v.fib[ip4].find(id) != nil }
+func (n natNet) HasTable(id uint32) bool { return n.v.fib[ip4].findTable(id) != nil }
 
 func (n natNet) Addrs(swIf uint32) []netip.Prefix {
 	f := n.v.ifs.get(swIf)
@@ -46,7 +46,7 @@ func (n natNet) UnlockTable(id uint32) { n.v.fib[ip4].unlock(id, srcNAT) }
 
 // Receive is the side effect of vpp.md 3.2 B15: VPP answers ARP for the address and takes its packets.
 func (n natNet) Receive(id uint32, a netip.Addr, swIf uint32, add bool) {
-	t := n.v.fib[ip4].find(id)
+	t := n.v.fib[ip4].findTable(id)
 	if t == nil {
 		return
 	}
@@ -55,7 +55,7 @@ func (n natNet) Receive(id uint32, a netip.Addr, swIf uint32, add bool) {
 		t.unset(p, srcNAT)
 		return
 	}
-	t.set(p, srcNAT, []path{{typ: PathLocal, swIf: swIf, weight: 1}})
+	t.setRoute(p, srcNAT, []path{{typ: PathLocal, swIf: swIf, weight: 1}})
 }
 
 // bootNAT returns a disabled NAT44-ED.

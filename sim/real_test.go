@@ -346,9 +346,9 @@ func (g *generator) path(table uint32, fam int) fib_types.FibPath {
 	case 1:
 		return fib_types.FibPath{SwIfIndex: noIndex, TableID: pick[uint32](g, 0, 5, 7), Proto: fib_types.FibPathNhProto(fam)}
 	case 2, 3: // no recursive ones: trapUnreachableNextHop
-		return path{swIf: uint32(g.index()), weight: uint8(g.r.IntN(3))}.encode(fam)
+		return path{swIf: uint32(g.index()), weight: uint8(g.r.IntN(3))}.encodePath(fam)
 	}
-	return path{swIf: uint32(g.index()), via: netip.MustParseAddr(hop), weight: 1, pref: uint8(g.r.IntN(2))}.encode(fam)
+	return path{swIf: uint32(g.index()), via: netip.MustParseAddr(hop), weight: 1, pref: uint8(g.r.IntN(2))}.encodePath(fam)
 }
 
 func (g *generator) routes() api.Message {

@@ -49,8 +49,8 @@ type requestLog struct {
 	writes int
 }
 
-// forget removes the newest record.
-func (l *requestLog) forget(r *record) {
+// forgetLast removes the newest record.
+func (l *requestLog) forgetLast(r *record) {
 	l.list = l.list[:len(l.list)-1]
 	l.seq--
 	if r.h.write {
@@ -97,7 +97,7 @@ func (v *VPP) Log() []Record {
 }
 
 func (r *record) public() Record {
-	return Record{Seq: r.seq, Name: r.h.name, Text: r.text(), Write: r.h.write, Retval: r.retval}
+	return Record{Seq: r.seq, Name: r.h.name, Text: r.requestText(), Write: r.h.write, Retval: r.retval}
 }
 
 // ClearLog drops the records; Seq continues.
@@ -161,7 +161,7 @@ func forEachIndex(v reflect.Value, visit func(uint32)) {
 	}
 }
 
-func (r *record) text() string {
+func (r *record) requestText() string {
 	if s := r.aclText(); s != "" {
 		return s
 	}

@@ -57,7 +57,7 @@ func (v *VPP) RemoveRoute(vrf uint32, p netip.Prefix) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.foreign.routes = v.withoutRoute(vrf, p.Masked())
-	if t := v.fib[family(p.Addr())].find(vrf); t != nil {
+	if t := v.fib[family(p.Addr())].findTable(vrf); t != nil {
 		_ = v.survives(func() { t.unset(p.Masked(), srcAPI) })
 	}
 }
@@ -85,7 +85,7 @@ func (v *VPP) applyRoute(r Route) error {
 	case r.VRF != 0 && slices.ContainsFunc(paths, path.special):
 		return trapSpecialPath
 	}
-	v.fib[family(r.Prefix.Addr())].lockOnce(r.VRF, srcAPI).set(r.Prefix, srcAPI, paths)
+	v.fib[family(r.Prefix.Addr())].lockOnce(r.VRF, srcAPI).setRoute(r.Prefix, srcAPI, paths)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (v *VPP) moveNeighbors(f *iface, fam int) {
 
 // adjacent adds or removes one interface's path of a neighbour's host route.
 func (v *VPP) adjacent(k neighborKey, id uint32, add bool) {
-	t := v.fib[family(k.addr)].find(id)
+	t := v.fib[family(k.addr)].findTable(id)
 	if t == nil {
 		return
 	}
@@ -206,7 +206,7 @@ func (v *VPP) adjacent(k neighborKey, id uint32, add bool) {
 		t.unsetPaths(host, srcAdj)
 		return
 	}
-	t.set(host, srcAdj, paths)
+	t.setRoute(host, srcAdj, paths)
 }
 
 // decodePath decodes a path as fib_api_path_decode does.
@@ -234,8 +234,8 @@ func nextHop(p *fib_types.FibPath) netip.Addr {
 	return netip.AddrFrom4(p.Nh.Address.GetIP4())
 }
 
-// encode is fib_api_path_encode. fam is that of the route.
-func (p path) encode(fam int) fib_types.FibPath {
+// encodePath is fib_api_path_encode. fam is that of the route.
+func (p path) encodePath(fam int) fib_types.FibPath {
 	e := fib_types.FibPath{
 		SwIfIndex: p.swIf, TableID: p.table, Weight: p.weight, Preference: p.pref, Type: fib_types.FibPathType(p.typ),
 		Proto: fib_types.FibPathNhProto(fam),

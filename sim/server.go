@@ -87,11 +87,11 @@ func (v *VPP) serve(ctx context.Context, nc net.Conn) {
 	c.wake = sync.NewCond(&c.mu)
 	stop := context.AfterFunc(ctx, c.close)
 	defer stop()
-	if !v.join(c) {
+	if !v.addClient(c) {
 		_ = nc.Close()
 		return
 	}
-	defer v.leave(c)
+	defer v.removeClient(c)
 	var wg sync.WaitGroup
 	wg.Go(c.writer)
 	_ = c.reader() // an error concerns this client only
@@ -99,7 +99,7 @@ func (v *VPP) serve(ctx context.Context, nc net.Conn) {
 	wg.Wait()
 }
 
-func (v *VPP) join(c *conn) bool {
+func (v *VPP) addClient(c *conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.crashed != nil {
@@ -111,7 +111,7 @@ func (v *VPP) join(c *conn) bool {
 	return true
 }
 
-func (v *VPP) leave(c *conn) {
+func (v *VPP) removeClient(c *conn) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	delete(v.clients, c)
@@ -197,8 +197,8 @@ func (c *conn) drained() bool {
 	return !c.closed
 }
 
-// send queues one message. The context's position depends on the kind of message.
-func (c *conn) send(id uint16, context uint32, m api.Message) {
+// sendMessage queues one message. The context's position depends on the kind of message.
+func (c *conn) sendMessage(id uint16, context uint32, m api.Message) {
 	data, err := codec.EncodeMsg(m, id)
 	if err != nil {
 		panic(fmt.Sprintf("sim: encode own %s: %v", m.GetMessageName(), err))
@@ -252,7 +252,7 @@ func (c *conn) handshake(body []byte) {
 	c.name = strings.TrimRight(req.Name, "\x00")
 	table := c.v.api.table(c.epoch)
 	reply := &memclnt.SockclntCreateReply{Index: c.index, Count: uint16(len(table)), MessageTable: table}
-	c.send(sockclntCreateRepl, binary.BigEndian.Uint32(body[2:]), reply)
+	c.sendMessage(sockclntCreateRepl, binary.BigEndian.Uint32(body[2:]), reply)
 }
 
 func (c *conn) goodbye(body []byte) error {
@@ -264,6 +264,6 @@ func (c *conn) goodbye(body []byte) error {
 	if req.Index != c.index {
 		reply.Response = -1
 	}
-	c.send(sockclntDeleteRepl, binary.BigEndian.Uint32(body[6:]), reply)
+	c.sendMessage(sockclntDeleteRepl, binary.BigEndian.Uint32(body[6:]), reply)
 	return nil // the client closes the connection
 }

@@ -127,7 +127,7 @@ func (v *VPP) boot(now time.Time) {
 	v.bootCNAT()
 	v.classify = classify.New()
 	v.arcs = newArcs(v)
-	v.ifs.add(&iface{name: "local0", devType: "local", kind: kindLocal})
+	v.ifs.addIface(&iface{name: "local0", devType: "local", kind: kindLocal})
 }
 
 // RestartBare is Restart before the CNI has made its objects again. Interfaces, routes and neighbours are these objects: the caller

@@ -58,7 +58,7 @@ func (e *Engine) Check(p *packet.Packet, swIf uint32, in bool) Verdict {
 		if !e.reclassify || !e.stale(s, swIf, d) {
 			return Verdict{Pass: true, Match: s.match, Session: true}
 		}
-		e.end(s)
+		e.endSession(s)
 		renewed = true
 	}
 	v := e.judge(k, p, d)
@@ -66,12 +66,12 @@ func (e *Engine) Check(p *packet.Packet, swIf uint32, in bool) Verdict {
 	if v.Rule < 0 || v.Action != Reflect {
 		return v
 	}
-	if !e.room() {
+	if !e.sessionRoom() {
 		e.recycle()
 		v.Pass, v.Full = false, true
 		return v
 	}
-	e.track(e.add(k, v.Match), p, d)
+	e.track(e.addSession(k, v.Match), p, d)
 	v.New = true
 	return v
 }
@@ -86,7 +86,7 @@ func (e *Engine) judge(k key, p *packet.Packet, d direction) Verdict {
 		if n < 0 {
 			continue
 		}
-		e.count(a, n)
+		e.countHit(a, n)
 		act := a.rules[n].Action
 		return Verdict{Pass: act != Deny, Match: Match{Output: d == output, Place: place, Tag: a.tag, Rule: n, Action: act}}
 	}
@@ -126,7 +126,7 @@ func linear(rules []Rule, q *query) int {
 	return -1
 }
 
-func (e *Engine) count(a *acl, rule int) {
+func (e *Engine) countHit(a *acl, rule int) {
 	if !e.counters {
 		return
 	}

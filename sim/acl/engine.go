@@ -64,7 +64,7 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-func (e *Engine) get(i uint32) *acl {
+func (e *Engine) aclAt(i uint32) *acl {
 	if uint64(i) < uint64(len(e.acls)) && e.acls[i].used {
 		return &e.acls[i]
 	}
@@ -73,7 +73,7 @@ func (e *Engine) get(i uint32) *acl {
 
 // Tag returns the tag of an ACL; "" if it has none.
 func (e *Engine) Tag(i uint32) string {
-	if a := e.get(i); a != nil {
+	if a := e.aclAt(i); a != nil {
 		return a.tag
 	}
 	return ""
@@ -88,11 +88,11 @@ func (e *Engine) AddReplace(i uint32, tag string, rules []Rule) (uint32, int32) 
 		return i, rvInvalidValue
 	}
 	for _, r := range rules {
-		if rv := r.check(); rv != 0 {
+		if rv := r.checkPrefixes(); rv != 0 {
 			return i, rv
 		}
 	}
-	if i != None && e.get(i) == nil {
+	if i != None && e.aclAt(i) == nil {
 		return i, rvNoSuchEntry
 	}
 	if i == None {
@@ -119,8 +119,8 @@ func (e *Engine) slot() uint32 {
 	return uint32(len(e.acls) - 1)
 }
 
-// check returns the errors of acl_add_list; an invalid netip.Prefix stands for a length that is too long.
-func (r *Rule) check() int32 {
+// checkPrefixes returns the errors of acl_add_list; an invalid netip.Prefix stands for a length that is too long.
+func (r *Rule) checkPrefixes() int32 {
 	switch {
 	case !r.Src.IsValid() || r.Src != r.Src.Masked():
 		return rvInvalidSrc
@@ -137,7 +137,7 @@ func (r *Rule) check() int32 {
 // Del is acl_del.
 func (e *Engine) Del(i uint32) int32 {
 	switch {
-	case e.get(i) == nil:
+	case e.aclAt(i) == nil:
 		return rvNoSuchEntry
 	case len(e.attached[input][i]) > 0:
 		return rvInUseInbound
@@ -163,12 +163,12 @@ func (e *Engine) ACLs(which uint32) []ACL {
 // SetList is acl_interface_set_acl_list: the first nInput of the ACLs are the input list, the rest the output list, which is applied
 // first. A list that names an ACL twice is not changed, nor is the input list if the output list fails; the retval is then 1.
 func (e *Engine) SetList(swIf uint32, nInput int, acls []uint32) int32 {
-	if slices.ContainsFunc(acls, func(i uint32) bool { return e.get(i) == nil }) {
+	if slices.ContainsFunc(acls, func(i uint32) bool { return e.aclAt(i) == nil }) {
 		return rvNoSuchEntry
 	}
 	n := min(nInput, len(acls))
 	mayClear := true
-	if e.set(swIf, output, acls[n:], &mayClear) != 0 || e.set(swIf, input, acls[:n], &mayClear) != 0 {
+	if e.setLists(swIf, output, acls[n:], &mayClear) != 0 || e.setLists(swIf, input, acls[:n], &mayClear) != 0 {
 		return rvPartly
 	}
 	return 0
@@ -193,13 +193,13 @@ func (e *Engine) AddDel(swIf uint32, add, in bool, i uint32) int32 {
 		list = list[:len(list)-1]
 	}
 	mayClear := true
-	return e.set(swIf, d, list, &mayClear)
+	return e.setLists(swIf, d, list, &mayClear)
 }
 
-// set is acl_interface_set_inout_acl_list.
-func (e *Engine) set(swIf uint32, d direction, list []uint32, mayClear *bool) int32 {
+// setLists is acl_interface_set_inout_acl_list.
+func (e *Engine) setLists(swIf uint32, d direction, list []uint32, mayClear *bool) int32 {
 	for n, i := range list {
-		if e.get(i) == nil {
+		if e.aclAt(i) == nil {
 			return rvNoSuchEntry
 		}
 		if slices.Contains(list[:n], i) {
@@ -328,7 +328,7 @@ func (e *Engine) EnableCounters(on bool) { e.counters = on }
 
 // Hits returns the packets that each rule of an ACL evaluated since it was last replaced, while counters were on; nil: none.
 func (e *Engine) Hits(i uint32) []uint64 {
-	if a := e.get(i); a != nil {
+	if a := e.aclAt(i); a != nil {
 		return slices.Clone(a.hits)
 	}
 	return nil

@@ -86,7 +86,7 @@ func (x *index) first(rules []Rule, q *query) int {
 		if t.v6 != q.src.Is6() {
 			continue
 		}
-		for _, n := range t.rules[t.key(q)] {
+		for _, n := range t.rules[t.maskedKey(q)] {
 			if n >= best {
 				break
 			}
@@ -109,7 +109,7 @@ func (x *index) first(rules []Rule, q *query) int {
 	return best
 }
 
-func (t *tuple) key(q *query) tupleKey {
+func (t *tuple) maskedKey(q *query) tupleKey {
 	src, _ := q.src.Prefix(int(t.src)) // the family is the tuple's, so the length fits
 	dst, _ := q.dst.Prefix(int(t.dst))
 	k := tupleKey{src: src.Addr(), dst: dst.Addr()}

@@ -29,7 +29,7 @@ type macips struct {
 
 func (m *macips) init() { *m = macips{} }
 
-func (m *macips) has(i uint32) bool { return uint64(i) < uint64(len(m.used)) && m.used[i] }
+func (m *macips) hasIndex(i uint32) bool { return uint64(i) < uint64(len(m.used)) && m.used[i] }
 
 func (m *macips) detach(swIf uint32) int32 {
 	if uint64(swIf) >= uint64(len(m.by)) || m.by[swIf] == None {
@@ -45,7 +45,7 @@ func (e *Engine) MACIPAddReplace(i uint32, tag string, rules []MACIPRule) (uint3
 	switch {
 	case len(tag) > maxTag:
 		return i, rvInvalidValue
-	case i != None && !m.has(i):
+	case i != None && !m.hasIndex(i):
 		return i, rvNoSuchEntry
 	}
 	if i == None {
@@ -64,7 +64,7 @@ func (e *Engine) MACIPAddReplace(i uint32, tag string, rules []MACIPRule) (uint3
 // MACIPDel is macip_acl_del: interfaces lose it.
 func (e *Engine) MACIPDel(i uint32) int32 {
 	m := &e.macips
-	if !m.has(i) {
+	if !m.hasIndex(i) {
 		return rvNoSuchEntry
 	}
 	for swIf, has := range m.by {
@@ -83,7 +83,7 @@ func (e *Engine) MACIPAddDel(swIf uint32, add bool, i uint32) int32 {
 	if !add {
 		return m.detach(swIf)
 	}
-	if !m.has(i) {
+	if !m.hasIndex(i) {
 		return rvNoSuchEntry
 	}
 	for uint64(len(m.by)) <= uint64(swIf) {

@@ -198,8 +198,8 @@ func (e *Engine) touch(s *session) {
 	}
 }
 
-// add makes a session: the reverse direction first, then the packet's direction. It overwrites earlier entries.
-func (e *Engine) add(k key, m Match) *session {
+// addSession makes a session: the reverse direction first, then the packet's direction. It overwrites earlier entries.
+func (e *Engine) addSession(k key, m Match) *session {
 	now := e.cfg.Now()
 	e.seq++
 	s := &session{key: k, seq: e.seq, match: m, epoch: e.epoch(k.swIf, directionOf(k.input)), active: now, enqueued: now}
@@ -212,8 +212,8 @@ func (e *Engine) add(k key, m Match) *session {
 	return s
 }
 
-// end removes a session's entries, even if they belong to another session by now.
-func (e *Engine) end(s *session) {
+// endSession removes a session's entries, even if they belong to another session by now.
+func (e *Engine) endSession(s *session) {
 	delete(e.sessions, s)
 	e.undo(func() { e.sessions[s] = true })
 	e.setFlow(s.key, nil)
@@ -241,7 +241,7 @@ func (e *Engine) endAll(which func(*session) bool) {
 	}
 	slices.SortFunc(list, func(a, b *session) int { return int(a.seq) - int(b.seq) })
 	for _, s := range list {
-		e.end(s)
+		e.endSession(s)
 	}
 }
 
@@ -279,7 +279,7 @@ func (e *Engine) stale(s *session, swIf uint32, d direction) bool {
 	return (now^s.epoch)&epochInput == 0 && now != s.epoch
 }
 
-func (e *Engine) room() bool {
+func (e *Engine) sessionRoom() bool {
 	return uint32(len(e.sessions))+e.dying+e.cfg.Threads < e.cfg.MaxSessions
 }
 
@@ -302,7 +302,7 @@ func (e *Engine) recycle() {
 		}
 	}
 	if first != nil {
-		e.end(first)
+		e.endSession(first)
 	}
 }
 

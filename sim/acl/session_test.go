@@ -225,7 +225,7 @@ func TestSnapshots(t *testing.T) {
 	b.list([]uint32{b.acl(anyRule(Reflect, 0))}, []uint32{b.acl()})
 	b.EnableCounters(true)
 	b.want("before", in, syn, made)
-	text := func() string { return fmt.Sprint(b.Sessions(), b.Hits(0), b.room()) }
+	text := func() string { return fmt.Sprint(b.Sessions(), b.Hits(0), b.sessionRoom()) }
 	before := text()
 	m := b.Snapshot()
 	b.want("more", in, "udp 10.1.1.2:1 -> 10.1.1.3:2", made)

@@ -71,7 +71,7 @@ func (e *Engine) Check(d Direction, k Kind, swIf uint32, frame []byte, ip int) V
 		if v.Place > len(e.tables) {
 			panic(&Crash{trapRound})
 		}
-		if s := t.find(d, frame, ip); s != nil {
+		if s := t.findSession(d, frame, ip); s != nil {
 			s.Hits++
 			v.Hit, v.Session, v.Pass = true, *s, s.Hit != 0
 			return v
@@ -84,7 +84,7 @@ func (e *Engine) Check(d Direction, k Kind, swIf uint32, frame []byte, ip int) V
 	}
 }
 
-func (t *table) find(d Direction, frame []byte, ip int) *Session {
+func (t *table) findSession(d Direction, frame []byte, ip int) *Session {
 	at := int(t.Skip) * vector
 	switch {
 	case t.CurrentData:

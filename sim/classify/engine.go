@@ -142,7 +142,7 @@ func (e *Engine) SetSession(i uint32, s Session, add bool) int32 {
 	case !add:
 		delete(t.sessions, under)
 	default:
-		if have == nil && uint32(len(t.sessions)) >= t.room() {
+		if have == nil && uint32(len(t.sessions)) >= t.sessionRoom() {
 			panic(&Crash{trapMemory})
 		}
 		t.sessions[under] = &s
@@ -150,8 +150,8 @@ func (e *Engine) SetSession(i uint32, s Session, add bool) int32 {
 	return 0
 }
 
-// room returns how many sessions the memory certainly holds.
-func (t *table) room() uint32 { return t.Memory / 1024 }
+// sessionRoom returns how many sessions the memory certainly holds.
+func (t *table) sessionRoom() uint32 { return t.Memory / 1024 }
 
 // key returns the bytes under a table's mask, then zeros.
 type key [maxMatch * vector]byte

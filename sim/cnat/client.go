@@ -39,8 +39,8 @@ func (e *Engine) destroyIdle(c *client) {
 	e.undo(func() { e.putClient(c) })
 }
 
-// count changes the number of a client's sessions.
-func (e *Engine) count(c *client, n int) {
+// countSessions changes the number of a client's sessions.
+func (e *Engine) countSessions(c *client, n int) {
 	c.sessions += n
 	e.undo(func() { c.sessions -= n })
 }
@@ -51,15 +51,15 @@ func (e *Engine) learn(a netip.Addr) {
 	if c == nil {
 		c = e.addClient(a, false)
 	}
-	e.count(c, 1)
+	e.countSessions(c, 1)
 }
 
-// forget is cnat_client_free_by_ip.
-func (e *Engine) forget(a netip.Addr) {
+// forgetSession is cnat_client_free_by_ip.
+func (e *Engine) forgetSession(a netip.Addr) {
 	c := e.clients[a]
 	if c == nil {
 		panic(&Crash{"a session ends whose client " + a.String() + " is gone: SIGSEGV in cnat_client_free_by_ip"})
 	}
-	e.count(c, -1)
+	e.countSessions(c, -1)
 	e.destroyIdle(c)
 }

@@ -152,10 +152,10 @@ func (e *Engine) TranslationUpdate(t Translation) (id uint32, retval int32) {
 	var c *client
 	if e.resolve(&vip) {
 		c = e.addClient(vip.Addr, t.Flags&Exclusive != 0)
-		old = e.find(c, vip.Port, t.Proto)
+		old = e.findTranslation(c, vip.Port, t.Proto)
 	}
 	if old == nil {
-		old = e.add(&translation{vip: vip, proto: t.Proto, client: c, lb: t.LB, hash: t.Hash})
+		old = e.addTranslation(&translation{vip: vip, proto: t.Proto, client: c, lb: t.LB, hash: t.Hash})
 	}
 	old.flags = t.Flags
 	e.unwatch(old)
@@ -166,7 +166,7 @@ func (e *Engine) TranslationUpdate(t Translation) (id uint32, retval int32) {
 	return old.id, OK
 }
 
-func (e *Engine) add(t *translation) *translation {
+func (e *Engine) addTranslation(t *translation) *translation {
 	if n := len(e.free); n > 0 {
 		t.id, e.free = e.free[n-1], e.free[:n-1]
 		e.pool[t.id] = t
@@ -174,22 +174,22 @@ func (e *Engine) add(t *translation) *translation {
 		t.id = uint32(len(e.pool))
 		e.pool = append(e.pool, t)
 	}
-	e.byKey[t.key()] = t.id
+	e.byKey[t.lookupKey()] = t.id
 	if t.client != nil {
 		t.client.translations++
 	}
 	return t
 }
 
-func (t *translation) key() trKey {
+func (t *translation) lookupKey() trKey {
 	if t.client == nil {
 		return trKey{swIf: t.vip.SwIf, v6: t.vip.Addr.Is6(), port: t.vip.Port, proto: t.proto}
 	}
 	return trKey{client: t.client, port: t.vip.Port, proto: t.proto}
 }
 
-// find is cnat_find_translation.
-func (e *Engine) find(c *client, port uint16, proto uint8) *translation {
+// findTranslation is cnat_find_translation.
+func (e *Engine) findTranslation(c *client, port uint16, proto uint8) *translation {
 	if id, ok := e.byKey[trKey{client: c, port: port, proto: proto}]; ok {
 		return e.pool[id]
 	}
@@ -198,7 +198,7 @@ func (e *Engine) find(c *client, port uint16, proto uint8) *translation {
 
 func (e *Engine) setPaths(t *translation, paths []Path) {
 	for i := range t.paths {
-		e.release(&t.paths[i])
+		e.releasePath(&t.paths[i])
 	}
 	t.paths = nil
 	for i, p := range paths {
@@ -206,7 +206,7 @@ func (e *Engine) setPaths(t *translation, paths []Path) {
 		e.resolve(&p.Src)
 		e.resolve(&p.Dst)
 		for _, src := range []bool{true, false} {
-			if end := p.end(src); end.SwIf != None {
+			if end := p.endpointOf(src); end.SwIf != None {
 				e.watched = append(e.watched, watch{t: t, path: i, src: src})
 			}
 		}
@@ -216,7 +216,7 @@ func (e *Engine) setPaths(t *translation, paths []Path) {
 	t.stack()
 }
 
-func (p *Path) end(src bool) *Endpoint {
+func (p *Path) endpointOf(src bool) *Endpoint {
 	if src {
 		return &p.Src
 	}
@@ -233,7 +233,7 @@ func (e *Engine) track(p *Path) {
 	e.net.Track(p.Dst.Addr)
 }
 
-func (e *Engine) release(p *Path) {
+func (e *Engine) releasePath(p *Path) {
 	if p.Flags&PathActive != 0 {
 		e.net.Untrack(p.Dst.Addr)
 	}
@@ -254,9 +254,9 @@ func (e *Engine) TranslationDel(id uint32) int32 {
 	}
 	t := e.pool[id]
 	for i := range t.active {
-		e.release(&t.active[i])
+		e.releasePath(&t.active[i])
 	}
-	delete(e.byKey, t.key())
+	delete(e.byKey, t.lookupKey())
 	if c := t.client; c != nil {
 		c.translations--
 		e.destroyIdle(c)
@@ -306,15 +306,15 @@ func (e *Engine) AddressChanged(swIf uint32, a netip.Addr, add bool) {
 			}
 			continue
 		}
-		if end := w.t.paths[w.path].end(w.src); end.SwIf == swIf && end.Addr.Is6() == a.Is6() {
+		if end := w.t.paths[w.path].endpointOf(w.src); end.SwIf == swIf && end.Addr.Is6() == a.Is6() {
 			e.endChanged(w.t, w.path, end, a, add)
 		}
 	}
 	e.snatChanged(swIf, a, add)
 }
 
-// follow updates all endpoints of a changed interface; it reports whether there were any.
-func (e *Engine) follow(end *Endpoint, a netip.Addr, add bool) bool {
+// followInterface updates all endpoints of a changed interface; it reports whether there were any.
+func (e *Engine) followInterface(end *Endpoint, a netip.Addr, add bool) bool {
 	if add && end.resolved {
 		return false
 	}
@@ -333,17 +333,17 @@ func (e *Engine) vipChanged(t *translation, a netip.Addr, add bool) {
 	if add && t.vip.resolved {
 		return
 	}
-	delete(e.byKey, t.key())
+	delete(e.byKey, t.lookupKey())
 	t.client = nil
-	if e.follow(&t.vip, a, add); t.vip.resolved {
+	if e.followInterface(&t.vip, a, add); t.vip.resolved {
 		t.client = e.addClient(t.vip.Addr, true) // VPP uses the flag for "exclusive" in place of "stacked"
 		t.client.translations++
 	}
-	e.byKey[t.key()] = t.id
+	e.byKey[t.lookupKey()] = t.id
 }
 
 func (e *Engine) endChanged(t *translation, path int, end *Endpoint, a netip.Addr, add bool) {
-	if e.follow(end, a, add) {
+	if e.followInterface(end, a, add) {
 		e.track(&t.paths[path])
 		t.stack()
 	}
@@ -354,16 +354,16 @@ func (e *Engine) Lines(ifName func(uint32) string) []string {
 	var out []string
 	for _, t := range e.pool {
 		if t != nil {
-			out = append(out, t.text(ifName))
+			out = append(out, t.translationText(ifName))
 		}
 	}
 	slices.Sort(out)
 	return append(out, e.snatLines(ifName)...)
 }
 
-func (t *translation) text(ifName func(uint32) string) string {
+func (t *translation) translationText(ifName func(uint32) string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "cnat %s %s", protoName(t.proto), t.vip.text(ifName))
+	fmt.Fprintf(&b, "cnat %s %s", protoName(t.proto), t.vip.endpointText(ifName))
 	for _, f := range []struct {
 		on   bool
 		text string
@@ -379,9 +379,9 @@ func (t *translation) text(ifName func(uint32) string) string {
 		}
 	}
 	for _, p := range t.paths {
-		fmt.Fprintf(&b, "\n  to %s", p.Dst.text(ifName))
+		fmt.Fprintf(&b, "\n  to %s", p.Dst.endpointText(ifName))
 		if p.Src.SwIf != None || !p.Src.Addr.IsUnspecified() || p.Src.Port != 0 {
-			fmt.Fprintf(&b, " from %s", p.Src.text(ifName))
+			fmt.Fprintf(&b, " from %s", p.Src.endpointText(ifName))
 		}
 		if p.Flags&PathNoNAT != 0 {
 			b.WriteString(" no-nat")

@@ -8,9 +8,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// key is cnat_session_make_key: an ICMP error is looked up as the reply to the packet it quotes, and a later fragment of IPv4 by its first
+// makeKey is cnat_session_make_key: an ICMP error is looked up as the reply to the packet it quotes, and a later fragment of IPv4 by its first
 // bytes, as if they were ports. False: the plugin does not process such packets.
-func (e *Engine) key(p *packet.Packet, loc Location) (sessionKey, bool) {
+func (e *Engine) makeKey(p *packet.Packet, loc Location) (sessionKey, bool) {
 	k := sessionKey{Tuple: Tuple{p.Src, p.Dst, p.SrcPort, p.DstPort}, proto: uint8(p.Proto), loc: loc}
 	switch {
 	case p.Fragment.Any() && p.Dst.Is6(): // its next header is the fragment header
@@ -69,7 +69,7 @@ func fold(sum uint32) uint16 {
 	return uint16(sum)
 }
 
-func node(name string, a netip.Addr) string {
+func nodeName(name string, a netip.Addr) string {
 	if a.Is6() {
 		return "cnat-" + name + "-ip6"
 	}
@@ -88,7 +88,7 @@ func (e *Engine) serving(c *client, p *packet.Packet) *translation {
 	if c == nil || !p.HasPorts() {
 		return nil
 	}
-	if t := e.find(c, p.DstPort, uint8(p.Proto)); t != nil && len(t.active) > 0 {
+	if t := e.findTranslation(c, p.DstPort, uint8(p.Proto)); t != nil && len(t.active) > 0 {
 		return t
 	}
 	return nil
@@ -96,8 +96,8 @@ func (e *Engine) serving(c *client, p *packet.Packet) *translation {
 
 // Input is cnat-input-ip4 and -ip6.
 func (e *Engine) Input(p *packet.Packet) Result {
-	name := node("input", p.Dst)
-	k, ok := e.key(p, AtInput)
+	name := nodeName("input", p.Dst)
+	k, ok := e.makeKey(p, AtInput)
 	if !ok {
 		return Result{}
 	}
@@ -111,7 +111,7 @@ func (e *Engine) Input(p *packet.Packet) Result {
 			return Result{}
 		}
 		s, how = e.balanced(t, p), "new flow"
-		e.count(c, 1)
+		e.countSessions(c, 1)
 		e.create(k, s)
 		if t.flags&NoReturnSession == 0 {
 			e.createReturn(k, s, AtOutput, flagNoClient)
@@ -139,7 +139,7 @@ func (e *Engine) balanced(t *translation, p *packet.Packet) *session {
 func (e *Engine) FIB(p *packet.Packet) Result {
 	r := Result{Node: fibNode(p.Dst)}
 	c := e.clients[p.Dst]
-	k, ok := e.key(p, AtFIB)
+	k, ok := e.makeKey(p, AtFIB)
 	if !ok || c == nil {
 		return r
 	}
@@ -162,7 +162,7 @@ func (e *Engine) FIB(p *packet.Packet) Result {
 		if s, back, ok = e.balancedFIB(t, p); !ok {
 			return Result{Action: Drop, Node: r.Node, Text: exhausted}
 		}
-		e.count(c, 1)
+		e.countSessions(c, 1)
 		e.create(k, s)
 		if t.flags&NoReturnSession == 0 {
 			e.createReturn(k, s, AtFIB, back)
@@ -198,16 +198,16 @@ func (e *Engine) balancedFIB(t *translation, p *packet.Packet) (s *session, back
 
 // Output is cnat-output-ip4 and -ip6 for a packet that came in by rx and leaves by tx.
 func (e *Engine) Output(p *packet.Packet, rx, tx uint32) Result {
-	return e.masquerade(p, node("output", p.Dst), AtOutput, AtInput, rx, tx, flagNoClient|flagRetrySNAT)
+	return e.masquerade(p, nodeName("output", p.Dst), AtOutput, AtInput, rx, tx, flagNoClient|flagRetrySNAT)
 }
 
 // SNAT is cnat-snat-ip4 and -ip6, for a packet that came in by rx.
 func (e *Engine) SNAT(p *packet.Packet, rx uint32) Result {
-	return e.masquerade(p, node("snat", p.Dst), AtFIB, AtFIB, rx, None, flagHasSNAT)
+	return e.masquerade(p, nodeName("snat", p.Dst), AtFIB, AtFIB, rx, None, flagHasSNAT)
 }
 
 func (e *Engine) masquerade(p *packet.Packet, name string, at, backAt Location, rx, tx uint32, back uint32) Result {
-	k, ok := e.key(p, at)
+	k, ok := e.makeKey(p, at)
 	if !ok {
 		return Result{}
 	}

@@ -92,7 +92,7 @@ func (e *Engine) InTable(t Table) []uint32 { return slices.Sorted(maps.Keys(e.ta
 func (e *Engine) snatChanged(swIf uint32, a netip.Addr, add bool) {
 	end := &e.snat[af(a)]
 	if end.SwIf == swIf && swIf != 0 {
-		e.follow(end, a, add)
+		e.followInterface(end, a, add)
 	}
 }
 
@@ -139,7 +139,7 @@ type portMap [1 << 16 / 64]uint64
 
 func (m *portMap) taken(p uint16) bool { return m[p/64]>>(p%64)&1 > 0 }
 
-func (m *portMap) set(p uint16, taken bool) {
+func (m *portMap) setPort(p uint16, taken bool) {
 	m[p/64] &^= 1 << (p % 64)
 	if taken {
 		m[p/64] |= 1 << (p % 64)
@@ -164,8 +164,8 @@ func (e *Engine) allocate(proto model.Protocol) (uint16, bool) {
 			continue
 		}
 		if !m.taken(p) {
-			m.set(p, true)
-			e.undo(func() { m.set(p, false) })
+			m.setPort(p, true)
+			e.undo(func() { m.setPort(p, false) })
 			return p, true
 		}
 	}
@@ -180,8 +180,8 @@ func (e *Engine) freePort(p uint16, proto uint8) {
 	}
 	m, p := &e.ports[kind], bits.ReverseBytes16(p)
 	if m.taken(p) {
-		m.set(p, false)
-		e.undo(func() { m.set(p, true) })
+		m.setPort(p, false)
+		e.undo(func() { m.setPort(p, true) })
 	}
 }
 

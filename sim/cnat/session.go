@@ -170,7 +170,7 @@ func (e *Engine) freeSession(k sessionKey, s *session) {
 		e.freePort(s.to.SrcPort, k.proto)
 	}
 	if s.flags&flagNoClient == 0 {
-		e.forget(k.Dst)
+		e.forgetSession(k.Dst)
 	}
 	if s.stamp.users > 0 {
 		e.use(s.stamp, -1)

@@ -28,7 +28,7 @@ func (e *Engine) translate(r *Result, p *packet.Packet, k *sessionKey, s *sessio
 	if p.Proto == model.TCP {
 		e.tcp(p.TCPFlags, s.stamp)
 	}
-	r.Text = fmt.Sprintf("%s, %s", change(&k.Tuple, to), how)
+	r.Text = fmt.Sprintf("%s, %s", describeChange(&k.Tuple, to), how)
 }
 
 // omitted is how much VPP leaves out of the checksum of an IPv4 error for a port of the quoted packet: a change from 0 or to 0.
@@ -39,8 +39,8 @@ func omitted(was, now uint16) int {
 	return int(now) - int(was)
 }
 
-// change describes the translation of one end.
-func change(from, to *Tuple) string {
+// describeChange describes the translation of one end.
+func describeChange(from, to *Tuple) string {
 	src, dst := [2]netip.AddrPort{}, [2]netip.AddrPort{}
 	for i, t := range []*Tuple{from, to} {
 		src[i], dst[i] = netip.AddrPortFrom(t.Src, t.SrcPort), netip.AddrPortFrom(t.Dst, t.DstPort)

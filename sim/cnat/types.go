@@ -62,8 +62,8 @@ type Endpoint struct {
 // Resolved reports whether the address is known.
 func (e Endpoint) Resolved() bool { return e.resolved }
 
-// text uses ifName for interfaces.
-func (e Endpoint) text(ifName func(uint32) string) string {
+// endpointText uses ifName for interfaces.
+func (e Endpoint) endpointText(ifName func(uint32) string) string {
 	if e.SwIf == None {
 		return netip.AddrPortFrom(e.Addr, e.Port).String()
 	}

@@ -120,20 +120,20 @@ func (c *CNI) Apply(changes []event.Change) error {
 }
 
 func (c *CNI) setNode(name string, node *model.Node) error {
-	affected := c.behind(name, c.nodes[name])
+	affected := c.prefixesBehind(name, c.nodes[name])
 	if node == nil {
 		delete(c.nodes, name)
 	} else {
 		c.nodes[name] = node
 	}
-	return c.route(append(affected, c.behind(name, node)...)...)
+	return c.route(append(affected, c.prefixesBehind(name, node)...)...)
 }
 
-// behind returns the prefixes that a node adds to the routes. For this node these are its addresses, which are in its network stack:
+// prefixesBehind returns the prefixes that a node adds to the routes. For this node these are its addresses, which are in its network stack:
 // VPP forwards to them and does not own them. (VPP checks packets to its addresses at arrival: it drops those from a source without
 // a route, such as a cluster IP, before the stack receives them.) For another node these are its pods and its addresses. (A node's
 // processes reach pods of other nodes from its address, so the reply must not leave by the uplink, which would masquerade it.)
-func (c *CNI) behind(name string, n *model.Node) []netip.Prefix {
+func (c *CNI) prefixesBehind(name string, n *model.Node) []netip.Prefix {
 	switch {
 	case n == nil:
 		return nil
@@ -223,7 +223,7 @@ func (c *CNI) path(p netip.Prefix) (path sim.Path, wanted bool) {
 		return sim.Path{Interface: PodInterface(owner.ID), Via: p.Addr()}, true
 	}
 	for name, n := range c.nodes {
-		if !slices.Contains(c.behind(name, n), p) {
+		if !slices.Contains(c.prefixesBehind(name, n), p) {
 			continue
 		}
 		if name == c.name {

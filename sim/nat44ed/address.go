@@ -77,8 +77,8 @@ func (e *Engine) delAddress(addr uint32, twice bool) int32 {
 	if at < 0 {
 		return NoSuchEntry
 	}
-	for i := range e.sessions.all() {
-		if s := e.sessions.at(i); s.flags&sessStatic == 0 && s.out2in.addr == addr {
+	for i := range e.sessions.usedSlots() {
+		if s := e.sessions.slotAt(i); s.flags&sessStatic == 0 && s.out2in.addr == addr {
 			e.freeSession(i)
 		}
 	}
@@ -117,8 +117,8 @@ func (e *Engine) Addresses() []Address {
 // findAddress binds a pool address to the outside interface that has it, interfaces with roles first.
 func (e *Engine) findAddress(a *poolAddr) {
 	for _, p := range []*pool[iface]{&e.ifaces, &e.outIfaces} {
-		for i := range p.all() {
-			if f := p.at(i); f.outside && e.bindAddress(a, f.swIf) {
+		for i := range p.usedSlots() {
+			if f := p.slotAt(i); f.outside && e.bindAddress(a, f.swIf) {
 				return
 			}
 		}
@@ -287,8 +287,8 @@ func (e *Engine) receiveRef(addr, swIf uint32, add bool) {
 // receiveEverywhere does so for one address at every outside interface.
 func (e *Engine) receiveEverywhere(addr uint32, add bool) {
 	for _, p := range []*pool[iface]{&e.ifaces, &e.outIfaces} {
-		for i := range p.all() {
-			if f := p.at(i); f.outside {
+		for i := range p.usedSlots() {
+			if f := p.slotAt(i); f.outside {
 				e.receiveRef(addr, f.swIf, add)
 			}
 		}
@@ -301,7 +301,7 @@ func (e *Engine) receiveAll(swIf uint32, add bool) {
 	for _, a := range e.addrs {
 		e.receiveRef(a.addr, swIf, add)
 	}
-	for i := range e.mappings.all() {
-		e.receiveRef(e.mappings.at(i).ext, swIf, add)
+	for i := range e.mappings.usedSlots() {
+		e.receiveRef(e.mappings.slotAt(i).ext, swIf, add)
 	}
 }

@@ -27,8 +27,8 @@ func (e *Engine) DelSession(k SessionKey) int32 {
 func (e *Engine) Users() []User {
 	var out []User
 	index := map[[2]uint32]int{}
-	for i := range e.sessions.all() {
-		s := e.sessions.at(i)
+	for i := range e.sessions.usedSlots() {
+		s := e.sessions.slotAt(i)
 		k := [2]uint32{s.in2out.addr, s.in2out.table}
 		at, ok := index[k]
 		if !ok {
@@ -48,8 +48,8 @@ func (e *Engine) Users() []User {
 // UserSessions is nat44_user_session_v3_dump: sessions of an inside address in all VRFs.
 func (e *Engine) UserSessions(addr netip.Addr) []UserSession {
 	var out []UserSession
-	for i := range e.sessions.all() {
-		if s := e.sessions.at(i); s.in2out.addr == addrNum(addr) {
+	for i := range e.sessions.usedSlots() {
+		if s := e.sessions.slotAt(i); s.in2out.addr == addrNum(addr) {
 			out = append(out, e.userSession(s))
 		}
 	}
@@ -134,8 +134,8 @@ func (s Session) String() string {
 // Sessions returns all sessions in the order of their text.
 func (e *Engine) Sessions() []Session {
 	var out []Session
-	for i := range e.sessions.all() {
-		out = append(out, e.view(e.sessions.at(i)))
+	for i := range e.sessions.usedSlots() {
+		out = append(out, e.view(e.sessions.slotAt(i)))
 	}
 	slices.SortStableFunc(out, func(a, b Session) int { return strings.Compare(a.String(), b.String()) })
 	return out

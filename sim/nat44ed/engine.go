@@ -208,8 +208,8 @@ func (e *Engine) ForwardingEnableDisable(enable bool) int32 {
 	if !e.enabled || enable {
 		return OK
 	}
-	for i := range e.sessions.all() {
-		if s := e.sessions.at(i); s.flags&sessBypass != 0 {
+	for i := range e.sessions.usedSlots() {
+		if s := e.sessions.slotAt(i); s.flags&sessBypass != 0 {
 			e.freeSession(i)
 		}
 	}

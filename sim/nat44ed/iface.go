@@ -74,8 +74,8 @@ func preNode(inside bool) node {
 }
 
 func findIface(p *pool[iface], swIf uint32) (uint32, bool) {
-	for i := range p.all() {
-		if p.at(i).swIf == swIf {
+	for i := range p.usedSlots() {
+		if p.slotAt(i).swIf == swIf {
 			return i, true
 		}
 	}
@@ -104,7 +104,7 @@ func (e *Engine) addInterface(swIf uint32, inside bool) int32 {
 	i, ok := findIface(&e.ifaces, swIf)
 	switch {
 	case ok:
-		f := e.ifaces.at(i)
+		f := e.ifaces.slotAt(i)
 		if f.inside && inside || f.outside && !inside {
 			return OK
 		}
@@ -114,16 +114,16 @@ func (e *Engine) addInterface(swIf uint32, inside bool) int32 {
 	default:
 		e.reass[swIf]++
 		e.feature(swIf, preNode(inside), true)
-		i = e.ifaces.get()
-		*e.ifaces.at(i) = iface{swIf: swIf}
+		i = e.ifaces.takeSlot()
+		*e.ifaces.slotAt(i) = iface{swIf: swIf}
 	}
 	table := e.net.Table(swIf)
 	e.refFIB(table)
 	if inside {
-		e.ifaces.at(i).inside = true
+		e.ifaces.slotAt(i).inside = true
 		return OK
 	}
-	e.ifaces.at(i).outside = true
+	e.ifaces.slotAt(i).outside = true
 	e.becomeOutside(table, swIf)
 	return OK
 }
@@ -146,7 +146,7 @@ func (e *Engine) delInterface(swIf uint32, inside bool) int32 {
 		return NoSuchEntry
 	}
 	e.reass[swIf] = max(0, e.reass[swIf]-1)
-	if f := e.ifaces.at(i); f.inside && f.outside {
+	if f := e.ifaces.slotAt(i); f.inside && f.outside {
 		e.feature(swIf, nodeClassify, false)
 		e.feature(swIf, preNode(!inside), true)
 		if inside {
@@ -156,7 +156,7 @@ func (e *Engine) delInterface(swIf uint32, inside bool) int32 {
 		}
 	} else {
 		e.feature(swIf, preNode(inside), false)
-		e.ifaces.put(i)
+		e.ifaces.freeSlot(i)
 	}
 	table := e.net.Table(swIf)
 	e.unrefFIB(table)
@@ -181,7 +181,7 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 		e.reass[swIf] = max(0, e.reass[swIf]-1)
 		e.feature(swIf, nodePreOut2In, false)
 		e.feature(swIf, nodePreIn2OutOutput, false)
-		e.outIfaces.put(i)
+		e.outIfaces.freeSlot(i)
 		e.unrefFIB(table)
 		e.leaveOutside(table, swIf)
 		return OK
@@ -192,8 +192,8 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 	e.reass[swIf]++
 	e.feature(swIf, nodePreOut2In, true)
 	e.feature(swIf, nodePreIn2OutOutput, true)
-	i = e.outIfaces.get()
-	*e.outIfaces.at(i) = iface{swIf: swIf, inside: true, outside: true}
+	i = e.outIfaces.takeSlot()
+	*e.outIfaces.slotAt(i) = iface{swIf: swIf, inside: true, outside: true}
 	e.refFIB(table)
 	e.becomeOutside(table, swIf)
 	return OK
@@ -215,7 +215,7 @@ func (e *Engine) dropRoles(swIf uint32) {
 	if !ok {
 		return
 	}
-	f := *e.ifaces.at(i)
+	f := *e.ifaces.slotAt(i)
 	if f.inside {
 		e.delInterface(swIf, true)
 	}
@@ -318,7 +318,7 @@ func (e *Engine) TableBound(swIf, oldTable, newTable uint32) {
 	}
 	outside := false
 	if i, ok := findIface(&e.ifaces, swIf); ok {
-		if !e.ifaces.at(i).outside {
+		if !e.ifaces.slotAt(i).outside {
 			return
 		}
 		outside = true

@@ -40,7 +40,7 @@ func (w *work) in2out() {
 	}
 	k, ok := w.lookupKey()
 	if !ok {
-		w.drop(node, errICMPType)
+		w.dropPacket(node, errICMPType)
 		return
 	}
 	i, ok := w.live(node, k)
@@ -48,12 +48,12 @@ func (w *work) in2out() {
 		w.in2outSlow()
 		return
 	}
-	s := w.e.sessions.at(i)
+	s := w.e.sessions.slotAt(i)
 	f := &s.i2o
 	if s.i2o.match != k {
 		if s.flags&sessHairpin == 0 || s.o2i.match != k {
 			w.e.freeSession(i)
-			w.drop(node, errNotTranslated)
+			w.dropPacket(node, errNotTranslated)
 			return
 		}
 		f = &s.o2i // between two inside hosts both flows arrive here
@@ -67,7 +67,7 @@ func (w *work) translate(node string, i uint32, f *flow, d direction, account bo
 		if d == in2out {
 			w.e.freeSession(i)
 		}
-		w.drop(node, errNotTranslated)
+		w.dropPacket(node, errNotTranslated)
 		return
 	}
 	if account {
@@ -80,7 +80,7 @@ func (w *work) translate(node string, i uint32, f *flow, d direction, account bo
 func (w *work) in2outSlow() {
 	node := w.in2outNode(true)
 	if i, ok := w.known(); ok {
-		w.translate(node, i, &w.e.sessions.at(i).i2o, in2out, true)
+		w.translate(node, i, &w.e.sessions.slotAt(i).i2o, in2out, true)
 		return
 	}
 	if w.proto != protoTCP && w.proto != protoUDP && w.proto != protoICMP && w.proto != protoICM6 {
@@ -93,14 +93,14 @@ func (w *work) in2outSlow() {
 		return
 	}
 	if w.isICMPError() {
-		w.drop(node, errICMPType)
+		w.dropPacket(node, errICMPType)
 		return
 	}
 	i, ok := w.newIn2Out(node, k.sport, k.dport)
 	if !ok {
 		return
 	}
-	w.translate(node, i, &w.e.sessions.at(i).i2o, in2out, true)
+	w.translate(node, i, &w.e.sessions.slotAt(i).i2o, in2out, true)
 }
 
 // untouched returns why a packet without a session passes unchanged; "" if it does not.
@@ -136,7 +136,7 @@ func (w *work) untouchedOutput(sport, dport uint16) string {
 	}
 	if i, ok := e.flows[flowKey(w.dst, dport, w.src, sport, w.table, w.proto)]; ok {
 		_, hairpin := findIface(&e.outIfaces, w.rx)
-		if e.sessions.at(i).flags&sessBypass == 0 && !hairpin {
+		if e.sessions.slotAt(i).flags&sessBypass == 0 && !hairpin {
 			return "destination translated already"
 		}
 	}
@@ -155,7 +155,7 @@ func (w *work) bypassed() bool {
 	k := w.icmpKey()
 	k.fibProto &= 0xff
 	i, ok := e.flows[k]
-	if !ok || e.sessions.at(i).flags&sessBypass == 0 {
+	if !ok || e.sessions.slotAt(i).flags&sessBypass == 0 {
 		return false
 	}
 	w.account(i, in2out)
@@ -167,7 +167,7 @@ func (w *work) bypassed() bool {
 func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
 	e := w.e
 	if e.sessionsExceeded(w.table) && !e.lruFreeOne() {
-		w.drop(node, errMaxSessions)
+		w.dropPacket(node, errMaxSessions)
 		return 0, false
 	}
 	m := e.matchLocal(w.src, sport, w.table, w.proto)
@@ -176,11 +176,11 @@ func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
 		return 0, false
 	}
 	if !w.opensTCP() {
-		w.drop(node, errNonSYN)
+		w.dropPacket(node, errNonSYN)
 		return 0, false
 	}
 	i = e.allocSession(w.proto)
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	tx := e.txTable(w.table, w.dst)
 	s.proto = w.proto
 	s.in2out = end{addr: w.src, port: sport, table: w.table}
@@ -200,7 +200,7 @@ func (w *work) newIn2Out(node string, sport, dport uint16) (i uint32, ok bool) {
 		if m != nil {
 			why = "out2in key add failed"
 		}
-		w.drop(node, why)
+		w.dropPacket(node, why)
 		return 0, false
 	}
 	s.extAddr, s.extPort = w.dst, dport
@@ -227,7 +227,7 @@ func (w *work) o2iBack(s *session, sport uint16) {
 
 // staticOutside gives the session the external end of the mapping. It fails if another session has the reply's flow.
 func (w *work) staticOutside(i uint32, m *mapping, daddr uint32, dport uint16) bool {
-	s := w.e.sessions.at(i)
+	s := w.e.sessions.slotAt(i)
 	s.flags |= sessStatic
 	s.out2in.addr, s.out2in.port = m.ext, m.eport
 	if m.flags&smAddrOnly != 0 {
@@ -244,7 +244,7 @@ func (w *work) staticOutside(i uint32, m *mapping, daddr uint32, dport uint16) b
 // dynamicOutside gives the session an address and port of the pool: the inside port if it is free and no system port, else one of
 // ten random ones.
 func (w *work) dynamicOutside(i uint32, daddr uint32, dport uint16) bool {
-	e, s := w.e, w.e.sessions.at(i)
+	e, s := w.e, w.e.sessions.slotAt(i)
 	s.o2i = flow{match: flowKey(daddr, dport, daddr, 0, s.out2in.table, w.proto)}
 	w.o2iBack(s, s.in2out.port)
 	a := e.choosePoolAddr(w.src, w.dst, w.table, w.tx)
@@ -327,7 +327,7 @@ func (e *Engine) choosePoolAddr(src, dst, table, tx uint32) *poolAddr {
 func (w *work) in2outOther(node string) {
 	e := w.e
 	if e.sessionsExceeded(w.table) {
-		w.drop(node, errMaxSessions)
+		w.dropPacket(node, errMaxSessions)
 		return
 	}
 	tx := e.txTable(w.table, w.dst)
@@ -339,11 +339,11 @@ func (w *work) in2outOther(node string) {
 		outside = w.outsideForOther(tx)
 	}
 	if outside == 0 {
-		w.drop(node, "no address for this protocol")
+		w.dropPacket(node, "no address for this protocol")
 		return
 	}
 	i := e.allocSession(w.proto)
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	inside, _, hairpin := e.hairpin(w.dst, 0, w.proto)
 	if hairpin {
 		s.flags |= sessHairpin
@@ -366,12 +366,12 @@ func (w *work) in2outOther(node string) {
 	e.addI2O(i)
 	if !e.addO2I(i, false) {
 		e.deleteSession(i)
-		w.drop(node, "out2in flow hash add failed")
+		w.dropPacket(node, "out2in flow hash add failed")
 		return
 	}
 	e.register(i)
 	e.heard(i, w.length())
-	w.translate(node, i, &e.sessions.at(i).i2o, in2out, false)
+	w.translate(node, i, &e.sessions.slotAt(i).i2o, in2out, false)
 }
 
 // outsideForOther returns an address whose flow to the destination is free: that of the first session with the destination, or the
@@ -382,8 +382,8 @@ func (w *work) outsideForOther(tx uint32) uint32 {
 		_, taken := e.flows[flowKey(addr, 0, w.dst, 0, tx, w.proto)]
 		return !taken
 	}
-	for i := range e.sessions.all() {
-		if s := e.sessions.at(i); s.extAddr == w.dst {
+	for i := range e.sessions.usedSlots() {
+		if s := e.sessions.slotAt(i); s.extAddr == w.dst {
 			if free(s.out2in.addr) && s.out2in.addr != 0 {
 				return s.out2in.addr
 			}

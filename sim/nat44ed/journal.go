@@ -50,36 +50,36 @@ func (e *Engine) undo(f func()) { e.journal = append(e.journal, f) }
 
 // touch must precede a change of a session.
 func (e *Engine) touch(i uint32) {
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	if !e.recording || s.epoch == e.epoch {
 		return
 	}
 	old := *s
 	s.epoch = e.epoch
-	e.undo(func() { *e.sessions.at(i) = old })
+	e.undo(func() { *e.sessions.slotAt(i) = old })
 }
 
 func (e *Engine) getSession() uint32 {
 	if !e.recording {
-		return e.sessions.get()
+		return e.sessions.takeSlot()
 	}
 	fresh := len(e.sessions.free) == 0
-	i := e.sessions.get()
+	i := e.sessions.takeSlot()
 	e.undo(func() {
 		if fresh {
 			e.sessions.elts = e.sessions.elts[:i]
 			e.sessions.used = e.sessions.used[:i]
 			return
 		}
-		e.sessions.put(i)
+		e.sessions.freeSlot(i)
 	})
 	return i
 }
 
 func (e *Engine) putSession(i uint32) {
-	e.sessions.put(i)
+	e.sessions.freeSlot(i)
 	if e.recording {
-		e.undo(func() { e.sessions.get() })
+		e.undo(func() { e.sessions.takeSlot() })
 	}
 }
 

@@ -47,8 +47,8 @@ func (e *Engine) addLB(in LBMapping, f uint16) int32 {
 	if f&smOut2InOnly == 0 && !e.inPool(ext) {
 		return NoSuchEntry
 	}
-	i := e.mappings.get()
-	m := e.mappings.at(i)
+	i := e.mappings.takeSlot()
+	m := e.mappings.slotAt(i)
 	*m = mapping{
 		ext: ext, eport: in.Port, proto: in.Proto, flags: f | smLB, tag: cutTag(in.Tag), affinity: in.Affinity,
 	}
@@ -61,7 +61,7 @@ func (e *Engine) addLB(in LBMapping, f uint16) int32 {
 		if f&smOut2InOnly == 0 { // always table 0, whatever the local's VRF; it overwrites an older owner of the end
 			e.smI2O[smKey{addrNum(l.Addr), l.Port, 0, in.Proto}] = i
 		}
-		*m.locals.at(m.locals.get()) = lbLocal{addr: addrNum(l.Addr), port: l.Port, probability: l.Probability, vrf: l.VRF}
+		*m.locals.slotAt(m.locals.takeSlot()) = lbLocal{addr: addrNum(l.Addr), port: l.Port, probability: l.Probability, vrf: l.VRF}
 	}
 	m.sum()
 	return OK
@@ -79,8 +79,8 @@ func (e *Engine) inPool(addr uint32) bool {
 // sum computes the prefixes, in pool order.
 func (m *mapping) sum() {
 	var total uint8
-	for i := range m.locals.all() {
-		l := m.locals.at(i)
+	for i := range m.locals.usedSlots() {
+		l := m.locals.slotAt(i)
 		total += l.probability
 		l.prefix = total
 	}
@@ -93,13 +93,13 @@ func (e *Engine) delLB(ext uint32, eport uint16, proto uint8, f uint16) int32 {
 	if !ok {
 		return NoSuchEntry
 	}
-	m := e.mappings.at(i)
+	m := e.mappings.slotAt(i)
 	if m.flags&smLB == 0 {
 		return InvalidValue
 	}
 	delete(e.smO2I, smKey{ext, eport, 0, proto})
-	for l := range m.locals.all() {
-		local := m.locals.at(l)
+	for l := range m.locals.usedSlots() {
+		local := m.locals.slotAt(l)
 		e.fib.UnlockTable(local.vrf)
 		if f&smOut2InOnly == 0 {
 			delete(e.smI2O, smKey{local.addr, local.port, local.vrf, proto})
@@ -109,14 +109,14 @@ func (e *Engine) delLB(ext uint32, eport uint16, proto uint8, f uint16) int32 {
 	if m.affinity != 0 {
 		e.affinityFlush(m.owner)
 	}
-	e.mappings.put(i)
+	e.mappings.freeSlot(i)
 	return OK
 }
 
 // purgeLB ends the load-balanced sessions to a backend, of all mappings and protocols (vpp.md 3.2 C20).
 func (e *Engine) purgeLB(addr uint32, port uint16) {
-	for i := range e.sessions.all() {
-		if s := e.sessions.at(i); s.flags&sessLB != 0 && s.in2out.addr == addr && s.in2out.port == port {
+	for i := range e.sessions.usedSlots() {
+		if s := e.sessions.slotAt(i); s.flags&sessLB != 0 && s.in2out.addr == addr && s.in2out.port == port {
 			e.freeSession(i)
 		}
 	}
@@ -132,7 +132,7 @@ func (e *Engine) LBStaticMappingAddDelLocal(add bool, ext netip.Addr, eport uint
 	if !ok {
 		return NoSuchEntry
 	}
-	m := e.mappings.at(i)
+	m := e.mappings.slotAt(i)
 	if m.flags&smLB == 0 {
 		return InvalidValue
 	}
@@ -142,7 +142,7 @@ func (e *Engine) LBStaticMappingAddDelLocal(add bool, ext netip.Addr, eport uint
 		if found {
 			return ValueExist
 		}
-		*m.locals.at(m.locals.get()) = lbLocal{addr: addr, port: local.Port, probability: local.Probability, vrf: local.VRF}
+		*m.locals.slotAt(m.locals.takeSlot()) = lbLocal{addr: addr, port: local.Port, probability: local.Probability, vrf: local.VRF}
 		e.fib.LockTable(local.VRF)
 		if m.flags&smOut2InOnly == 0 {
 			e.smI2O[smKey{addr, local.Port, local.VRF, proto}] = i
@@ -161,14 +161,14 @@ func (e *Engine) LBStaticMappingAddDelLocal(add bool, ext netip.Addr, eport uint
 		delete(e.smI2O, smKey{addr, local.Port, local.VRF, proto})
 	}
 	e.purgeLB(addr, local.Port)
-	m.locals.put(at)
+	m.locals.freeSlot(at)
 	m.sum()
 	return OK
 }
 
 func (m *mapping) findLocal(addr uint32, port uint16, vrf uint32) (uint32, bool) {
-	for i := range m.locals.all() {
-		if l := m.locals.at(i); l.addr == addr && l.port == port && l.vrf == vrf {
+	for i := range m.locals.usedSlots() {
+		if l := m.locals.slotAt(i); l.addr == addr && l.port == port && l.vrf == vrf {
 			return i, true
 		}
 	}
@@ -178,8 +178,8 @@ func (m *mapping) findLocal(addr uint32, port uint16, vrf uint32) (uint32, bool)
 // LBStaticMappings is nat44_lb_static_mapping_dump, which never fills affinity.
 func (e *Engine) LBStaticMappings() []LBMapping {
 	var out []LBMapping
-	for i := range e.mappings.all() {
-		m := e.mappings.at(i)
+	for i := range e.mappings.usedSlots() {
+		m := e.mappings.slotAt(i)
 		if m.flags&smLB == 0 {
 			continue
 		}
@@ -187,8 +187,8 @@ func (e *Engine) LBStaticMappings() []LBMapping {
 			External: numAddr(m.ext), Port: m.eport, Proto: m.proto, Tag: m.tag,
 			Flags: apiFlags(m.flags) & (TwiceNAT | SelfTwiceNAT | Out2InOnly),
 		}
-		for l := range m.locals.all() {
-			x := m.locals.at(l)
+		for l := range m.locals.usedSlots() {
+			x := m.locals.slotAt(l)
 			d.Locals = append(d.Locals, Local{numAddr(x.addr), x.port, x.probability, x.vrf})
 		}
 		out = append(out, d)
@@ -202,18 +202,18 @@ func (m *mapping) search(slots []uint32, r uint32) (uint32, bool) {
 	lo, hi := 0, len(slots)-1
 	for lo < hi {
 		mid := lo + (hi-lo)/2
-		if r > uint32(m.locals.at(slots[mid]).prefix) {
+		if r > uint32(m.locals.slotAt(slots[mid]).prefix) {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	return slots[lo], uint32(m.locals.at(slots[lo]).prefix) >= r
+	return slots[lo], uint32(m.locals.slotAt(slots[lo]).prefix) >= r
 }
 
 func (m *mapping) slots() []uint32 {
 	out := make([]uint32, 0, m.locals.len())
-	for i := range m.locals.all() {
+	for i := range m.locals.usedSlots() {
 		out = append(out, i)
 	}
 	return out
@@ -226,7 +226,7 @@ func (m *mapping) reachable() []uint32 {
 	}
 	slots := m.slots()
 	hit := map[uint32]bool{}
-	for r := uint32(1); r <= uint32(m.locals.at(slots[len(slots)-1]).prefix); r++ {
+	for r := uint32(1); r <= uint32(m.locals.slotAt(slots[len(slots)-1]).prefix); r++ {
 		if i, ok := m.search(slots, r); ok {
 			hit[i] = true
 		}
@@ -243,7 +243,7 @@ func (m *mapping) reachable() []uint32 {
 // so an external choice function is not called.
 func (e *Engine) pickLocal(m *mapping, probing bool) (slot uint32, ok bool) {
 	slots := m.slots()
-	total := uint32(m.locals.at(slots[len(slots)-1]).prefix)
+	total := uint32(m.locals.slotAt(slots[len(slots)-1]).prefix)
 	if total == 0 {
 		e.die("3.2 A5", "load-balancing mapping %s:%d with weights that sum up to 0 modulo 256: division by zero",
 			numAddr(m.ext), m.eport)

@@ -70,14 +70,14 @@ func (e *Engine) clearLookups() {
 
 func (e *Engine) byExternal(addr uint32, port uint16, proto uint8) *mapping {
 	if i, ok := e.smO2I[smKey{addr, port, 0, proto}]; ok {
-		return e.mappings.at(i)
+		return e.mappings.slotAt(i)
 	}
 	return nil
 }
 
 func (e *Engine) byLocal(addr uint32, port uint16, table uint32, proto uint8) *mapping {
 	if i, ok := e.smI2O[smKey{addr, port, table, proto}]; ok {
-		return e.mappings.at(i)
+		return e.mappings.slotAt(i)
 	}
 	return nil
 }
@@ -233,14 +233,14 @@ func (e *Engine) addStaticInternal(r smResolve, ext uint32) int32 {
 	if r.flags&(smOut2InOnly|smIdentity) == 0 && e.byLocal(r.local, r.lport, r.vrf, r.proto) != nil {
 		return ValueExist
 	}
-	i := e.mappings.get()
-	m := e.mappings.at(i)
+	i := e.mappings.takeSlot()
+	m := e.mappings.slotAt(i)
 	*m = mapping{
 		local: r.local, ext: ext, lport: r.lport, eport: r.eport, proto: r.proto,
 		flags: r.flags, vrf: r.vrf, poolAddr: r.pool, tag: r.tag,
 	}
 	if r.flags&smIdentity != 0 {
-		*m.locals.at(m.locals.get()) = lbLocal{vrf: r.vrf}
+		*m.locals.slotAt(m.locals.takeSlot()) = lbLocal{vrf: r.vrf}
 		m.vrf = 0
 	}
 	if r.flags&smOut2InOnly == 0 {
@@ -253,16 +253,16 @@ func (e *Engine) addStaticInternal(r smResolve, ext uint32) int32 {
 
 // addIdentityVRF makes an existing mapping valid in one more VRF, whatever the kind of the request.
 func (e *Engine) addIdentityVRF(i, vrf uint32) int32 {
-	m := e.mappings.at(i)
+	m := e.mappings.slotAt(i)
 	if m.flags&smIdentity == 0 {
 		return ValueExist
 	}
-	for l := range m.locals.all() {
-		if m.locals.at(l).vrf == vrf {
+	for l := range m.locals.usedSlots() {
+		if m.locals.slotAt(l).vrf == vrf {
 			return ValueExist
 		}
 	}
-	m.locals.at(m.locals.get()).vrf = vrf
+	m.locals.slotAt(m.locals.takeSlot()).vrf = vrf
 	e.fib.LockTable(vrf)
 	e.smI2O[smKey{m.local, m.lport, vrf, m.proto}] = i
 	return OK
@@ -279,16 +279,16 @@ func (e *Engine) delStaticInternal(local, ext uint32, lport, eport uint16, proto
 	if !ok {
 		return NoSuchEntry
 	}
-	m := e.mappings.at(i)
+	m := e.mappings.slotAt(i)
 	table := m.vrf
 	if flags&smIdentity != 0 {
 		if vrf == None {
 			vrf = e.insideVRF
 		}
 		found := false
-		for l := range m.locals.all() {
-			if m.locals.at(l).vrf == vrf {
-				m.locals.put(l)
+		for l := range m.locals.usedSlots() {
+			if m.locals.slotAt(l).vrf == vrf {
+				m.locals.freeSlot(l)
 				table, found = vrf, true
 			}
 		}
@@ -305,7 +305,7 @@ func (e *Engine) delStaticInternal(local, ext uint32, lport, eport uint16, proto
 		return OK
 	}
 	delete(e.smO2I, smKey{ext, eport, 0, proto})
-	e.mappings.put(i)
+	e.mappings.freeSlot(i)
 	e.receiveEverywhere(ext, false)
 	return OK
 }
@@ -313,8 +313,8 @@ func (e *Engine) delStaticInternal(local, ext uint32, lport, eport uint16, proto
 // purgeStatic ends sessions of a single mapping: all of them for an address-only one, otherwise the first one found
 // (vpp.md 3.2 C20).
 func (e *Engine) purgeStatic(m *mapping, table uint32, addrOnly bool, ext uint32, eport uint16) {
-	for i := range e.sessions.all() {
-		s := e.sessions.at(i)
+	for i := range e.sessions.usedSlots() {
+		s := e.sessions.slotAt(i)
 		switch {
 		case s.in2out.table != table || s.in2out.addr != m.local:
 			continue
@@ -347,8 +347,8 @@ func apiFlags(f uint16) Flags {
 // listed twice while its address is known, the second time with some of its flags only and without external address.
 func (e *Engine) StaticMappings() []StaticMapping {
 	var out []StaticMapping
-	for i := range e.mappings.all() {
-		m := e.mappings.at(i)
+	for i := range e.mappings.usedSlots() {
+		m := e.mappings.slotAt(i)
 		if m.flags&(smIdentity|smLB) != 0 {
 			continue
 		}
@@ -376,14 +376,14 @@ func (e *Engine) StaticMappings() []StaticMapping {
 // IdentityMappings is nat44_identity_mapping_dump: one entry per mapping and VRF.
 func (e *Engine) IdentityMappings() []IdentityMapping {
 	var out []IdentityMapping
-	for i := range e.mappings.all() {
-		m := e.mappings.at(i)
+	for i := range e.mappings.usedSlots() {
+		m := e.mappings.slotAt(i)
 		if m.flags&smIdentity == 0 || m.flags&smLB != 0 {
 			continue
 		}
-		for l := range m.locals.all() {
+		for l := range m.locals.usedSlots() {
 			out = append(out, IdentityMapping{
-				Addr: numAddr(m.local), Port: m.lport, Proto: m.proto, SwIf: None, VRF: m.locals.at(l).vrf,
+				Addr: numAddr(m.local), Port: m.lport, Proto: m.proto, SwIf: None, VRF: m.locals.slotAt(l).vrf,
 				Flags: apiFlags(m.flags) & AddrOnly, Tag: m.tag,
 			})
 		}

@@ -52,7 +52,7 @@ func (e *Engine) matchLB(m *mapping, k affinityKey, client *uint32, probing bool
 
 // target reads the slot even if it is free.
 func (m *mapping) target(slot uint32) target {
-	l := m.locals.at(slot)
+	l := m.locals.slotAt(slot)
 	return target{addr: l.addr, table: l.vrf, port: l.port, m: m, lb: true, affinity: m.affinity != 0}
 }
 
@@ -100,9 +100,9 @@ func (w *work) classify() direction {
 func (w *work) classified() direction {
 	e := w.e
 	if w.proto != protoICMP {
-		k := w.key()
+		k := w.packetKey()
 		if i, ok := e.flows[k]; ok {
-			if e.sessions.at(i).i2o.match == k {
+			if e.sessions.slotAt(i).i2o.match == k {
 				return in2out
 			}
 			return out2in
@@ -124,10 +124,10 @@ func (w *work) classified() direction {
 // txTable returns the table by which a packet of an inside table leaves.
 func (e *Engine) txTable(table, dst uint32) uint32 {
 	if i, ok := e.findVRFTable(table); ok {
-		routes := &e.vrfTables.at(i).routes
-		for r := range routes.all() {
-			if _, ok := e.net.Resolve(*routes.at(r), numAddr(dst)); ok {
-				return *routes.at(r)
+		routes := &e.vrfTables.slotAt(i).routes
+		for r := range routes.usedSlots() {
+			if _, ok := e.net.Resolve(*routes.slotAt(r), numAddr(dst)); ok {
+				return *routes.slotAt(r)
 			}
 		}
 		return table
@@ -143,9 +143,9 @@ func (e *Engine) txTable(table, dst uint32) uint32 {
 // reachableOutside reports whether the destination is behind a VRF route or an interface with the outside role.
 func (e *Engine) reachableOutside(table, dst uint32) bool {
 	if i, ok := e.findVRFTable(table); ok {
-		routes := &e.vrfTables.at(i).routes
-		for r := range routes.all() {
-			if _, ok := e.net.Resolve(*routes.at(r), numAddr(dst)); ok {
+		routes := &e.vrfTables.slotAt(i).routes
+		for r := range routes.usedSlots() {
+			if _, ok := e.net.Resolve(*routes.slotAt(r), numAddr(dst)); ok {
 				return true
 			}
 		}
@@ -156,7 +156,7 @@ func (e *Engine) reachableOutside(table, dst uint32) bool {
 		if !ok {
 			continue
 		}
-		if i, ok := findIface(&e.ifaces, swIf); ok && e.ifaces.at(i).outside {
+		if i, ok := findIface(&e.ifaces, swIf); ok && e.ifaces.slotAt(i).outside {
 			return true
 		}
 	}

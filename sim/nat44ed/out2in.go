@@ -14,7 +14,7 @@ func (w *work) out2in() {
 	}
 	k, ok := w.lookupKey()
 	if !ok {
-		w.drop(nodeOut2In, errICMPType)
+		w.dropPacket(nodeOut2In, errICMPType)
 		return
 	}
 	i, ok := w.live(nodeOut2In, k)
@@ -22,7 +22,7 @@ func (w *work) out2in() {
 		w.out2inSlow()
 		return
 	}
-	s := w.e.sessions.at(i)
+	s := w.e.sessions.slotAt(i)
 	switch {
 	case s.o2i.match == k:
 		w.translate(nodeOut2In, i, &s.o2i, out2in, true)
@@ -31,7 +31,7 @@ func (w *work) out2in() {
 	case w.dhcpClient():
 		w.hop(nodeOut2In, "not translated: DHCP")
 	case !w.e.forwarding:
-		w.drop(nodeOut2In, errNoTranslation)
+		w.dropPacket(nodeOut2In, errNoTranslation)
 	default:
 		w.translate(nodeOut2In, i, &s.i2o, out2in, true)
 	}
@@ -43,7 +43,7 @@ func (w *work) out2inSlow() {
 	i, ok := w.known()
 	switch {
 	case ok:
-		w.translate(nodeOut2InSlow, i, &w.e.sessions.at(i).o2i, out2in, true)
+		w.translate(nodeOut2InSlow, i, &w.e.sessions.slotAt(i).o2i, out2in, true)
 		return
 	case w.proto == protoICMP:
 		w.out2inICMP()
@@ -60,10 +60,10 @@ func (w *work) out2inSlow() {
 	case t.m.flags&smIdentity != 0:
 		w.hop(nodeOut2InSlow, "not translated: identity mapping")
 	case !w.opensTCP():
-		w.drop(nodeOut2InSlow, errNonSYN)
+		w.dropPacket(nodeOut2InSlow, errNonSYN)
 	default:
 		if i, ok := w.newStatic(t, w.dport, t.m.flags); ok {
-			w.translate(nodeOut2InSlow, i, &e.sessions.at(i).o2i, out2in, true)
+			w.translate(nodeOut2InSlow, i, &e.sessions.slotAt(i).o2i, out2in, true)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func (w *work) noMapping(sport, dport uint16) {
 			w.hop(nodeOut2InSlow, "not translated: interface address")
 			return
 		}
-		w.drop(nodeOut2InSlow, errNoTranslation)
+		w.dropPacket(nodeOut2InSlow, errNoTranslation)
 		return
 	}
 	if _, ok := w.e.flows[flowKey(w.src, sport, w.dst, dport, w.table, w.proto)]; ok {
@@ -106,7 +106,7 @@ func (w *work) bypass() string {
 			return ""
 		}
 		i = e.allocSession(w.proto)
-		s := e.sessions.at(i)
+		s := e.sessions.slotAt(i)
 		s.flags, s.proto = sessBypass, w.proto
 		s.extAddr, s.extPort = w.src, k.dport
 		s.out2in = end{addr: w.dst, port: k.sport, table: w.table}
@@ -131,13 +131,13 @@ func (w *work) out2inICMP() {
 	case !ok:
 		w.noMapping(k.sport, k.dport)
 	case w.icmpType != packet.EchoReply && (w.icmpType != packet.EchoRequest || t.m.flags&smAddrOnly == 0):
-		w.drop(nodeOut2InSlow, errICMPType)
+		w.dropPacket(nodeOut2InSlow, errICMPType)
 	case t.m.flags&smIdentity != 0:
 		w.hop(nodeOut2InSlow, "not translated: identity mapping")
 	default:
 		t.lb, t.affinity = false, false
 		if i, ok := w.newStatic(t, k.sport, 0); ok {
-			w.translate(nodeOut2InSlow, i, &w.e.sessions.at(i).o2i, out2in, true)
+			w.translate(nodeOut2InSlow, i, &w.e.sessions.slotAt(i).o2i, out2in, true)
 		}
 	}
 }
@@ -147,11 +147,11 @@ func (w *work) out2inICMP() {
 func (w *work) newStatic(t target, port uint16, twice uint16) (uint32, bool) {
 	e := w.e
 	if e.sessionsExceeded(w.table) {
-		w.drop(nodeOut2InSlow, errMaxSessions)
+		w.dropPacket(nodeOut2InSlow, errMaxSessions)
 		return 0, false
 	}
 	i := e.allocSession(w.proto)
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	s.extAddr = w.src
 	if w.proto != protoICMP {
 		s.extPort = w.sport
@@ -178,7 +178,7 @@ func (w *work) newStatic(t target, port uint16, twice uint16) (uint32, bool) {
 	if twice&smTwice != 0 || twice&smSelfTwice != 0 && w.src == t.addr {
 		if !w.twiceNAT(i, t) {
 			e.deleteSession(i)
-			w.drop(nodeOut2InSlow, errOutOfPorts)
+			w.dropPacket(nodeOut2InSlow, errOutOfPorts)
 			return 0, false
 		}
 	} else {
@@ -197,7 +197,7 @@ func (w *work) newStatic(t target, port uint16, twice uint16) (uint32, bool) {
 
 // twiceNAT hides the client behind a twice-nat address and a random port. VPP does not check whether the port is in use.
 func (w *work) twiceNAT(i uint32, t target) bool {
-	e, s := w.e, w.e.sessions.at(i)
+	e, s := w.e, w.e.sessions.slotAt(i)
 	a := e.twiceAddr(t, &s.flags)
 	if a == nil {
 		return false
@@ -206,7 +206,7 @@ func (w *work) twiceNAT(i uint32, t target) bool {
 	s.extNATAddr, s.extNATPort = a.addr, e.randomPort()
 	s.o2i.rewriteSrc(s.extNATAddr)
 	s.o2i.rewriteSrcPort(w.proto, s.extNATPort)
-	s.o2i.settle()
+	s.o2i.fillFromMatch()
 	s.i2o = flow{match: flowKey(t.addr, t.port, s.extNATAddr, s.extNATPort, t.table, w.proto)}
 	s.i2o.rewriteDst(s.extAddr)
 	s.i2o.rewriteDstPort(w.proto, s.extPort)
@@ -261,11 +261,11 @@ func (w *work) out2inOther() {
 			w.hop(nodeOut2InSlow, "not translated: forwarding")
 			return
 		}
-		w.drop(nodeOut2InSlow, why)
+		w.dropPacket(nodeOut2InSlow, why)
 		return
 	}
 	i := e.allocSession(w.proto)
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	s.extAddr, s.flags = w.src, sessStatic
 	s.out2in = end{addr: w.dst, table: w.table, port: uint16(w.proto)}
 	s.in2out = end{addr: m.local, table: m.vrf, port: uint16(w.proto)}
@@ -279,5 +279,5 @@ func (w *work) out2inOther() {
 	e.addO2I(i, false)
 	e.register(i)
 	e.heard(i, w.length())
-	w.translate(nodeOut2InSlow, i, &e.sessions.at(i).o2i, out2in, false)
+	w.translate(nodeOut2InSlow, i, &e.sessions.slotAt(i).o2i, out2in, false)
 }

@@ -13,8 +13,8 @@ type pool[T any] struct {
 	free []uint32
 }
 
-// get returns a slot; the caller overwrites its old content.
-func (p *pool[T]) get() uint32 {
+// takeSlot returns a slot; the caller overwrites its old content.
+func (p *pool[T]) takeSlot() uint32 {
 	if n := len(p.free); n > 0 {
 		i := p.free[n-1]
 		p.free = p.free[:n-1]
@@ -27,17 +27,17 @@ func (p *pool[T]) get() uint32 {
 	return uint32(len(p.elts) - 1)
 }
 
-func (p *pool[T]) put(i uint32) {
+func (p *pool[T]) freeSlot(i uint32) {
 	p.used[i] = false
 	p.free = append(p.free, i)
 }
 
-func (p *pool[T]) at(i uint32) *T { return &p.elts[i] }
+func (p *pool[T]) slotAt(i uint32) *T { return &p.elts[i] }
 
 func (p *pool[T]) len() int { return len(p.elts) - len(p.free) }
 
-// all yields the used indices in order, without slots that are freed during the walk.
-func (p *pool[T]) all() iter.Seq[uint32] {
+// usedSlots yields the used indices in order, without slots that are freed during the walk.
+func (p *pool[T]) usedSlots() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for i := range p.elts {
 			if p.used[i] && !yield(uint32(i)) {
@@ -49,7 +49,7 @@ func (p *pool[T]) all() iter.Seq[uint32] {
 
 func (p *pool[T]) copyUsed() []T {
 	out := make([]T, 0, p.len())
-	for i := range p.all() {
+	for i := range p.usedSlots() {
 		out = append(out, p.elts[i])
 	}
 	return out

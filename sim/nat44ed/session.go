@@ -68,8 +68,8 @@ func (f *flow) rewriteDstPort(proto uint8, p uint16) {
 	f.dport, f.ops = p, f.ops|opDport
 }
 
-// settle fills the fields that are not rewritten from the match. VPP does it with the checksum deltas, when the flow is hashed.
-func (f *flow) settle() {
+// fillFromMatch fills the fields that are not rewritten from the match. VPP does it with the checksum deltas, when the flow is hashed.
+func (f *flow) fillFromMatch() {
 	if f.ops&opSaddr == 0 {
 		f.saddr = f.match.saddr
 	}
@@ -151,7 +151,7 @@ type vrfPair struct {
 
 // register binds the session to its pair of tables. Unused pairs are harmless, so it is not in the journal.
 func (e *Engine) register(i uint32) {
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	rx, tx := s.in2out.table, s.out2in.table
 	for _, p := range e.vrfPairs {
 		if p.rx == rx && p.tx == tx || p.rx == tx && p.tx == rx {
@@ -221,12 +221,12 @@ func lruOf(proto uint8) uint8 {
 
 func (e *Engine) lruInsert(i uint32, list uint8) {
 	l := &e.lru[list]
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	s.list, s.prev, s.next = list, l.tail, None
 	s.lastLRU = e.now()
 	if l.tail != None {
 		e.touch(l.tail)
-		e.sessions.at(l.tail).next = i
+		e.sessions.slotAt(l.tail).next = i
 	}
 	e.setList(list, lruList{head: l.head, tail: i})
 	if l.head == None {
@@ -235,17 +235,17 @@ func (e *Engine) lruInsert(i uint32, list uint8) {
 }
 
 func (e *Engine) lruRemove(i uint32) {
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	l := e.lru[s.list]
 	if s.prev != None {
 		e.touch(s.prev)
-		e.sessions.at(s.prev).next = s.next
+		e.sessions.slotAt(s.prev).next = s.next
 	} else {
 		l.head = s.next
 	}
 	if s.next != None {
 		e.touch(s.next)
-		e.sessions.at(s.next).prev = s.prev
+		e.sessions.slotAt(s.next).prev = s.prev
 	} else {
 		l.tail = s.prev
 	}
@@ -267,7 +267,7 @@ func (e *Engine) lruFreeOne() bool {
 		if i == None {
 			continue
 		}
-		if s := e.sessions.at(i); e.now() >= s.lastHeard+e.timeout(s) {
+		if s := e.sessions.slotAt(i); e.now() >= s.lastHeard+e.timeout(s) {
 			e.freeSession(i)
 			return true
 		}
@@ -280,7 +280,7 @@ func (e *Engine) allocSession(proto uint8) uint32 {
 	e.lruFreeOne()
 	i := e.getSession()
 	e.touch(i)
-	*e.sessions.at(i) = session{epoch: e.epoch}
+	*e.sessions.slotAt(i) = session{epoch: e.epoch}
 	e.lruInsert(i, lruOf(proto))
 	return i
 }
@@ -288,7 +288,7 @@ func (e *Engine) allocSession(proto uint8) uint32 {
 // deleteSession removes a session from the tables. As in VPP, it removes any session that the flow keys point to, even another one.
 func (e *Engine) deleteSession(i uint32) {
 	e.lruRemove(i)
-	e.dropFlows(e.sessions.at(i))
+	e.dropFlows(e.sessions.slotAt(i))
 	e.putSession(i)
 }
 
@@ -299,7 +299,7 @@ func (e *Engine) dropFlows(s *session) {
 
 // freeSession ends a complete session, and decrements the holders of its affinity record.
 func (e *Engine) freeSession(i uint32) {
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	if s.flags&(sessAffinity|sessBypass) == sessAffinity {
 		e.affinityUnlock(affinityKey{s.extAddr, s.out2in.addr, s.out2in.port, s.proto})
 	}
@@ -308,21 +308,21 @@ func (e *Engine) freeSession(i uint32) {
 
 // addI2O and addO2I hash a flow; an older flow with the same key is overwritten.
 func (e *Engine) addI2O(i uint32) {
-	s := e.sessions.at(i)
-	s.i2o.settle()
+	s := e.sessions.slotAt(i)
+	s.i2o.fillFromMatch()
 	e.setFlow(s.i2o.match, i)
 }
 
 // addO2I fails for a dynamic session whose outside end is that of a static mapping and, if fresh is set, for a key in use.
 func (e *Engine) addO2I(i uint32, fresh bool) bool {
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	m := &s.o2i.match
 	if s.flags&sessStatic == 0 {
 		if _, taken := e.smO2I[smKey{m.daddr, m.dport, 0, m.proto()}]; taken {
 			return false
 		}
 	}
-	s.o2i.settle()
+	s.o2i.fillFromMatch()
 	if _, taken := e.flows[*m]; taken && fresh {
 		return false
 	}
@@ -333,7 +333,7 @@ func (e *Engine) addO2I(i uint32, fresh bool) bool {
 // heard counts a packet.
 func (e *Engine) heard(i uint32, bytes int) {
 	e.touch(i)
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	s.lastHeard = e.now()
 	s.packets++
 	s.bytes += uint64(bytes)
@@ -352,7 +352,7 @@ const (
 
 // tcpSeen updates the TCP state: established after SYN and ACK from both sides, closing after a FIN or RST of either.
 func (e *Engine) tcpSeen(i uint32, flags uint8, d direction) {
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	seen := s.tcpFlags[d] | flags&(tcpFIN|tcpSYN|tcpRST|tcpACK)
 	if seen == s.tcpFlags[d] {
 		return

@@ -6,8 +6,8 @@ type vrfTable struct {
 }
 
 func (e *Engine) findVRFTable(table uint32) (uint32, bool) {
-	for i := range e.vrfTables.all() {
-		if e.vrfTables.at(i).table == table {
+	for i := range e.vrfTables.usedSlots() {
+		if e.vrfTables.slotAt(i).table == table {
 			return i, true
 		}
 	}
@@ -24,16 +24,16 @@ func (e *Engine) AddDelVRFTable(add bool, table uint32) int32 {
 		return NoSuchEntry
 	case !add:
 		e.unlockVRFTable(i)
-		e.vrfTables.put(i)
+		e.vrfTables.freeSlot(i)
 		return OK
 	}
-	*e.vrfTables.at(e.vrfTables.get()) = vrfTable{table: table}
+	*e.vrfTables.slotAt(e.vrfTables.takeSlot()) = vrfTable{table: table}
 	e.fib.LockTable(table)
 	return OK
 }
 
 func (e *Engine) unlockVRFTable(i uint32) {
-	t := e.vrfTables.at(i)
+	t := e.vrfTables.slotAt(i)
 	for _, r := range t.routes.copyUsed() {
 		e.fib.UnlockTable(r)
 	}
@@ -41,7 +41,7 @@ func (e *Engine) unlockVRFTable(i uint32) {
 }
 
 func (e *Engine) delVRFTables() {
-	for i := range e.vrfTables.all() {
+	for i := range e.vrfTables.usedSlots() {
 		e.unlockVRFTable(i)
 	}
 	e.vrfTables = pool[vrfTable]{}
@@ -53,22 +53,22 @@ func (e *Engine) AddDelVRFRoute(add bool, table, vrf uint32) int32 {
 	if !ok {
 		return NoSuchEntry
 	}
-	routes := &e.vrfTables.at(i).routes
-	for r := range routes.all() {
-		if *routes.at(r) != vrf {
+	routes := &e.vrfTables.slotAt(i).routes
+	for r := range routes.usedSlots() {
+		if *routes.slotAt(r) != vrf {
 			continue
 		}
 		if add {
 			return ValueExist
 		}
 		e.fib.UnlockTable(vrf)
-		routes.put(r)
+		routes.freeSlot(r)
 		return OK
 	}
 	if !add {
 		return NoSuchEntry
 	}
-	*routes.at(routes.get()) = vrf
+	*routes.slotAt(routes.takeSlot()) = vrf
 	e.fib.LockTable(vrf)
 	return OK
 }
@@ -76,8 +76,8 @@ func (e *Engine) AddDelVRFRoute(add bool, table, vrf uint32) int32 {
 // VRFTables is nat44_ed_vrf_tables_v2_dump.
 func (e *Engine) VRFTables() []VRFTable {
 	var out []VRFTable
-	for i := range e.vrfTables.all() {
-		t := e.vrfTables.at(i)
+	for i := range e.vrfTables.usedSlots() {
+		t := e.vrfTables.slotAt(i)
 		out = append(out, VRFTable{Table: t.table, Routes: t.routes.copyUsed()})
 	}
 	return out

@@ -139,8 +139,8 @@ func (w wild) check() {
 	n := 0
 	for list := range w.l.lru {
 		prev := None
-		for i := w.l.lru[list].head; i != None; i = w.l.sessions.at(i).next {
-			s := w.l.sessions.at(i)
+		for i := w.l.lru[list].head; i != None; i = w.l.sessions.slotAt(i).next {
+			s := w.l.sessions.slotAt(i)
 			if !w.l.sessions.used[i] || s.prev != prev || s.list != uint8(list) {
 				w.t.Fatalf("list %d is broken at session %d", list, i)
 			}

@@ -52,7 +52,7 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32, meta Meta) Result {
 	}
 	for n, times := range a[:nodePreIn2OutOutput] {
 		for range times {
-			w.read()
+			w.readPacket()
 			if n := node(n); n == nodePreOut2In || n == nodeClassify && w.classify() == out2in {
 				w.out2in()
 			} else {
@@ -79,7 +79,7 @@ func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32, meta Meta) Result {
 	w.table = e.net.Table(rxIf)
 	w.reassemble()
 	for range a[nodePreIn2OutOutput] {
-		w.read()
+		w.readPacket()
 		w.in2out()
 		if w.res.Action != Next {
 			return w.res
@@ -107,8 +107,8 @@ type work struct {
 	res          Result
 }
 
-// read reads the addresses and the protocol of the packet.
-func (w *work) read() {
+// readPacket reads the addresses and the protocol of the packet.
+func (w *work) readPacket() {
 	w.was = *w.p
 	w.src, w.dst, w.proto = addrNum(w.p.Src), addrNum(w.p.Dst), uint8(w.p.Proto)
 }
@@ -127,7 +127,7 @@ func (w *work) reassemble() {
 	case p.IsEcho():
 		w.sport, w.dport = p.ICMPID, p.ICMPID
 	case p.Inner != nil:
-		w.read()
+		w.readPacket()
 		t := w.icmpKey()
 		w.sport, w.dport = t.sport, t.dport
 	}
@@ -146,7 +146,7 @@ func (w *work) opensTCP() bool {
 	return w.proto != protoTCP || w.flags&(packet.SYN|packet.ACK) == packet.SYN
 }
 
-func (w *work) key() tuple { return flowKey(w.src, w.sport, w.dst, w.dport, w.table, w.proto) }
+func (w *work) packetKey() tuple { return flowKey(w.src, w.sport, w.dst, w.dport, w.table, w.proto) }
 
 // reverse returns the key of the reply, in a table.
 func (w *work) reverse(table uint32) tuple {
@@ -157,7 +157,7 @@ func (w *work) reverse(table uint32) tuple {
 func (w *work) icmpKey() tuple {
 	in := w.p.Inner
 	if in == nil || !w.isICMPError() {
-		return w.key()
+		return w.packetKey()
 	}
 	var sport, dport uint16
 	switch uint8(in.Proto) {
@@ -196,7 +196,7 @@ func (w *work) hop(node, text string) {
 	w.res.Hops = append(w.res.Hops, Hop{node, text})
 }
 
-func (w *work) drop(node, why string) {
+func (w *work) dropPacket(node, why string) {
 	w.hop(node, why)
 	w.res.Action = Drop
 }
@@ -219,7 +219,7 @@ func (w *work) live(node string, k tuple) (uint32, bool) {
 		w.hop(node, "slow path: no session")
 		return 0, false
 	}
-	s := e.sessions.at(i)
+	s := e.sessions.slotAt(i)
 	switch {
 	case s.pair != nil && s.pair.expired:
 		w.hop(node, "slow path: vrf expired")
@@ -237,7 +237,7 @@ func (w *work) known() (uint32, bool) {
 	if w.meta.Pause != nil {
 		w.meta.Pause()
 	}
-	i, ok := w.e.flows[w.key()]
+	i, ok := w.e.flows[w.packetKey()]
 	return i, ok && (w.proto == protoTCP || w.proto == protoUDP)
 }
 

@@ -175,7 +175,7 @@ func (p *Packet) parseRest(words []string) error {
 		case len(words) < 2:
 			return fmt.Errorf("%q lacks a number", w)
 		default:
-			if err := p.set(w, words[1]); err != nil {
+			if err := p.setField(w, words[1]); err != nil {
 				return err
 			}
 			words = words[2:]
@@ -261,7 +261,7 @@ func ParseFlags(letters string) (uint8, error) {
 	return flags, nil
 }
 
-func (p *Packet) set(name, number string) error {
+func (p *Packet) setField(name, number string) error {
 	bits := 16
 	if name == "ttl" || name == "type" || name == "code" {
 		bits = 8
