@@ -185,8 +185,8 @@ func (c *Conn) Guard() *Guard { return c.cfg.Guard }
 func (c *Conn) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { c.events.run(ctx) })
-	defer c.cfg.Lock.release()
+	wg.Go(func() { c.events.runCallbacks(ctx) })
+	defer c.cfg.Lock.unlockFiles()
 	pause := minBackoff
 	for generation := uint64(1); ; {
 		dialled := c.endpoint()
@@ -266,13 +266,13 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 	for lives := true; lives; {
 		select {
 		case <-look.C:
-			if err := c.cfg.Lock.take(); err != nil {
-				s.fail(err)
+			if err := c.cfg.Lock.lockFiles(); err != nil {
+				s.endWith(err)
 			}
 		case <-s.gone:
 			lives = false
 		case <-ctx.Done():
-			s.fail(context.Cause(ctx))
+			s.endWith(context.Cause(ctx))
 			lives = false
 		case <-s.silentChanged:
 			st.Silent = s.silence()
@@ -286,7 +286,7 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 
 // connect dials and performs the handshake.
 func (c *Conn) connect(ctx context.Context) (*session, error) {
-	if err := c.cfg.Lock.take(); err != nil {
+	if err := c.cfg.Lock.lockFiles(); err != nil {
 		return nil, err
 	}
 	nc, err := c.cfg.Dial(ctx)
@@ -384,7 +384,7 @@ func (c *Conn) away() error {
 	return ErrDisconnected
 }
 
-// Events calls fn, in VPP's order, for every unsolicited message of the type of msg, on this connection and all later ones.
+// Events calls fn, in VPP's order, for every unsolicited message of the type of m, on this connection and all later ones.
 // VPP sends events only on request: put the want_* request into Config.OnConnect. fn runs on a goroutine of Run; it may
 // call Do. It cannot be removed.
-func (c *Conn) Events(msg api.Message, fn func(api.Message)) { c.events.add(msg.GetMessageName(), fn) }
+func (c *Conn) Events(m api.Message, fn func(api.Message)) { c.events.addFunc(m.GetMessageName(), fn) }

@@ -25,14 +25,14 @@ func newDispatcher() *dispatcher {
 	return &dispatcher{wake: make(chan struct{}, 1), fns: map[string][]func(api.Message){}}
 }
 
-func (d *dispatcher) add(name string, fn func(api.Message)) {
+func (d *dispatcher) addFunc(name string, fn func(api.Message)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fns[name] = append(d.fns[name], fn)
 }
 
-// put queues an event if a callback exists for it. The queue is unbounded: events are rare, and none may be lost.
-func (d *dispatcher) put(name string, m api.Message) {
+// putEvent queues an event if a callback exists for it. The queue is unbounded: events are rare, and none may be lost.
+func (d *dispatcher) putEvent(name string, m api.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.fns[name]) == 0 {
@@ -45,7 +45,7 @@ func (d *dispatcher) put(name string, m api.Message) {
 	}
 }
 
-func (d *dispatcher) run(ctx context.Context) {
+func (d *dispatcher) runCallbacks(ctx context.Context) {
 	for {
 		select {
 		case <-d.wake:

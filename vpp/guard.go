@@ -112,7 +112,7 @@ func (g *Guard) Check(msg api.Message) error {
 	if len(rules) == 0 { // no rule applies, and no shadow changes
 		return nil
 	}
-	g.view = g.look(msg)
+	g.view = g.mappingViewOf(msg)
 	for i := range rules {
 		if why := rules[i].judge(g, msg); why != "" {
 			return &GuardError{Message: name, Rule: rules[i].Name, Why: why, Stateful: rules[i].Stateful, Absent: why == absent}
@@ -123,7 +123,7 @@ func (g *Guard) Check(msg api.Message) error {
 			return &GuardError{Message: name, Rule: rules[i].Name, Why: "hinges on answers that are outstanding: wait for them", Stateful: true, outstanding: true}
 		}
 	}
-	g.send(msg)
+	g.applyWrite(msg)
 	return nil
 }
 
@@ -136,25 +136,25 @@ func (g *Guard) index() {
 	}
 }
 
-// send applies an outstanding write to the shadow.
-func (g *Guard) send(msg api.Message) {
+// applyWrite applies an outstanding write to the shadow.
+func (g *Guard) applyWrite(msg api.Message) {
 	g.cnat.sent(msg)
 	g.classifier.sent(msg)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
-		g.roles.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
+		g.roles.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
-		g.outputs.send(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
+		g.outputs.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
 	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
 		k, c, _ := routeOp(msg)
 		g.routes.sent(k, c)
 	case *abf.AbfPolicyAddDel, *abf.AbfItfAttachAddDel:
 		g.forwarding.sent(msg)
 	case *ip.AddDelIPPuntRedirectV2:
-		g.redirects.on.send(redirectOf(m.Punt), present(m.IsAdd))
+		g.redirects.on.sendOp(redirectOf(m.Punt), present(m.IsAdd))
 	default:
 		if g.view.known {
-			g.mappings.send(g.view.key, g.view.op)
+			g.mappings.sendOp(g.view.key, g.view.op)
 		}
 	}
 }
@@ -168,9 +168,9 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	g.classifier.answered(msg, reply)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
-		g.roles.settle(uint32(m.SwIfIndex), ok)
+		g.roles.settleOp(uint32(m.SwIfIndex), ok)
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
-		g.outputs.settle(uint32(m.SwIfIndex), ok)
+		g.outputs.settleOp(uint32(m.SwIfIndex), ok)
 	case *nat44_ed.Nat44EdPluginEnableDisable:
 		if ok { // in both cases NAT starts empty
 			g.empty()
@@ -193,7 +193,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	case *abf.AbfPolicyAddDel, *abf.AbfItfAttachAddDel, *abf.AbfPolicyDump, *abf.AbfItfAttachDump:
 		g.forwarding.answered(msg, reply)
 	case *ip.AddDelIPPuntRedirectV2:
-		g.redirects.on.settle(redirectOf(m.Punt), ok)
+		g.redirects.on.settleOp(redirectOf(m.Punt), ok)
 	case *ip.IPPuntRedirectV2Dump:
 		if ok {
 			g.redirects.dumped(m, reply.Details)
@@ -221,8 +221,8 @@ func (g *Guard) Event(msg api.Message) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.roles.set(uint32(m.SwIfIndex), 0)
-	g.outputs.set(uint32(m.SwIfIndex), 0)
+	g.roles.setState(uint32(m.SwIfIndex), 0)
+	g.outputs.setState(uint32(m.SwIfIndex), 0)
 	g.cnat.gone(m)
 }
 

@@ -39,7 +39,7 @@ type abfChange struct {
 	paths []abfPath
 }
 
-func (c abfChange) apply(p abfPolicy) abfPolicy {
+func (c abfChange) applyTo(p abfPolicy) abfPolicy {
 	if c.add {
 		return abfPolicy{exists: true, paths: append(slices.Clone(p.paths), c.paths...)}
 	}
@@ -53,8 +53,8 @@ type abfPlace struct{ policy, swIf uint32 }
 // abfFamily is the family of an attachment: 0 none, 4, 6. As a change it is the new value.
 type abfFamily uint8
 
-func (f abfFamily) nothing() bool             { return f == 0 }
-func (f abfFamily) apply(abfFamily) abfFamily { return f }
+func (f abfFamily) nothing() bool               { return f == 0 }
+func (f abfFamily) applyTo(abfFamily) abfFamily { return f }
 
 func familyOf(m *abf.AbfItfAttachAddDel) abfFamily {
 	switch {
@@ -102,9 +102,9 @@ func (f *forwarding) flies(policy uint32) bool {
 func (f *forwarding) sent(msg api.Message) {
 	switch m := msg.(type) {
 	case *abf.AbfPolicyAddDel:
-		f.policies.send(m.Policy.PolicyID, abfChange{m.IsAdd, abfPaths(m.Policy.Paths)})
+		f.policies.sendOp(m.Policy.PolicyID, abfChange{m.IsAdd, abfPaths(m.Policy.Paths)})
 	case *abf.AbfItfAttachAddDel:
-		f.attached.send(placeOf(m.Attach), familyOf(m))
+		f.attached.sendOp(placeOf(m.Attach), familyOf(m))
 	}
 }
 
@@ -112,9 +112,9 @@ func (f *forwarding) answered(msg api.Message, reply Reply) {
 	ok := reply.Err == nil
 	switch m := msg.(type) {
 	case *abf.AbfPolicyAddDel:
-		f.policies.settle(m.Policy.PolicyID, ok)
+		f.policies.settleOp(m.Policy.PolicyID, ok)
 	case *abf.AbfItfAttachAddDel:
-		f.attached.settle(placeOf(m.Attach), ok)
+		f.attached.settleOp(placeOf(m.Attach), ok)
 	case *abf.AbfPolicyDump:
 		if !ok {
 			return
@@ -144,7 +144,7 @@ func (f *forwarding) answered(msg api.Message, reply Reply) {
 
 func (f *forwarding) judgePolicy(m *abf.AbfPolicyAddDel) string {
 	id := m.Policy.PolicyID
-	has, paths := f.policies.get(id), abfPaths(m.Policy.Paths)
+	has, paths := f.policies.expectedState(id), abfPaths(m.Policy.Paths)
 	for i, p := range paths {
 		if slices.Contains(paths[:i], p) {
 			return fmt.Sprintf("policy %d: a path occurs twice", id)
@@ -157,7 +157,7 @@ func (f *forwarding) judgePolicy(m *abf.AbfPolicyAddDel) string {
 		return fmt.Sprintf("policy %d has no paths: its next change crashes VPP", id)
 	case m.IsAdd && slices.ContainsFunc(paths, func(p abfPath) bool { return slices.Contains(has.paths, p) }):
 		return fmt.Sprintf("policy %d has that path already", id)
-	case !m.IsAdd && has.exists && f.isAttached(id) && !(abfChange{paths: paths}).apply(has).exists:
+	case !m.IsAdd && has.exists && f.isAttached(id) && !(abfChange{paths: paths}).applyTo(has).exists:
 		return fmt.Sprintf("would remove the last path of policy %d, which is attached", id)
 	}
 	return ""
@@ -165,13 +165,13 @@ func (f *forwarding) judgePolicy(m *abf.AbfPolicyAddDel) string {
 
 func (f *forwarding) judgeAttachment(m *abf.AbfItfAttachAddDel) string {
 	id := m.Attach.PolicyID
-	has := f.attached.get(placeOf(m.Attach))
+	has := f.attached.expectedState(placeOf(m.Attach))
 	switch {
 	case !f.dumpedPolicies || !f.dumpedAttached:
 		return "VPP's ABF state is not known: dump policies and attachments first"
 	case m.Attach.SwIfIndex > maxIndex:
 		return fmt.Sprintf("interface %d", m.Attach.SwIfIndex)
-	case m.IsAdd && !f.policies.get(id).exists:
+	case m.IsAdd && !f.policies.expectedState(id).exists:
 		return fmt.Sprintf("policy %d does not exist", id)
 	case !m.IsAdd && has != 0 && (has == 6) != m.Attach.IsIPv6:
 		return fmt.Sprintf("policy %d is attached for IPv%d", id, has)

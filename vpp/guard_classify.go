@@ -34,7 +34,7 @@ type classChange struct {
 	next uint32
 }
 
-func (c classChange) apply(t classTable) classTable {
+func (c classChange) applyTo(t classTable) classTable {
 	if c.gone {
 		return classTable{}
 	}
@@ -53,8 +53,8 @@ type attachment struct {
 	table uint32
 }
 
-func (a attachment) nothing() bool                   { return !a.there }
-func (a attachment) apply(was attachment) attachment { return a }
+func (a attachment) nothing() bool                     { return !a.there }
+func (a attachment) applyTo(was attachment) attachment { return a }
 
 // classHeap is a table's number of entries, and the size of its heap, in bytes.
 type classHeap struct{ count, heap uint32 }
@@ -92,7 +92,7 @@ func (c *classifier) sent(msg api.Message) {
 	switch m := msg.(type) {
 	case *classify.ClassifyAddDelTable:
 		if m.TableIndex != noTable {
-			c.tables.send(m.TableIndex, classChange{gone: !m.IsAdd, next: m.NextTableIndex})
+			c.tables.sendOp(m.TableIndex, classChange{gone: !m.IsAdd, next: m.NextTableIndex})
 		}
 	case *classify.ClassifyAddDelSession:
 		if e, made := c.entries[m.TableIndex]; made && m.IsAdd {
@@ -103,7 +103,7 @@ func (c *classifier) sent(msg api.Message) {
 		swIf, tables, add := classAttached(msg)
 		for kind, t := range tables {
 			if t != noTable {
-				c.attached.send(classPlace{kind, swIf}, attachment{add, t})
+				c.attached.sendOp(classPlace{kind, swIf}, attachment{add, t})
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func (c *classifier) answered(msg api.Message, reply Reply) {
 	switch m := msg.(type) {
 	case *classify.ClassifyAddDelTable:
 		if m.TableIndex != noTable {
-			c.tables.settle(m.TableIndex, ok)
+			c.tables.settleOp(m.TableIndex, ok)
 		}
 		c.made(m, reply)
 	case *classify.ClassifyAddDelSession:
@@ -128,7 +128,7 @@ func (c *classifier) answered(msg api.Message, reply Reply) {
 		}
 	case *classify.ClassifyTableInfo:
 		if r, is := reply.Msg.(*classify.ClassifyTableInfoReply); ok && is {
-			c.tables.set(r.TableID, classTable{there: true, next: r.NextTableIndex})
+			c.tables.setState(r.TableID, classTable{there: true, next: r.NextTableIndex})
 		}
 	case *vlib.CliInband:
 		kind, shows := classShown(m.Cmd)
@@ -139,7 +139,7 @@ func (c *classifier) answered(msg api.Message, reply Reply) {
 		swIf, tables, _ := classAttached(msg)
 		for kind, t := range tables {
 			if t != noTable {
-				c.attached.settle(classPlace{kind, swIf}, ok)
+				c.attached.settleOp(classPlace{kind, swIf}, ok)
 			}
 		}
 	}
@@ -154,8 +154,8 @@ func (c *classifier) made(m *classify.ClassifyAddDelTable, reply Reply) {
 	if reply.Err != nil || !is || !m.IsAdd || r.NewTableIndex == m.TableIndex {
 		return
 	}
-	c.tables.set(m.TableIndex, classTable{})
-	c.tables.set(r.NewTableIndex, classTable{there: true, next: m.NextTableIndex})
+	c.tables.setState(m.TableIndex, classTable{})
+	c.tables.setState(r.NewTableIndex, classTable{there: true, next: m.NextTableIndex})
 	if c.entries == nil {
 		c.entries = map[uint32]classHeap{}
 	}
@@ -312,7 +312,7 @@ func classifyRules() []Rule {
 				swIf, tables, add := classAttached(msg)
 				for _, kind := range classKinds() {
 					t, about := tables[kind]
-					has := g.classifier.attached.get(classPlace{kind, swIf})
+					has := g.classifier.attached.expectedState(classPlace{kind, swIf})
 					switch {
 					case !add || !about || t == noTable:
 					case !g.classifier.shown[kind]:

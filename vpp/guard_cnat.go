@@ -131,13 +131,13 @@ func (s *cnatShadow) answered(msg api.Message, reply Reply) {
 		key, made := cnatOf(&m.Translation)
 		s.begun = s.begun || ok
 		if !ok && !s.made[key].acked {
-			s.drop(key)
+			s.dropKey(key)
 		} else if ok {
 			s.named(key, made, reply)
 		}
 	case *cnat.CnatTranslationDel:
 		if ok {
-			s.drop(s.ids[m.ID])
+			s.dropKey(s.ids[m.ID])
 			delete(s.ids, m.ID)
 		}
 	case *cnat.CnatTranslationDump:
@@ -173,7 +173,7 @@ func (s *cnatShadow) make(key cnatKey, made cnatMade) {
 	if s.made == nil {
 		s.made, s.ids, s.tracked, s.real = map[cnatKey]cnatMade{}, map[uint32]cnatKey{}, map[netip.Addr]int{}, map[cnatAddress][2]int{}
 	}
-	s.drop(key)
+	s.dropKey(key)
 	s.made[key] = made
 	s.countReal(key, made, 1)
 	for _, a := range made.tracks {
@@ -197,7 +197,7 @@ func (s *cnatShadow) countReal(key cnatKey, made cnatMade, by int) {
 	}
 }
 
-func (s *cnatShadow) drop(key cnatKey) {
+func (s *cnatShadow) dropKey(key cnatKey) {
 	if made, known := s.made[key]; known {
 		s.countReal(key, made, -1)
 	}
@@ -213,7 +213,7 @@ func (s *cnatShadow) dumped(details []api.Message) {
 	old := s.made
 	s.made, s.begun = nil, s.begun || len(details) > 0
 	s.make(cnatKey{}, cnatMade{})
-	s.drop(cnatKey{})
+	s.dropKey(cnatKey{})
 	for _, d := range details {
 		m, ok := d.(*cnat.CnatTranslationDetails)
 		if !ok {
@@ -345,7 +345,7 @@ func judgeCover(g *Guard, t *cnat.CnatTranslation) string {
 		if i == 0 && t.Vip.SwIfIndex == noInterface && !made.real {
 			continue
 		}
-		if p, ok := cover(g.routes.get, a); ok {
+		if p, ok := cover(g.routes.expectedState, a); ok {
 			return fmt.Sprintf("%s would resolve by %s, which forwards nothing: add a separate route to it", a, p)
 		}
 	}
@@ -359,12 +359,12 @@ func judgeCovering(g *Guard, msg api.Message) string {
 	if k.table != 0 || len(g.cnat.tracked) == 0 || c.add && c.route.special == 0 {
 		return ""
 	}
-	after := c.apply(g.routes.get(k))
+	after := c.applyTo(g.routes.expectedState(k))
 	get := func(o routeKey) fibRoute {
 		if o == k {
 			return after
 		}
-		return g.routes.get(o)
+		return g.routes.expectedState(o)
 	}
 	deadly := func(a netip.Addr) string {
 		if p, ok := cover(get, a); ok {

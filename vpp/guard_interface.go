@@ -25,7 +25,7 @@ type flagChange struct {
 	flag flags
 }
 
-func (c flagChange) apply(f flags) flags {
+func (c flagChange) applyTo(f flags) flags {
 	if c.add {
 		return f | c.flag
 	}
@@ -93,7 +93,7 @@ func interfaceRules() []Rule {
 			Harm:   "deletes the whole record of the interface and orphans nat-pre-out2in on it for good",
 			judge: func(g *Guard, msg api.Message) string {
 				m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
-				if have := g.roles.get(uint32(m.SwIfIndex)); !m.IsAdd && have&role(m.Flags) == 0 {
+				if have := g.roles.expectedState(uint32(m.SwIfIndex)); !m.IsAdd && have&role(m.Flags) == 0 {
 					return fmt.Sprintf("interface %d is known as %s, not as %s: dump the interfaces first", m.SwIfIndex, have, role(m.Flags))
 				}
 				return ""
@@ -116,7 +116,7 @@ func interfaceRules() []Rule {
 			Harm:   "refused (-81): the role would be missing",
 			judge: func(g *Guard, msg api.Message) string {
 				m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
-				if m.IsAdd && g.outputs.get(uint32(m.SwIfIndex)) != 0 {
+				if m.IsAdd && g.outputs.expectedState(uint32(m.SwIfIndex)) != 0 {
 					return fmt.Sprintf("interface %d has the output feature", m.SwIfIndex)
 				}
 				return ""
@@ -127,7 +127,7 @@ func interfaceRules() []Rule {
 			Harm:   "refused (-81): the output feature would be missing",
 			judge: func(g *Guard, msg api.Message) string {
 				m := msg.(*nat44_ed.Nat44EdAddDelOutputInterface)
-				if have := g.roles.get(uint32(m.SwIfIndex)); m.IsAdd && have != 0 {
+				if have := g.roles.expectedState(uint32(m.SwIfIndex)); m.IsAdd && have != 0 {
 					return fmt.Sprintf("interface %d is %s", m.SwIfIndex, have)
 				}
 				return ""

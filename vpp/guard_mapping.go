@@ -30,8 +30,8 @@ type anyMapping struct {
 // noInterface is VPP's "none" for an optional sw_if_index.
 const noInterface = ^interface_types.InterfaceIndex(0)
 
-// key returns the key under which VPP stores the mapping: an address-only mapping has port and protocol 0.
-func (m anyMapping) key() mappingKey {
+// storedKey returns the key under which VPP stores the mapping: an address-only mapping has port and protocol 0.
+func (m anyMapping) storedKey() mappingKey {
 	if m.kind != lbMapping && m.flags&nat_types.NAT_IS_ADDR_ONLY != 0 {
 		return mappingKey{addr: m.addr}
 	}

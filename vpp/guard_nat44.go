@@ -72,7 +72,7 @@ type mappingChange struct {
 	becomes mapping // without local: the new mapping, whatever it was
 }
 
-func (c mappingChange) apply(m mapping) mapping {
+func (c mappingChange) applyTo(m mapping) mapping {
 	if c.local == nil {
 		return c.becomes
 	}
@@ -111,7 +111,7 @@ func mappingOp(msg api.Message) (mappingKey, mappingChange, bool) {
 		if !v.add {
 			v.kind = noMapping
 		}
-		return v.key(), mappingChange{becomes: mapping{kind: v.kind}}, v.external
+		return v.storedKey(), mappingChange{becomes: mapping{kind: v.kind}}, v.external
 	}
 	return mappingKey{}, mappingChange{}, false
 }
@@ -124,10 +124,10 @@ type mappingView struct {
 	before, after mapping
 }
 
-func (g *Guard) look(msg api.Message) (v mappingView) {
+func (g *Guard) mappingViewOf(msg api.Message) (v mappingView) {
 	if v.key, v.op, v.known = mappingOp(msg); v.known {
-		v.before = g.mappings.get(v.key)
-		v.after = v.op.apply(v.before)
+		v.before = g.mappings.expectedState(v.key)
+		v.after = v.op.applyTo(v.before)
 	}
 	return v
 }
@@ -147,7 +147,7 @@ func localsOf(in []nat44_ed.Nat44LbAddrPort) []local {
 // settleMapping records an answer. An answer that contradicts the shadow puts the key in doubt until the next dump.
 func (g *Guard) settleMapping(key mappingKey, msg api.Message, err error) {
 	was, _ := g.mappings.flying(key)
-	g.mappings.settle(key, err == nil)
+	g.mappings.settleOp(key, err == nil)
 	contradicted := false
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44AddDelLbStaticMapping:
@@ -156,7 +156,7 @@ func (g *Guard) settleMapping(key mappingKey, msg api.Message, err error) {
 		contradicted = err == nil && was.kind != lbMapping
 	}
 	if contradicted {
-		g.mappings.set(key, mapping{doubt: true})
+		g.mappings.setState(key, mapping{doubt: true})
 	}
 }
 
@@ -187,10 +187,10 @@ func detailed(d api.Message) (mappingKey, mapping, bool) {
 		return mappingKey{d.ExternalAddr, d.ExternalPort, d.Protocol}, m, true
 	case *nat44_ed.Nat44StaticMappingDetails:
 		v := anyMapping{kind: singleMapping, flags: d.Flags, addr: d.ExternalIPAddress, port: d.ExternalPort, proto: d.Protocol}
-		return v.key(), mapping{kind: v.kind}, d.ExternalSwIfIndex == noInterface
+		return v.storedKey(), mapping{kind: v.kind}, d.ExternalSwIfIndex == noInterface
 	case *nat44_ed.Nat44IdentityMappingDetails:
 		v := anyMapping{kind: identityMapping, flags: d.Flags, addr: d.IPAddress, port: d.Port, proto: d.Protocol}
-		return v.key(), mapping{kind: v.kind}, d.SwIfIndex == noInterface
+		return v.storedKey(), mapping{kind: v.kind}, d.SwIfIndex == noInterface
 	}
 	return mappingKey{}, mapping{}, false
 }

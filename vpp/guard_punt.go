@@ -25,8 +25,8 @@ const noRx = ^uint32(0)
 // present means that the redirect exists; as a change, the new value.
 type present bool
 
-func (p present) nothing() bool         { return !bool(p) }
-func (p present) apply(present) present { return p }
+func (p present) nothing() bool           { return !bool(p) }
+func (p present) applyTo(present) present { return p }
 
 func redirectOf(p ip.PuntRedirectV2) redirectPlace {
 	if p.RxSwIfIndex == 0 { // VPP stores the one for any interface under local0
@@ -56,7 +56,7 @@ func (r *redirects) dumped(m *ip.IPPuntRedirectV2Dump, details []api.Message) {
 
 func (r *redirects) judge(m *ip.AddDelIPPuntRedirectV2) string {
 	k := redirectOf(m.Punt)
-	has := bool(r.on.get(k))
+	has := bool(r.on.expectedState(k))
 	switch {
 	case k.af > ip_types.ADDRESS_IP6:
 		return fmt.Sprintf("address family %d", k.af)

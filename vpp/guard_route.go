@@ -32,7 +32,7 @@ type routeChange struct {
 	route          fibRoute // what it adds, removes or sets
 }
 
-func (c routeChange) apply(r fibRoute) fibRoute {
+func (c routeChange) applyTo(r fibRoute) fibRoute {
 	switch {
 	case !c.multipath && c.add:
 		return c.route
@@ -129,8 +129,8 @@ type flight struct {
 
 // sent records an outstanding message.
 func (r *routes) sent(k routeKey, c routeChange) {
-	r.send(k, c)
-	r.note(k, c.route)
+	r.sendOp(k, c)
+	r.noteRoute(k, c.route)
 	if r.flight == nil {
 		r.flight = map[routeKey]flight{}
 	}
@@ -145,7 +145,7 @@ func (r *routes) sent(k routeKey, c routeChange) {
 
 func (r *routes) holdsHop(p netip.Prefix) bool {
 	for key := range r.hopping {
-		if slices.ContainsFunc(r.get(key).hops, p.Contains) {
+		if slices.ContainsFunc(r.expectedState(key).hops, p.Contains) {
 			return true
 		}
 	}
@@ -154,7 +154,7 @@ func (r *routes) holdsHop(p netip.Prefix) bool {
 
 // answered records the answer to the oldest message about k.
 func (r *routes) answered(k routeKey, ok bool) {
-	r.settle(k, ok)
+	r.settleOp(k, ok)
 	f := r.flight[k]
 	if f.n--; f.n > 0 {
 		r.flight[k] = f
@@ -182,7 +182,7 @@ func (r *routes) hinges(c routeChange) bool {
 	return false
 }
 
-func (r *routes) note(k routeKey, v fibRoute) {
+func (r *routes) noteRoute(k routeKey, v fibRoute) {
 	if len(v.hops) == 0 {
 		return
 	}
@@ -203,16 +203,16 @@ func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
 				v.special = 0
 			}
 			seen[k] = v
-			r.note(k, v)
+			r.noteRoute(k, v)
 		}
 	}
 	for k, c := range r.cells {
 		if _, ok := seen[k]; !ok && k.table == req.Table.TableID && k.prefix.Addr().Is6() == req.Table.IsIP6 && c.acked.paths > 0 {
-			r.set(k, fibRoute{})
+			r.setState(k, fibRoute{})
 		}
 	}
 	for k, v := range seen {
-		r.set(k, v)
+		r.setState(k, v)
 	}
 }
 
@@ -235,7 +235,7 @@ func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix,
 		if k == key {
 			return after
 		}
-		return r.get(k)
+		return r.expectedState(k)
 	}
 	check := func(hops []netip.Addr) (netip.Addr, netip.Prefix, bool) {
 		for _, h := range hops {
@@ -252,7 +252,7 @@ func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix,
 		if k == key {
 			continue
 		}
-		if h, p, ok := check(r.get(k).hops); ok {
+		if h, p, ok := check(r.expectedState(k).hops); ok {
 			return h, p, ok
 		}
 	}
@@ -295,7 +295,7 @@ func routeRules() []Rule {
 				if len(g.routes.hopping) == 0 && len(c.route.hops) == 0 {
 					return ""
 				}
-				if h, p, ok := g.routes.deadly(k, c.apply(g.routes.get(k))); ok {
+				if h, p, ok := g.routes.deadly(k, c.applyTo(g.routes.expectedState(k))); ok {
 					return fmt.Sprintf("next hop %s would resolve by %s, which forwards nothing: name the interface, or a route to it", h, p)
 				}
 				return ""

@@ -39,24 +39,24 @@ func (o Owner) String() string {
 type Lock struct {
 	// Paths are the files. The agent locks all of them or none.
 	Paths []string
-	// Owner is written into the files; take sets its Since.
+	// Owner is written into the files; lockFiles sets its Since.
 	Owner Owner
 
 	held []*os.File
 }
 
-// take locks all files, or returns an error; one that wraps ErrOwned names the owner. If they are locked already, take
+// lockFiles locks all files, or returns an error; one that wraps ErrOwned names the owner. If they are locked already, lockFiles
 // checks that they are still at their paths: removing the folder of VPP's socket removes the lock.
-func (l *Lock) take() error {
+func (l *Lock) lockFiles() error {
 	if l == nil || l.held != nil && l.current() {
 		return nil
 	}
-	l.release()
+	l.unlockFiles()
 	l.Owner.Since = time.Now()
 	for _, path := range l.Paths {
 		f, err := l.takeOne(path)
 		if err != nil {
-			l.release()
+			l.unlockFiles()
 			return err
 		}
 		l.held = append(l.held, f)
@@ -83,9 +83,9 @@ func (l *Lock) takeOne(path string) (*os.File, error) {
 		err = ownedBy(path)
 	}
 	if err == nil && writable {
-		err = l.write(f)
+		err = l.writeOwner(f)
 	}
-	if err == nil && !same(f, path) {
+	if err == nil && !sameFile(f, path) {
 		err = fmt.Errorf("%w: %s was replaced just now", ErrOwned, path)
 	}
 	if err != nil {
@@ -94,8 +94,8 @@ func (l *Lock) takeOne(path string) (*os.File, error) {
 	return f, nil
 }
 
-// write replaces the former owner's text.
-func (l *Lock) write(f *os.File) error {
+// writeOwner replaces the former owner's text.
+func (l *Lock) writeOwner(f *os.File) error {
 	b, err := json.Marshal(l.Owner)
 	if err != nil {
 		return err
@@ -113,14 +113,14 @@ func (l *Lock) write(f *os.File) error {
 // current reports whether the locked files are still at their paths.
 func (l *Lock) current() bool {
 	for i, f := range l.held {
-		if !same(f, l.Paths[i]) {
+		if !sameFile(f, l.Paths[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func same(f *os.File, path string) bool {
+func sameFile(f *os.File, path string) bool {
 	here, err := f.Stat()
 	if err != nil {
 		return false
@@ -129,8 +129,8 @@ func same(f *os.File, path string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// release unlocks the files and keeps them: removing a file would let two agents hold locks of different files.
-func (l *Lock) release() {
+// unlockFiles unlocks the files and keeps them: removing a file would let two agents hold locks of different files.
+func (l *Lock) unlockFiles() {
 	if l == nil {
 		return
 	}

@@ -72,9 +72,9 @@ func TestLockHasOneOwner(t *testing.T) {
 func TestLockOfOtherParts(t *testing.T) {
 	a, b := lockIn(t.TempDir(), "n", "services"), &Lock{}
 	b.Paths = []string{strings.Replace(a.Paths[0], "services", "policies", 1)}
-	defer a.release()
-	defer b.release()
-	if err := errors.Join(a.take(), b.take()); err != nil {
+	defer a.unlockFiles()
+	defer b.unlockFiles()
+	if err := errors.Join(a.lockFiles(), b.lockFiles()); err != nil {
 		t.Error(err)
 	}
 }
@@ -83,11 +83,11 @@ func TestLockOfOtherParts(t *testing.T) {
 func TestLockTakesAllOrNone(t *testing.T) {
 	dir := t.TempDir()
 	a, both := lockIn(dir, "n", "policies"), lockIn(dir, "n", "services", "policies")
-	defer a.release()
-	if err := a.take(); err != nil {
+	defer a.unlockFiles()
+	if err := a.lockFiles(); err != nil {
 		t.Fatal(err)
 	}
-	if err := both.take(); !errors.Is(err, ErrOwned) || both.held != nil {
+	if err := both.lockFiles(); !errors.Is(err, ErrOwned) || both.held != nil {
 		t.Fatalf("%v, held %v", err, both.held)
 	}
 	if _, owned := FindOwner(both.Paths[0]); owned {
@@ -110,9 +110,9 @@ func TestLockOfAReplacedFolder(t *testing.T) {
 				t.Fatal(err)
 			}
 			rival := lockIn(dir, "node-2", "services")
-			defer rival.release()
+			defer rival.unlockFiles()
 			if taken {
-				if err := rival.take(); err != nil {
+				if err := rival.lockFiles(); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -131,14 +131,14 @@ func TestLockOfAReplacedFolder(t *testing.T) {
 // A missing folder means a VPP that has not started.
 func TestLockWithoutAFolder(t *testing.T) {
 	l := lockIn(filepath.Join(t.TempDir(), "none"), "n", "services")
-	if err := l.take(); !errors.Is(err, errDial) {
+	if err := l.lockFiles(); !errors.Is(err, errDial) {
 		t.Error(err)
 	}
 	if err := os.Mkdir(filepath.Dir(l.Paths[0]), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
-	if err := l.take(); err != nil {
+	defer l.unlockFiles()
+	if err := l.lockFiles(); err != nil {
 		t.Error(err)
 	}
 }
@@ -149,7 +149,7 @@ func TestLockFollowsNoLink(t *testing.T) {
 	if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Symlink(victim, l.Paths[0])); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.take(); err == nil || !strings.Contains(err.Error(), "--vpp-lock") {
+	if err := l.lockFiles(); err == nil || !strings.Contains(err.Error(), "--vpp-lock") {
 		t.Error(err)
 	}
 	if b, err := os.ReadFile(victim); err != nil || string(b) != "precious" {
@@ -179,10 +179,10 @@ func FuzzOwner(f *testing.F) {
 			t.Fatal(err)
 		}
 		l := &Lock{Paths: []string{path}, Owner: Owner{PID: 1}}
-		if err := l.take(); err != nil {
+		if err := l.lockFiles(); err != nil {
 			t.Fatal(err)
 		}
-		defer l.release()
+		defer l.unlockFiles()
 		if got, err := readOwner(path); err != nil || got.PID != 1 || slices.Contains([]byte(got.Node), 0) {
 			t.Errorf("after %q: %v, %v", b, got, err)
 		}

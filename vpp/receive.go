@@ -15,9 +15,9 @@ func (s *session) reader() {
 	defer s.drain()
 	free := make([]uint32, 0, s.cfg.Window)
 	for {
-		body, err := s.wire.next()
+		body, err := s.wire.nextMessage()
 		if err != nil {
-			s.fail(err)
+			s.endWith(err)
 			return
 		}
 		if slot, done := s.receive(body); done {
@@ -35,7 +35,7 @@ func (s *session) reader() {
 
 // receive handles one message; true: its slot is free again.
 func (s *session) receive(body []byte) (uint32, bool) {
-	k := s.api.at(binary.BigEndian.Uint16(body))
+	k := s.api.kindAt(binary.BigEndian.Uint16(body))
 	if k != nil && k.event {
 		s.event(k, body)
 		return 0, false
@@ -78,7 +78,7 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 	}
 	err := &UnexpectedError{Message: r.name, Got: s.api.describe(binary.BigEndian.Uint16(body))}
 	if r.reply == nil { // the answer to the control_ping is still outstanding
-		s.note(slot, err)
+		s.noteError(slot, err)
 		return false
 	}
 	s.complete(slot, Reply{Err: err})
@@ -89,7 +89,7 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 func (s *session) detail(slot uint32, k *kind, body []byte) {
 	m, err := decode(k, body)
 	if err != nil {
-		s.note(slot, err)
+		s.noteError(slot, err)
 		return
 	}
 	s.mu.Lock()
@@ -98,8 +98,8 @@ func (s *session) detail(slot uint32, k *kind, body []byte) {
 	p.details = append(p.details, m)
 }
 
-// note fails a call that is not complete yet; the first error counts.
-func (s *session) note(slot uint32, err error) {
+// noteError fails a call that is not complete yet; the first error counts.
+func (s *session) noteError(slot uint32, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := &s.pending[slot]; !p.batch.orphan && p.batch.replies[p.at].Err == errPending {
@@ -125,7 +125,7 @@ func (s *session) resume(slot uint32, p *pending, reply api.Message) bool {
 	msg := next.Interface().(api.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil || s.encode(r, msg, p.context) != nil {
+	if s.err != nil || s.encodeMessage(r, msg, p.context) != nil {
 		return false
 	}
 	s.pending[slot].msg = msg
@@ -136,7 +136,7 @@ func (s *session) resume(slot uint32, p *pending, reply api.Message) bool {
 // decode decodes a message of the kind.
 func decode(k *kind, body []byte) (api.Message, error) {
 	m := k.new()
-	if err := k.count.check(body[min(replyHeader, len(body)):]); err != nil {
+	if err := k.count.checkLength(body[min(replyHeader, len(body)):]); err != nil {
 		return nil, fmt.Errorf("decode %s: %w", k.name, err)
 	}
 	if err := codec.DecodeMsg(body, m); err != nil {
@@ -172,11 +172,11 @@ func (s *session) complete(slot uint32, reply Reply) {
 	if s.cfg.Observe != nil {
 		s.cfg.Observe(p.route.name, time.Since(p.sent), reply.Err)
 	}
-	s.release(slot, reply)
+	s.releaseSlot(slot, reply)
 }
 
-// release frees a call's slot and delivers its reply.
-func (s *session) release(slot uint32, reply Reply) {
+// releaseSlot frees a call's slot and delivers its reply.
+func (s *session) releaseSlot(slot uint32, reply Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := &s.pending[slot]
@@ -190,11 +190,11 @@ func (s *session) release(slot uint32, reply Reply) {
 		close(s.turn)
 		s.turn = nil
 	}
-	s.answer(b, at, reply)
+	s.answerCall(b, at, reply)
 }
 
-// answer is the only place that fills a Reply. s.mu is held.
-func (s *session) answer(b *batch, at int, reply Reply) {
+// answerCall is the only place that fills a Reply. s.mu is held.
+func (s *session) answerCall(b *batch, at int, reply Reply) {
 	if b.orphan {
 		return
 	}
@@ -230,6 +230,6 @@ func (s *session) event(k *kind, body []byte) {
 	}
 	if m, err := decode(k, body); err == nil {
 		s.cfg.Guard.Event(m)
-		s.events.put(k.name, m)
+		s.events.putEvent(k.name, m)
 	}
 }

@@ -70,9 +70,9 @@ func countOf(m api.Message) (c counted) {
 	return c
 }
 
-// check refuses a length greater than the number of bytes that follow: the generated code would allocate that many elements
+// checkLength refuses a length greater than the number of bytes that follow: the generated code would allocate that many elements
 // first.
-func (c counted) check(body []byte) error {
+func (c counted) checkLength(body []byte) error {
 	if c.width == 0 || len(body) < c.at+c.width {
 		return nil // the decoder reports a short body
 	}
@@ -157,7 +157,7 @@ func field(t reflect.Type, name string, want reflect.Kind) int {
 	return -1
 }
 
-func (m *messages) at(id uint16) *kind {
+func (m *messages) kindAt(id uint16) *kind {
 	if int(id) < len(m.byID) {
 		return m.byID[id]
 	}
@@ -180,12 +180,12 @@ func (m *messages) route(msg api.Message) *route {
 	if r := m.routes[t]; r != nil {
 		return r
 	}
-	r := m.find(msg, t)
+	r := m.findRoute(msg, t)
 	m.routes[t] = r
 	return r
 }
 
-func (m *messages) find(msg api.Message, t reflect.Type) *route {
+func (m *messages) findRoute(msg api.Message, t reflect.Type) *route {
 	name := msg.GetMessageName()
 	key := name + "_" + msg.GetCrcString()
 	r := &route{name: name, cursor: -1}
@@ -242,7 +242,7 @@ func (m *messages) lacking(name string) string {
 func (m *messages) missing(needs []api.Message) []string {
 	var out []string
 	for _, msg := range needs {
-		if r := m.find(msg, reflect.TypeOf(msg)); r.missing != nil {
+		if r := m.findRoute(msg, reflect.TypeOf(msg)); r.missing != nil {
 			out = append(out, r.missing.Lacks)
 		}
 	}
@@ -251,7 +251,7 @@ func (m *messages) missing(needs []api.Message) []string {
 }
 
 func (m *messages) describe(id uint16) string {
-	if k := m.at(id); k != nil {
+	if k := m.kindAt(id); k != nil {
 		return k.key
 	}
 	return "message " + strconv.Itoa(int(id))

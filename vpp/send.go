@@ -16,10 +16,10 @@ import (
 // allocated or sent.
 const MaxRequest = 16 << 20
 
-// send sends n calls of b when the window has room, or answers them at once; false: the session or ctx ended first.
-func (s *session) send(ctx context.Context, b *batch, at, n int) bool {
+// sendCalls sends n calls of b when the window has room, or answers them at once; false: the session or ctx ended first.
+func (s *session) sendCalls(ctx context.Context, b *batch, at, n int) bool {
 	for {
-		slots, ok := s.room(ctx, n)
+		slots, ok := s.waitForSlots(ctx, n)
 		if !ok {
 			return false
 		}
@@ -45,7 +45,7 @@ func (s *session) submit(b *batch, at int, slots []uint32) <-chan struct{} {
 	for i, slot := range slots {
 		err := s.err
 		if err == nil {
-			err = s.put(b, at+i, b.calls[at+i], slot)
+			err = s.putCall(b, at+i, b.calls[at+i], slot)
 		}
 		if err == nil {
 			continue
@@ -59,13 +59,13 @@ func (s *session) submit(b *batch, at int, slots []uint32) <-chan struct{} {
 			return s.turn
 		}
 		s.giveBack(slots[i : i+1])
-		s.answer(b, at+i, Reply{Err: err})
+		s.answerCall(b, at+i, Reply{Err: err})
 	}
 	return nil
 }
 
-// put encodes and registers call. s.mu is held.
-func (s *session) put(b *batch, at int, call Call, slot uint32) error {
+// putCall encodes and registers call. s.mu is held.
+func (s *session) putCall(b *batch, at int, call Call, slot uint32) error {
 	if call.Msg == nil {
 		return fmt.Errorf("vpp: call without a message")
 	}
@@ -84,7 +84,7 @@ func (s *session) put(b *batch, at int, call Call, slot uint32) error {
 	if context>>slotBits == 0 {
 		context += 1 << slotBits
 	}
-	if err := s.encode(r, call.Msg, context); err != nil {
+	if err := s.encodeMessage(r, call.Msg, context); err != nil {
 		return err
 	}
 	if err := s.cfg.Guard.Check(call.Msg); err != nil { // last, because Check takes a permitted message as sent
@@ -111,8 +111,8 @@ func (s *session) wakeWriter() {
 	}
 }
 
-// encode appends msg to the out buffer, and for a dump the control_ping that ends it.
-func (s *session) encode(r *route, msg api.Message, context uint32) error {
+// encodeMessage appends msg to the out buffer, and for a dump the control_ping that ends it.
+func (s *session) encodeMessage(r *route, msg api.Message, context uint32) error {
 	was := len(s.out)
 	if err := s.encodeOne(r.id, msg, context); err != nil {
 		s.out = s.out[:was]
@@ -171,7 +171,7 @@ func (s *session) writer() {
 			continue
 		}
 		if _, err := s.wire.nc.Write(buf); err != nil {
-			s.fail(err)
+			s.endWith(err)
 			return
 		}
 		if cap(buf) > 4*readBuffer { // do not keep the buffer of one big message for ever

@@ -78,12 +78,12 @@ func (s *session) start() {
 }
 
 func (s *session) stop(err error) {
-	s.fail(err)
+	s.endWith(err)
 	s.wg.Wait()
 }
 
-// fail ends the session; the first error counts. The closed socket ends the reader, which answers everything pending.
-func (s *session) fail(err error) {
+// endWith ends the session; the first error counts. The closed socket ends the reader, which answers everything pending.
+func (s *session) endWith(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
@@ -114,7 +114,7 @@ func (s *session) do(ctx context.Context, calls []Call) []Reply {
 	}
 	for i := 0; i < len(calls); {
 		n := s.joined(calls[i:])
-		if !s.send(ctx, b, i, n) {
+		if !s.sendCalls(ctx, b, i, n) {
 			return s.abandon(ctx, b)
 		}
 		i += n
@@ -139,9 +139,9 @@ func (s *session) joined(calls []Call) int {
 	return n
 }
 
-// room waits for n slots; false: the session or ctx ended first. Only one caller at a time waits for more than one slot:
+// waitForSlots waits for n slots; false: the session or ctx ended first. Only one caller at a time waits for more than one slot:
 // two callers with a part each would deadlock.
-func (s *session) room(ctx context.Context, n int) (slots []uint32, ok bool) {
+func (s *session) waitForSlots(ctx context.Context, n int) (slots []uint32, ok bool) {
 	if n > 1 {
 		s.joining.Lock()
 		defer s.joining.Unlock()
@@ -238,7 +238,7 @@ func (s *session) watchdog() {
 		case idle && s.cfg.Probe > 0 && quiet >= s.cfg.Probe:
 			s.probe()
 		case !idle && !dumps && s.cfg.Silence > 0 && quiet >= s.cfg.Silence:
-			s.fail(fmt.Errorf("silent for %s with calls unanswered", quiet.Round(time.Millisecond)))
+			s.endWith(fmt.Errorf("silent for %s with calls unanswered", quiet.Round(time.Millisecond)))
 			return
 		}
 	}

@@ -14,7 +14,7 @@ type state interface {
 
 // change is the effect of a message on a state.
 type change[V any] interface {
-	apply(V) V
+	applyTo(V) V
 }
 
 type cell[V any, C change[V]] struct {
@@ -23,8 +23,8 @@ type cell[V any, C change[V]] struct {
 	ops   []C
 }
 
-// get returns the state after all outstanding operations succeed.
-func (s *shadow[K, V, C]) get(k K) (v V) {
+// expectedState returns the state after all outstanding operations succeed.
+func (s *shadow[K, V, C]) expectedState(k K) (v V) {
 	if c := s.cells[k]; c != nil {
 		v = c.sent
 	}
@@ -39,21 +39,21 @@ func (s *shadow[K, V, C]) flying(k K) (acked V, ops []C) {
 	return acked, nil
 }
 
-// send applies an outstanding operation.
-func (s *shadow[K, V, C]) send(k K, op C) {
+// sendOp applies an outstanding operation.
+func (s *shadow[K, V, C]) sendOp(k K, op C) {
 	c := s.cell(k)
 	c.ops = append(c.ops, op)
-	c.sent = op.apply(c.sent)
+	c.sent = op.applyTo(c.sent)
 }
 
-// settle records the answer to the oldest operation on k.
-func (s *shadow[K, V, C]) settle(k K, ok bool) {
+// settleOp records the answer to the oldest operation on k.
+func (s *shadow[K, V, C]) settleOp(k K, ok bool) {
 	c := s.cells[k]
 	if c == nil || len(c.ops) == 0 {
 		return
 	}
 	if ok {
-		c.acked = c.ops[0].apply(c.acked)
+		c.acked = c.ops[0].applyTo(c.acked)
 	}
 	if c.ops = c.ops[1:]; len(c.ops) == 0 {
 		c.ops = nil
@@ -61,15 +61,15 @@ func (s *shadow[K, V, C]) settle(k K, ok bool) {
 	if !ok {
 		c.again()
 	}
-	s.drop(k, c)
+	s.dropCell(k, c)
 }
 
-// set overrides the acknowledged state of k.
-func (s *shadow[K, V, C]) set(k K, v V) {
+// setState overrides the acknowledged state of k.
+func (s *shadow[K, V, C]) setState(k K, v V) {
 	c := s.cell(k)
 	c.acked = v
 	c.again()
-	s.drop(k, c)
+	s.dropCell(k, c)
 }
 
 // replace records a dump: the acknowledged states that mine selects become exactly those of dumped.
@@ -77,11 +77,11 @@ func (s *shadow[K, V, C]) replace(mine func(V) bool, dumped map[K]V) {
 	var none V
 	for k, c := range s.cells {
 		if _, ok := dumped[k]; !ok && mine(c.acked) {
-			s.set(k, none)
+			s.setState(k, none)
 		}
 	}
 	for k, v := range dumped {
-		s.set(k, v)
+		s.setState(k, v)
 	}
 }
 
@@ -97,8 +97,8 @@ func (s *shadow[K, V, C]) cell(k K) *cell[V, C] {
 	return c
 }
 
-// drop deletes an empty cell.
-func (s *shadow[K, V, C]) drop(k K, c *cell[V, C]) {
+// dropCell deletes an empty cell.
+func (s *shadow[K, V, C]) dropCell(k K, c *cell[V, C]) {
 	if len(c.ops) == 0 && c.acked.nothing() {
 		delete(s.cells, k)
 	}
@@ -107,6 +107,6 @@ func (s *shadow[K, V, C]) drop(k K, c *cell[V, C]) {
 func (c *cell[V, C]) again() {
 	c.sent = c.acked
 	for _, op := range c.ops {
-		c.sent = op.apply(c.sent)
+		c.sent = op.applyTo(c.sent)
 	}
 }

@@ -45,7 +45,7 @@ func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Coun
 		names[fmt.Sprintf("/acl/%d/matches", index)] = index
 	}
 	out := make(map[uint32][]Counter, len(acls))
-	err := s.read(ctx, func(g *segment, directory []byte) error {
+	err := s.readSegment(ctx, func(g *segment, directory []byte) error {
 		clear(out)
 		for ; len(directory) >= entrySize; directory = directory[entrySize:] {
 			index, asked := names[cString(directory[entryName:entrySize])]
@@ -76,7 +76,7 @@ var ErrNotCounted = errors.New("VPP has no such counter")
 func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
 	var sum uint64
 	found := false
-	err := s.read(ctx, func(g *segment, directory []byte) (err error) {
+	err := s.readSegment(ctx, func(g *segment, directory []byte) (err error) {
 		found = false
 		for ; len(directory) >= entrySize && !found; directory = directory[entrySize:] {
 			if order.Uint32(directory) == entrySimple && cString(directory[entryName:entrySize]) == "/nat44-ed/total-sessions" {
@@ -92,8 +92,8 @@ func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
 	return sum, err
 }
 
-// read calls f with the directory of the segment, within statsPatience.
-func (s Stats) read(ctx context.Context, f func(*segment, []byte) error) error {
+// readSegment calls f with the directory of the segment, within statsPatience.
+func (s Stats) readSegment(ctx context.Context, f func(*segment, []byte) error) error {
 	ctx, cancel := context.WithTimeout(ctx, statsPatience)
 	defer cancel()
 	file, err := s.open(ctx)
@@ -103,7 +103,7 @@ func (s Stats) read(ctx context.Context, f func(*segment, []byte) error) error {
 	defer file.Close()
 	info, err := file.Stat()
 	if err == nil {
-		err = (&segment{file: file, size: uint64(info.Size())}).read(ctx, f)
+		err = (&segment{file: file, size: uint64(info.Size())}).readDirectory(ctx, f)
 	}
 	if err != nil {
 		return fmt.Errorf("stats segment: %w", err)
@@ -164,8 +164,8 @@ type segment struct {
 	base uint64
 }
 
-// read calls f with the directory, and again if the segment changed meanwhile.
-func (g *segment) read(ctx context.Context, f func(*segment, []byte) error) error {
+// readDirectory calls f with the directory, and again if the segment changed meanwhile.
+func (g *segment) readDirectory(ctx context.Context, f func(*segment, []byte) error) error {
 	for {
 		before, err := g.header()
 		if err != nil {

@@ -201,7 +201,7 @@ func TestReadAgainAfterAChange(t *testing.T) {
 	c := &changing{b: b}
 	g := &segment{file: c, size: uint64(len(b))}
 	var lengths []int
-	err := g.read(t.Context(), func(g *segment, directory []byte) error {
+	err := g.readDirectory(t.Context(), func(g *segment, directory []byte) error {
 		lengths = append(lengths, len(directory)/entrySize)
 		return nil
 	})

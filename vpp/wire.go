@@ -52,8 +52,8 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
-// next returns the next message, valid until the following call. It does not copy messages that fit into the buffer.
-func (w *wire) next() ([]byte, error) {
+// nextMessage returns the next message, valid until the following call. It does not copy messages that fit into the buffer.
+func (w *wire) nextMessage() ([]byte, error) {
 	if w.skip > 0 {
 		_, _ = w.r.Discard(w.skip)
 		w.skip = 0
@@ -124,7 +124,7 @@ func (w *wire) handshake(name string) (map[string]uint16, uint32, error) {
 	if _, err := w.nc.Write(out); err != nil {
 		return nil, 0, err
 	}
-	answer, err := w.next()
+	answer, err := w.nextMessage()
 	if err != nil {
 		return nil, 0, err
 	}
