@@ -133,7 +133,7 @@ func New(cfg Config) *Agent {
 	a.pace = pace.Pacer{Caller: cfg.Caller, Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
 	a.g.stall = cfg.Stall
 	a.openJournal()
-	a.publish()
+	a.publishSnapshot()
 	return a
 }
 
@@ -220,7 +220,7 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 	if t.Resync == event.Full || t.Resync == event.Upstream {
 		for key, v := range a.g.values {
 			if _, stays := t.Values[key]; !stays && v.msg != nil {
-				a.put(v, nil, touch)
+				a.putDesired(v, nil, touch)
 			}
 		}
 	}
@@ -236,17 +236,17 @@ func (a *Agent) want(values map[string]proto.Message, touch func(*value)) {
 		case m != nil && (v == nil || v.msg == nil || !kv.Equal(v.msg, m)):
 			fresh = append(fresh, compiled{key: key, msg: m, kind: a.g.kindOf(key)})
 		case m == nil && v != nil && v.msg != nil:
-			a.put(v, nil, touch)
+			a.putDesired(v, nil, touch)
 		case m != nil && !v.steady():
 			touch(v)
 		}
 	}
-	// Sorted: the nodes of a kind then have the order in which VPP receives and shows the values; see kind.next.
+	// Sorted: the nodes of a kind then have the order in which VPP receives and shows the values; see kind.nextValue.
 	parallel.Sort(fresh, func(a, b compiled) int { return strings.Compare(a.key, b.key) })
 	a.g.expect(fresh)
 	parallel.Ordered(len(fresh), func(i int) { fresh[i].compile() }, func(i int) {
 		// Nodes are made only here: collect would remove an unused node in the meantime.
-		a.put(a.g.node(fresh[i].key), &fresh[i], touch)
+		a.putDesired(a.g.nodeOf(fresh[i].key), &fresh[i], touch)
 	})
 }
 
@@ -259,9 +259,9 @@ type compiled struct {
 	bad   error
 }
 
-// put makes c the desired state of v; nil: none. A value that does not compile is not wanted: its old version is removed, because
+// putDesired makes c the desired state of v; nil: none. A value that does not compile is not wanted: its old version is removed, because
 // the new one replaced it.
-func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
+func (a *Agent) putDesired(v *value, c *compiled, touch func(*value)) {
 	if c == nil {
 		c = &compiled{}
 	}
@@ -271,7 +271,7 @@ func (a *Agent) put(v *value, c *compiled, touch func(*value)) {
 		touch(v)
 		return
 	}
-	a.g.put(v, c.state, touch)
+	a.g.putState(v, c.state, touch)
 }
 
 // errUnimplemented: the value stays in the desired state and its status is shown, but no descriptor puts it into VPP.
@@ -292,8 +292,8 @@ func (c *compiled) compile() {
 	c.state, c.bad = c.kind.Compile(c.key, c.msg)
 }
 
-// run is the common path of Commit, Retry and repairs: look, plan, execute, observe.
-func (a *Agent) run(ctx context.Context, p *planner, resync event.ResyncKind, cause string, seq uint64) *event.Committed {
+// runTxn is the common path of Commit, Retry and repairs: look, plan, execute, observe.
+func (a *Agent) runTxn(ctx context.Context, p *planner, resync event.ResyncKind, cause string, seq uint64) *event.Committed {
 	x := a.execution(cause, resync)
 	x.c.Seq = seq
 	a.carryOut(ctx, x, p)
@@ -314,7 +314,7 @@ func (a *Agent) carryOut(ctx context.Context, x *execution, p *planner) {
 	}
 	err := a.away()
 	if err == nil {
-		err = a.look(ctx, p, x.c.Resync)
+		err = a.lookAtVPP(ctx, p, x.c.Resync)
 	}
 	a.complete(ctx, x, err)
 }
@@ -326,7 +326,7 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	if err == nil && !a.informed && a.cfg.DenyEarly {
 		err = x.closeEarly(ctx)
 	}
-	p.settle() // even if VPP is away: dependents of a name that observe removes must learn of the removal
+	p.settleValues() // even if VPP is away: dependents of a name that observe removes must learn of the removal
 	if err == nil && a.informed {
 		p.decide()
 		p = x.withRest()
@@ -341,16 +341,16 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	}
 	x.finished()
 	if a.informed {
-		c.Statuses = x.statuses.all()
+		c.Statuses = x.statuses.mergeAll()
 	}
 	a.saveJournal()
 	c.Took, c.Cost = a.cfg.Now().Sub(x.began), a.cfg.Now().Sub(x.began)+a.pace.Balance-x.balance
 	if c.Left = a.rest.keys(); x == a.rest.x {
-		a.publish() // more portions follow
+		a.publishSnapshot() // more portions follow
 		return
 	}
 	a.record(x.began, c, x)
-	a.publish()
+	a.publishSnapshot()
 	if p.drift == nil || err != nil { // the log line of the round has the repairs of a recheck
 		a.logLine(c)
 	}
@@ -384,7 +384,7 @@ func (a *Agent) Retry(ctx context.Context) *event.Committed {
 		return nil
 	}
 	slices.SortFunc(p.touched, func(x, y *value) int { return strings.Compare(x.key, y.key) })
-	return a.run(ctx, p, event.NoResync, "retry", 0)
+	return a.runTxn(ctx, p, event.NoResync, "retry", 0)
 }
 
 // nextRetry is the time of the next retry; zero: none.

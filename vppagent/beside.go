@@ -28,8 +28,8 @@ func (g *graph) settled(v *value) bool {
 	return v.kind.Stands.Settled(g.world, v.have)
 }
 
-// follow touches the values that must be planned again because of v.
-func (p *planner) follow(v *value) {
+// touchFollowers touches the values that must be planned again because of v.
+func (p *planner) touchFollowers(v *value) {
 	if v.kind.Replace != nil || v.kind.Stands == nil && v.outlives > 0 { // the values that wait for it
 		for d := range v.dependents {
 			if len(d.held) > 0 {
@@ -68,7 +68,7 @@ func (p *planner) layBeside() {
 	}
 	for _, v := range slices.Clone(p.touched) {
 		switch {
-		case !p.changes(v):
+		case !p.changesObject(v):
 		case p.costly(v):
 			lay(v)
 		default:
@@ -83,7 +83,7 @@ func (p *planner) layBeside() {
 			continue
 		}
 		for _, v := range u.uses {
-			if p.changes(v) && !v.plan.beside {
+			if p.changesObject(v) && !v.plan.beside {
 				lay(v)
 			}
 		}
@@ -109,8 +109,8 @@ func (p *planner) remakeNeeders(v *value) {
 	}
 }
 
-// changes reports that the plan changes the content of v's object in VPP.
-func (p *planner) changes(v *value) bool {
+// changesObject reports that the plan changes the content of v's object in VPP.
+func (p *planner) changesObject(v *value) bool {
 	return v.kind != nil && v.kind.Replace != nil && v.plan.epoch == p.epoch && v.plan.action == Update
 }
 
@@ -118,7 +118,7 @@ func (p *planner) changes(v *value) bool {
 func (p *planner) torn(u *value) bool {
 	inPlace := 0
 	for _, v := range u.uses {
-		if p.changes(v) && !v.plan.beside {
+		if p.changesObject(v) && !v.plan.beside {
 			inPlace++
 		}
 	}
@@ -150,7 +150,7 @@ func (p *planner) switchOver(u *value) {
 	p.mark(u)
 	if u.plan.action == None && u.will && u.want != nil {
 		u.plan.action = Update
-		p.follow(u)
+		p.touchFollowers(u)
 	}
 }
 
@@ -215,7 +215,7 @@ func (g *graph) setUses(v *value) {
 	if v.have != nil {
 		for _, d := range v.kind.Dependencies(v.have) {
 			if d.Loose {
-				uses = append(uses, g.node(d.Key))
+				uses = append(uses, g.nodeOf(d.Key))
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 			return lost
 		}
 		if len(others) > 0 {
-			x.leave(others, plan[i+1:])
+			x.leaveSteps(others, plan[i+1:])
 			return nil
 		}
 	}
@@ -63,7 +63,7 @@ func (x *execution) whole(ctx context.Context, level []Step) error {
 func (x *execution) level(ctx context.Context, level []Step) error {
 	b := x.prepare(level)
 	orderClaims(b.requests)
-	lost := x.send(ctx, b.requests)
+	lost := x.sendRequests(ctx, b.requests)
 	x.finishAll(b, lost)
 	return lost
 }
@@ -236,11 +236,11 @@ func orderClaims(batch []request) {
 	})
 }
 
-// send sends requests and the requests that follow from the replies, until none follows.
-func (x *execution) send(ctx context.Context, batch []request) (lost error) {
+// sendRequests sends requests and the requests that follow from the replies, until none follows.
+func (x *execution) sendRequests(ctx context.Context, batch []request) (lost error) {
 	for len(batch) > 0 {
 		x.calls = appendCalls(x.calls[:0], batch)
-		if batch, lost = x.take(batch, x.a.pace.Do(ctx, x.calls, x.a.costs(batch))); lost != nil {
+		if batch, lost = x.takeReplies(batch, x.a.pace.Do(ctx, x.calls, x.a.costs(batch))); lost != nil {
 			return lost
 		}
 	}
@@ -276,8 +276,8 @@ func appendCalls(calls []vpp.Call, batch []request) []vpp.Call {
 	return calls
 }
 
-// take handles replies and returns the requests that follow from them.
-func (x *execution) take(batch []request, replies []vpp.Reply) (next []request, lost error) {
+// takeReplies handles replies and returns the requests that follow from them.
+func (x *execution) takeReplies(batch []request, replies []vpp.Reply) (next []request, lost error) {
 	for i, reply := range replies {
 		r := &batch[i]
 		err := reply.Err
@@ -332,7 +332,7 @@ func unreachable(err error) bool {
 // finish records the result of a step.
 func (x *execution) finish(s Step, lost error) {
 	v := s.v
-	x.note(s)
+	x.noteStep(s)
 	now := v.want
 	if v.plan.after != nil {
 		now = v.plan.after
@@ -427,15 +427,15 @@ func (a *Agent) observe(p *planner, x *execution) {
 			if old != event.Nonexistent {
 				out = append(out, event.ValueStatus{Key: v.key, State: event.Removed})
 			}
-			a.board.remove(v)
+			a.board.removeStatus(v)
 			a.g.setDeps(v)
 			a.g.collect(v)
 			continue
 		}
 		out = append(out, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
-		a.board.set(v, now)
+		a.board.setStatus(v, now)
 	}
-	x.statuses.add(out)
+	x.statuses.addList(out)
 }
 
 // setResult gives v its status. lost: VPP could not be reached, and the plan was not executed.

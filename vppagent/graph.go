@@ -95,13 +95,13 @@ func newKind(d *descriptor.Descriptor) *kind {
 	return &kind{Descriptor: d, plain: plain}
 }
 
-func (k *kind) add(v *value) {
+func (k *kind) addValue(v *value) {
 	v.place = len(k.values)
 	k.values = append(k.values, v)
 }
 
-// remove puts the last one in the place of v.
-func (k *kind) remove(v *value) {
+// removeValue puts the last one in the place of v.
+func (k *kind) removeValue(v *value) {
 	last := len(k.values) - 1
 	k.values[v.place] = k.values[last]
 	k.values[v.place].place = v.place
@@ -171,8 +171,8 @@ func (g *graph) having(prefix string) (out []any) {
 
 const interfacePrefix = "config/vpp/v2/interfaces/"
 
-// node returns the node of a key, and makes it if absent.
-func (g *graph) node(key string) *value {
+// nodeOf returns the node of a key, and makes it if absent.
+func (g *graph) nodeOf(key string) *value {
 	if v := g.values[key]; v != nil {
 		return v
 	}
@@ -180,7 +180,7 @@ func (g *graph) node(key string) *value {
 	v := g.blank()
 	v.key, v.kind, v.slot = key, k, -1
 	if k != nil {
-		k.add(v)
+		k.addValue(v)
 	}
 	if name, ok := strings.CutPrefix(key, interfacePrefix); ok {
 		v.ifname = name
@@ -331,11 +331,11 @@ func (g *graph) dependencies(k *kind, state any) (outlived, needed, loose []*val
 		case d.AnyOf != "":
 			needed = append(needed, g.anyNode(d.AnyOf))
 		case d.Loose:
-			loose = append(loose, g.node(d.Key))
+			loose = append(loose, g.nodeOf(d.Key))
 		case d.Bond == descriptor.Outlives:
-			outlived = append(outlived, g.node(d.Key))
+			outlived = append(outlived, g.nodeOf(d.Key))
 		default:
-			needed = append(needed, g.node(d.Key))
+			needed = append(needed, g.nodeOf(d.Key))
 		}
 	}
 	return outlived, needed, loose
@@ -361,7 +361,7 @@ func (g *graph) collect(v *value) {
 	}
 	delete(g.values, v.key)
 	if v.kind != nil {
-		v.kind.remove(v)
+		v.kind.removeValue(v)
 	}
 	for _, d := range v.deps {
 		delete(d.dependents, v)

@@ -79,10 +79,10 @@ type history struct {
 	outlived     int       // dropped records that records still holds in memory
 }
 
-// room is the most operations kept of one transaction, so that it does not push out all others.
-func (h *history) room() int { return max((h.limit/2-recordSize)/opSize, 0) }
+// roomForOps is the most operations kept of one transaction, so that it does not push out all others.
+func (h *history) roomForOps() int { return max((h.limit/2-recordSize)/opSize, 0) }
 
-func (h *history) add(r *Record) {
+func (h *history) addRecord(r *Record) {
 	if h.limit == 0 {
 		return
 	}
@@ -111,12 +111,12 @@ func (a *Agent) record(began time.Time, c *event.Committed, x *execution) {
 	if c.Err != nil {
 		r.Err = c.Err.Error()
 	}
-	a.history.add(r)
+	a.history.addRecord(r)
 }
 
-// note records the result of a step for the history.
-func (x *execution) note(s Step) {
-	if len(x.done) == x.a.history.room() {
+// noteStep records the result of a step for the history.
+func (x *execution) noteStep(s Step) {
+	if len(x.done) == x.a.history.roomForOps() {
 		x.over++
 		return
 	}

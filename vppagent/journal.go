@@ -16,7 +16,7 @@ func (a *Agent) openJournal() {
 	}
 	for key, line := range a.journal.Entries() {
 		_, m, err := kv.ParseLine(line)
-		v := a.g.node(key)
+		v := a.g.nodeOf(key)
 		if err == nil && v.kind != nil && v.kind.journalled() {
 			v.have, err = v.kind.Compile(key, m)
 		}

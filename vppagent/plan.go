@@ -156,9 +156,9 @@ func (p *planner) mark(v *value) {
 	}
 }
 
-// settle decides which values will exist. It starts from the touched values and follows those whose answer changes: the work is
+// settleValues decides which values will exist. It starts from the touched values and follows those whose answer changes: the work is
 // proportional to the change. A cycle of dependencies never starts to exist, because its values wait for each other.
-func (p *planner) settle() {
+func (p *planner) settleValues() {
 	for len(p.queue) > 0 {
 		v := p.queue[len(p.queue)-1]
 		p.queue = p.queue[:len(p.queue)-1]
@@ -208,7 +208,7 @@ func (p *planner) decide() {
 			p.moveAside(v)
 			p.takeAlong(v)
 		}
-		p.follow(v)
+		p.touchFollowers(v)
 	}
 	p.layBeside()
 	p.sort() // the values that takeAlong added

@@ -39,13 +39,13 @@ func (a *Agent) commitPortions(ctx context.Context, t *event.Txn) *event.Committ
 		}
 	}
 	h := &ahead{a: a, stream: stream{x: x}}
-	h.begin(ctx, t.Values)
+	h.beginPortions(ctx, t.Values)
 	say(unsaid, t.Values)
 	for portion := range t.Rest {
 		h.portion(ctx, portion)
 		say(unsaid, portion)
 	}
-	h.end(ctx, unsaid)
+	h.endPortions(ctx, unsaid)
 	return x.c
 }
 
@@ -59,8 +59,8 @@ func say(unsaid map[string]struct{}, values map[string]proto.Message) {
 	}
 }
 
-// begin dumps VPP and executes the first portion.
-func (h *ahead) begin(ctx context.Context, values map[string]proto.Message) {
+// beginPortions dumps VPP and executes the first portion.
+func (h *ahead) beginPortions(ctx context.Context, values map[string]proto.Message) {
 	p := h.plan()
 	h.a.informed = true
 	h.a.want(values, p.touch)
@@ -87,7 +87,7 @@ func (h *ahead) portion(ctx context.Context, values map[string]proto.Message) {
 	h.a.want(values, p.touch)
 	switch {
 	case !h.on:
-	case p.collided || !h.compare(p):
+	case p.collided || !h.compareObjects(p):
 		h.off(ctx)
 	default:
 		h.carryOut(ctx)
@@ -108,7 +108,7 @@ func (h *ahead) plan() *planner {
 func (h *ahead) carryOut(ctx context.Context) {
 	p := h.x.p
 	h.a.denyUnknown(p.touch)
-	p.settle()
+	p.settleValues()
 	p.decide()
 	p.ahead = true
 	if p.collided || !p.onlyCreates() {
@@ -142,8 +142,8 @@ func (p *planner) onlyCreates() bool {
 	return true
 }
 
-// release adds the held values to the current plan.
-func (h *ahead) release() {
+// releaseHeld adds the held values to the current plan.
+func (h *ahead) releaseHeld() {
 	for _, v := range h.held {
 		h.x.p.touch(v)
 	}
@@ -160,12 +160,12 @@ func (h *ahead) off(ctx context.Context) {
 	for _, v := range was.touched {
 		h.x.p.touch(v)
 	}
-	h.release()
+	h.releaseHeld()
 }
 
-// compare finds the objects that VPP had of the plan's values at the start; nobody added to them since. It reports whether they
+// compareObjects finds the objects that VPP had of the plan's values at the start; nobody added to them since. It reports whether they
 // are known: a dump of a kind with few values is handled only once.
-func (h *ahead) compare(p *planner) bool {
+func (h *ahead) compareObjects(p *planner) bool {
 	of := map[*kind][]*value{}
 	for _, v := range p.touched {
 		if v.kind != nil && v.want != nil && v.have == nil {
@@ -208,21 +208,21 @@ func (s some) Each(f func(key string, state any, wanted bool)) {
 	}
 }
 
-// end executes the steps that had to wait for the last portion.
-func (h *ahead) end(ctx context.Context, unsaid map[string]struct{}) {
+// endPortions executes the steps that had to wait for the last portion.
+func (h *ahead) endPortions(ctx context.Context, unsaid map[string]struct{}) {
 	a := h.a
 	if h.on {
 		if h.err = h.drain(ctx); h.err != nil {
 			h.off(ctx)
 		} else {
 			h.plan()
-			h.release()
+			h.releaseHeld()
 		}
 	}
 	p := h.x.p
 	for key := range unsaid {
 		if v := a.g.values[key]; v != nil && v.msg != nil {
-			a.put(v, nil, p.touch)
+			a.putDesired(v, nil, p.touch)
 		}
 	}
 	switch {

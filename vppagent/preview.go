@@ -24,11 +24,11 @@ func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	if err := c.away(); err != nil {
 		return nil, err
 	}
-	if err := c.look(ctx, p, t.Resync); err != nil {
+	if err := c.lookAtVPP(ctx, p, t.Resync); err != nil {
 		return nil, err
 	}
 	c.denyUnknown(p.touch)
-	p.settle()
+	p.settleValues()
 	p.decide()
 	plan := &Plan{Levels: p.order(), Foreign: c.foreign()}
 	for _, level := range plan.Levels {
@@ -130,13 +130,13 @@ func (a *Agent) clone() *Agent {
 	c.copyValues(a.g)
 	c.unknown = make(map[string]*value, len(a.unknown))
 	for key := range a.unknown {
-		c.unknown[key] = c.g.node(key)
+		c.unknown[key] = c.g.nodeOf(key)
 	}
 	p := c.newPlanner()
 	for _, v := range c.g.values {
 		p.touch(v)
 	}
-	p.settle()
+	p.settleValues()
 	return c
 }
 
@@ -144,15 +144,15 @@ func (a *Agent) clone() *Agent {
 func (a *Agent) copyValues(from *graph) {
 	a.g.set = from.set.Clone(a.g.descriptorOf)
 	for _, v := range from.values {
-		n := a.g.node(v.key)
+		n := a.g.nodeOf(v.key)
 		n.msg, n.bad, n.want = v.msg, v.bad, v.want
 		n.have, n.ours, n.unsure, n.tried, n.rebind = v.have, v.ours, v.unsure, v.tried, v.rebind
 		n.held, n.never = v.held, v.never
 		if v.base != nil {
-			n.base = a.g.node(v.base.key)
+			n.base = a.g.nodeOf(v.base.key)
 		}
 		for _, d := range v.derived {
-			n.derived = append(n.derived, a.g.node(d.key))
+			n.derived = append(n.derived, a.g.nodeOf(d.key))
 		}
 	}
 	for key := range from.values {

@@ -134,7 +134,7 @@ func (a *Agent) Recheck(ctx context.Context) *event.Committed {
 	if next := a.nextCheck(); next.IsZero() || next.After(now) || a.away() != nil {
 		return nil
 	}
-	c := a.compare(ctx, a.check.kinds(), a.check.turn%2 == 0, now)
+	c := a.compareKinds(ctx, a.check.kinds(), a.check.turn%2 == 0, now)
 	if a.check.advance(a.cfg.Now(), a.check.took) {
 		a.endRound()
 	}
@@ -154,7 +154,7 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 		if err != nil {
 			return
 		}
-		if c = a.compare(ctx, a.g.kinds, false, a.cfg.Now()); c != nil {
+		if c = a.compareKinds(ctx, a.g.kinds, false, a.cfg.Now()); c != nil {
 			a.unsaid = append(a.unsaid, c)
 		}
 		a.endRound()
@@ -162,8 +162,8 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 	return c, errors.Join(asked, err)
 }
 
-// compare runs one turn; with probe it also probes the facts that dumps do not show.
-func (a *Agent) compare(ctx context.Context, kinds []*kind, probe bool, now time.Time) *event.Committed {
+// compareKinds runs one turn; with probe it also probes the facts that dumps do not show.
+func (a *Agent) compareKinds(ctx context.Context, kinds []*kind, probe bool, now time.Time) *event.Committed {
 	p := a.newPlanner()
 	x := &execution{a: a, p: p, c: &event.Committed{Cause: "recheck"}, began: now}
 	p.drift = &drift{now: now, rest: a.rest.values}
@@ -206,8 +206,8 @@ type driftOf struct {
 	what event.DriftKind
 }
 
-// add records a drift of a value, once.
-func (d *drift) add(v *value, what event.DriftKind) {
+// addDrift records a drift of a value, once.
+func (d *drift) addDrift(v *value, what event.DriftKind) {
 	if d.seen[v] {
 		return
 	}
@@ -242,7 +242,7 @@ func (a *Agent) see(p *planner, v *value, was any) {
 	default:
 		return
 	}
-	p.drift.add(v, what)
+	p.drift.addDrift(v, what)
 	a.putOff(p.drift, v, what)
 }
 
@@ -260,7 +260,7 @@ func (a *Agent) putOff(d *drift, v *value, what event.DriftKind) {
 	v.state, v.retryAt = event.Retrying, d.now.Add(f.backoff)
 	v.err = fmt.Sprintf("%s: %s; the agent repairs it again in %s", what, f.contest(d.now), f.backoff)
 	a.retrying[v] = struct{}{}
-	a.board.set(v, d.now)
+	a.board.setStatus(v, d.now)
 }
 
 // contested reports that a key was repaired so often that another program must change it.
@@ -295,7 +295,7 @@ func (a *Agent) drifted(d *drift, probed []event.Drift, now time.Time) []event.D
 	if len(out) > 0 {
 		a.check.round = append(a.check.round, out...)
 		a.check.show()
-		a.publish()
+		a.publishSnapshot()
 	}
 	return out
 }

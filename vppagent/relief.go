@@ -56,7 +56,7 @@ func (a *Agent) RelieveSessions(ctx context.Context, r Relief) (Relieved, error)
 		return Relieved{}, err
 	}
 	run := relief{Relief: r, a: a, held: map[netip.Addr][]nat.Session{}, count: map[netip.Addr]uint64{}}
-	err := run.all(ctx)
+	err := run.relieveAll(ctx)
 	run.done.Holders = run.holders()
 	return run.done, err
 }
@@ -83,7 +83,7 @@ func (r *relief) ask(ctx context.Context, rest int, what func() error) error {
 	return r.Pause(ctx, time.Duration(rest)*took)
 }
 
-func (r *relief) all(ctx context.Context) error {
+func (r *relief) relieveAll(ctx context.Context) error {
 	var users []nat.SessionUser
 	if err := r.ask(ctx, 1, func() (err error) {
 		users, err = nat.SessionUsers(ctx, r.a.cfg.Caller.Do)

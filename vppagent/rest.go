@@ -87,7 +87,7 @@ func (x *execution) withRest() *planner {
 	}
 	x.before = r.values
 	r.touch(x.p)
-	x.p.settle()
+	x.p.settleValues()
 	x.p.decide()
 	return x.p
 }
@@ -145,7 +145,7 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 	for len(switches) > 0 {
 		s := x.staged(switches[0])
 		next := x.prepare([]Step{s})
-		took := x.a.pace.Total(x.a.costs(next.requests)) + x.a.pace.Total(follow(next.requests))
+		took := x.a.pace.Total(x.a.costs(next.requests)) + x.a.pace.Total(costOfFollowing(next.requests))
 		if sum > 0 && sum+took > x.a.cfg.Stall {
 			break // the step is prepared again
 		}
@@ -157,7 +157,7 @@ func (x *execution) portion(ctx context.Context, level []Step) (others []Step, l
 		switches = switches[1:]
 	}
 	x.a.rest.at = x.a.cfg.Now()
-	lost = x.send(ctx, b.requests)
+	lost = x.sendRequests(ctx, b.requests)
 	x.finishAll(b, lost)
 	for _, s := range unfinished {
 		if s.v.plan.err == nil {
@@ -191,8 +191,8 @@ func (x *execution) toStage(s Step) (ops []descriptor.Op, after any, err error) 
 	return ops, s.stage, err
 }
 
-// follow is the cost of the requests that follow from the replies.
-func follow(batch []request) (out []pace.Estimate) {
+// costOfFollowing is the cost of the requests that follow from the replies.
+func costOfFollowing(batch []request) (out []pace.Estimate) {
 	for i := range batch {
 		if op := &batch[i].op; op.Follows > 0 {
 			out = append(out, pace.Estimate{Name: op.Preview.GetMessageName(), Cost: op.Follows, Known: true})
@@ -273,8 +273,8 @@ func claimed(level []Step) map[*value]bool {
 	return out
 }
 
-// leave adds steps to the rest.
-func (x *execution) leave(steps []Step, levels [][]Step) {
+// leaveSteps adds steps to the rest.
+func (x *execution) leaveSteps(steps []Step, levels [][]Step) {
 	r := &x.a.rest
 	if r.values == nil {
 		r.values = map[*value]bool{}
@@ -313,7 +313,7 @@ func (x *execution) finished() {
 	}
 	if x != r.x {
 		for _, list := range x.statuses {
-			r.x.statuses.add(list)
+			r.x.statuses.addList(list)
 		}
 		x.statuses, x.c.Triggered = r.x.statuses, append(r.x.c.Triggered, x.c.Triggered...)
 	}

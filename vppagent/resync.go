@@ -13,9 +13,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
-// look dumps VPP as far as the plan needs it: everything if the actual state is not known or the transaction demands it,
+// lookAtVPP dumps VPP as far as the plan needs it: everything if the actual state is not known or the transaction demands it,
 // otherwise the kinds of the unsure values. The error says that VPP cannot be reached.
-func (a *Agent) look(ctx context.Context, p *planner, resync event.ResyncKind) error {
+func (a *Agent) lookAtVPP(ctx context.Context, p *planner, resync event.ResyncKind) error {
 	if a.stale || resync == event.Full || resync == event.Downstream {
 		_, err := a.lookAll(ctx, p, nil)
 		return err
@@ -59,7 +59,7 @@ func (a *Agent) askReclassify(ctx context.Context) error {
 func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
 	asked := map[*kind]bool{}
 	for { // a dump touches more values, which may be unsure in turn
-		p.settle()
+		p.settleValues()
 		p.touchUnsure()
 		var kinds []*kind
 		for _, k := range a.g.kinds {
@@ -109,7 +109,7 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 		return nil, err
 	}
 	for _, k := range kinds {
-		a.take(p, k, found[k].list, found[k].err)
+		a.adoptFound(p, k, found[k].list, found[k].err)
 	}
 	return known, nil
 }
@@ -211,15 +211,15 @@ func lost(replies []vpp.Reply) error {
 	return nil
 }
 
-// take makes the findings the actual state of a kind. It touches every value of the kind unless the value's actual state equals its desired
+// adoptFound makes the findings the actual state of a kind. It touches every value of the kind unless the value's actual state equals its desired
 // state.
-func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
+func (a *Agent) adoptFound(p *planner, k *kind, found []descriptor.Found, err error) {
 	if _, lacking := errors.AsType[*vpp.MissingError](err); lacking {
 		err = nil // VPP lacks the feature and has no object of it; a creation would report the reason
 	}
 	if err != nil {
 		if k.Rest != nil { // the kind is dumped again although nothing of it is wanted
-			a.g.node(k.Rest.Key).unsure = true
+			a.g.nodeOf(k.Rest.Key).unsure = true
 		}
 		for _, v := range k.values {
 			p.touch(v)
@@ -237,7 +237,7 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 			k.foreign = append(k.foreign, f.Text)
 			continue
 		}
-		if v := a.takeFound(p, k, f, k.next(&at, f.Key)); v != nil {
+		if v := a.takeFound(p, k, f, k.nextValue(&at, f.Key)); v != nil {
 			v.found = a.epoch
 		}
 	}
@@ -249,7 +249,7 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 		}
 		if settled := v.have == nil || a.g.settled(v); !settled || !v.steady() {
 			if p.drift != nil && !settled && v.steady() { // a foreign access list precedes ours
-				p.drift.add(v, event.DriftChanged)
+				p.drift.addDrift(v, event.DriftChanged)
 			}
 			p.touch(v)
 		}
@@ -257,9 +257,9 @@ func (a *Agent) take(p *planner, k *kind, found []descriptor.Found, err error) {
 	}
 }
 
-// next is the value with the key if its index is the given one or the one behind it; nil: look it up. Findings arrive mostly in
+// nextValue is the value with the key if its index is the given one or the one behind it; nil: look it up. Findings arrive mostly in
 // the order of the values, and thousands of lookups would take longer than all other work.
-func (k *kind) next(at *int, key string) *value {
+func (k *kind) nextValue(at *int, key string) *value {
 	for i := *at; i < min(*at+2, len(k.values)); i++ {
 		if k.values[i].key == key {
 			*at = i + 1
@@ -281,10 +281,10 @@ func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *v
 		return nil
 	}
 	if v == nil {
-		v = a.g.node(f.Key)
+		v = a.g.nodeOf(f.Key)
 	}
 	if f.Base != "" && v.base == nil {
-		v.base = a.g.node(f.Base)
+		v.base = a.g.nodeOf(f.Base)
 	}
 	state := f.State
 	if wanted && k.Equal(state, v.want) && (k.Replace == nil || !k.Replace.Stale(state)) {

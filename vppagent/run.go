@@ -47,7 +47,7 @@ func (a *Agent) Run(ctx context.Context, txns <-chan *event.Txn, emit func(event
 				a.tend(ctx, emit)
 			}
 		}
-		if l := a.answer(ctx); l != nil {
+		if l := a.answerLocate(ctx); l != nil {
 			emit(l)
 		}
 	}
@@ -97,10 +97,10 @@ func (a *Agent) arm(timer *time.Timer) {
 func (a *Agent) attend(ctx context.Context) *event.Committed {
 	if a.notice() {
 		a.changed.Store(false)
-		return a.run(ctx, a.newPlanner(), event.Downstream, "connected", 0)
+		return a.runTxn(ctx, a.newPlanner(), event.Downstream, "connected", 0)
 	}
 	if a.away() != nil {
-		a.publish()
+		a.publishSnapshot()
 		return nil
 	}
 	if a.changed.Swap(false) {
@@ -114,7 +114,7 @@ func (a *Agent) attend(ctx context.Context) *event.Committed {
 func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 	a.located = nil // addresses may have moved
 	if a.stale {
-		return a.run(ctx, a.newPlanner(), event.Downstream, "interfaces", 0)
+		return a.runTxn(ctx, a.newPlanner(), event.Downstream, "interfaces", 0)
 	}
 	before := a.g.world.Names()
 	p := a.newPlanner()
@@ -148,12 +148,12 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 	}
 	for _, k := range a.g.kinds {
 		if k.Rest != nil && k.Rest.Suspect(a.g.world) {
-			rest := a.g.node(k.Rest.Key)
+			rest := a.g.nodeOf(k.Rest.Key)
 			rest.unsure = true
 			p.touch(rest)
 		}
 	}
-	return a.run(ctx, p, event.NoResync, "interfaces", 0)
+	return a.runTxn(ctx, p, event.NoResync, "interfaces", 0)
 }
 
 // dies reports that VPP keeps a dead object of v when it deletes v's interface.
@@ -188,9 +188,9 @@ func (g *graph) ifaces() func(func(*value) bool) {
 	}
 }
 
-// answer looks up the question of a transaction when VPP is reachable; nil if there is no question, or nothing changed since the last
+// answerLocate looks up the question of a transaction when VPP is reachable; nil if there is no question, or nothing changed since the last
 // answer.
-func (a *Agent) answer(ctx context.Context) *event.Located {
+func (a *Agent) answerLocate(ctx context.Context) *event.Located {
 	if a.locate == nil || a.located != nil || a.stale || a.away() != nil {
 		return nil
 	}
@@ -208,7 +208,7 @@ func (a *Agent) answer(ctx context.Context) *event.Located {
 func (a *Agent) Locate(ctx context.Context, l *event.Locate) (*event.Located, error) {
 	if a.stale {
 		c := a.clone()
-		if err := c.look(ctx, c.newPlanner(), event.Downstream); err != nil {
+		if err := c.lookAtVPP(ctx, c.newPlanner(), event.Downstream); err != nil {
 			return nil, err
 		}
 		a = c

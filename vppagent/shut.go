@@ -109,7 +109,7 @@ func (a *Agent) denyUnknown(touch func(*value)) {
 	now := map[string]*value{}
 	for _, i := range acl.Unknown(a.g.world, a.roles != nil) {
 		if d := acl.Closed(i.Name); !a.spokenOf(i) {
-			now[d.Key] = a.g.node(d.Key)
+			now[d.Key] = a.g.nodeOf(d.Key)
 			a.g.give(d.Key, d.State, touch)
 		}
 	}

@@ -72,7 +72,7 @@ type board struct {
 	count [16]int
 }
 
-func (b *board) set(v *value, now time.Time) {
+func (b *board) setStatus(v *value, now time.Time) {
 	s := &Status{Key: v.key, State: v.state, Err: v.err, Wait: v.missing, Value: v.msg, Since: now}
 	if v.slot < 0 {
 		if n := len(b.free); n > 0 {
@@ -92,7 +92,7 @@ func (b *board) set(v *value, now time.Time) {
 	p[v.slot%pageSize] = s
 }
 
-func (b *board) remove(v *value) {
+func (b *board) removeStatus(v *value) {
 	if v.slot < 0 {
 		return
 	}
@@ -119,7 +119,7 @@ func (b *board) page(n int) *page {
 	return b.pages[n]
 }
 
-func (a *Agent) publish() {
+func (a *Agent) publishSnapshot() {
 	clear(a.board.fresh)
 	a.snapshot.Store(&Snapshot{
 		Connected: !a.stale && a.away() == nil, Foreign: a.foreign(), Reclassify: a.reclassify, History: a.history.records,

@@ -10,24 +10,24 @@ import (
 // as the one before. So joins cost little, and mostly run while VPP works.
 type statusLists [][]event.ValueStatus
 
-// add takes a sorted list.
-func (t *statusLists) add(list []event.ValueStatus) {
+// addList takes a sorted list.
+func (t *statusLists) addList(list []event.ValueStatus) {
 	*t = append(*t, list)
 	for n := len(*t); n > 1 && 2*len((*t)[n-1]) > len((*t)[n-2]); n = len(*t) {
-		t.join()
+		t.mergeLast()
 	}
 }
 
-// all returns all statuses as one sorted list.
-func (t *statusLists) all() []event.ValueStatus {
+// mergeAll returns all statuses as one sorted list.
+func (t *statusLists) mergeAll() []event.ValueStatus {
 	for len(*t) > 1 {
-		t.join()
+		t.mergeLast()
 	}
 	return (*t)[0]
 }
 
-// join merges the last two lists. For a value in both, the later status counts.
-func (t *statusLists) join() {
+// mergeLast merges the last two lists. For a value in both, the later status counts.
+func (t *statusLists) mergeLast() {
 	n := len(*t)
 	before, now := (*t)[n-2], (*t)[n-1]
 	out := make([]event.ValueStatus, 0, len(before)+len(now))

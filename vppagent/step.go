@@ -29,7 +29,7 @@ func (a *Agent) Step(ctx context.Context, t *event.Txn) []event.Event {
 	if t == nil {
 		add(a.proceed(ctx))
 	}
-	if l := a.answer(ctx); l != nil {
+	if l := a.answerLocate(ctx); l != nil {
 		out = append(out, l)
 	}
 	return out

@@ -81,9 +81,9 @@ func (s *stream) conclude(ctx context.Context) error {
 		return nil
 	}
 	s.out = nil
-	next, lost := s.x.take(b.requests, <-s.replies)
+	next, lost := s.x.takeReplies(b.requests, <-s.replies)
 	if lost == nil {
-		lost = s.x.send(ctx, next)
+		lost = s.x.sendRequests(ctx, next)
 	}
 	if lost != nil {
 		s.finish(b, lost)

@@ -284,7 +284,7 @@ func (s Spec[V, S]) Descriptor() *Descriptor {
 	d := &Descriptor{Name: s.Name, Prefix: s.Prefix, Tagged: s.Tagged}
 	d.Compile = s.compile
 	d.Message = func(state any) proto.Message { return s.Message(state.(S)) }
-	d.Compare = func(have, want any) Change { return s.compare(have.(S), want.(S)) }
+	d.Compare = func(have, want any) Change { return s.compareStates(have.(S), want.(S)) }
 	d.Create = func(w *World, state any) ([]Op, error) { return s.Create(w, state.(S)) }
 	d.Delete = func(w *World, state any) ([]Op, error) { return s.Delete(w, state.(S)) }
 	d.Update = func(w *World, have, want any) ([]Op, error) { return s.Update(w, have.(S), want.(S)) }
@@ -302,7 +302,7 @@ func (s Spec[V, S]) Descriptor() *Descriptor {
 	return d
 }
 
-func (s Spec[V, S]) compare(have, want S) Change {
+func (s Spec[V, S]) compareStates(have, want S) Change {
 	switch {
 	case have == want || s.Equal(have, want):
 		return Same

@@ -35,12 +35,12 @@ func newDump(requests []Request) *Dump {
 func NewDump(requests []Request, replies []vpp.Reply) *Dump {
 	d := newDump(requests)
 	for i, r := range requests {
-		d.answers[r.ID].set(replies[i])
+		d.answers[r.ID].setReply(replies[i])
 	}
 	return d
 }
 
-func (a *answer) set(r vpp.Reply) {
+func (a *answer) setReply(r vpp.Reply) {
 	a.reply = r
 	close(a.come)
 }
@@ -55,7 +55,7 @@ func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply,
 		calls[i], list[i] = r.Call, a
 		calls[i].Done = func(reply vpp.Reply) {
 			a.early = true
-			a.set(reply)
+			a.setReply(reply)
 		}
 	}
 	var replies []vpp.Reply
@@ -65,7 +65,7 @@ func Ask(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply,
 		replies = do(ctx, calls...)
 		for i, a := range list {
 			if !a.early {
-				a.set(replies[i])
+				a.setReply(replies[i])
 			}
 		}
 	}()

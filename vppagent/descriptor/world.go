@@ -64,8 +64,8 @@ func FactsOf[F Facts](w *World, fresh func() F) F {
 	return f.(F)
 }
 
-// forget makes all facts forget interfaces.
-func (w *World) forget(gone func(swIfIndex uint32) bool) {
+// forgetInterfaces makes all facts forget interfaces.
+func (w *World) forgetInterfaces(gone func(swIfIndex uint32) bool) {
 	for _, f := range w.facts.Range {
 		if f, ok := f.(interface{ Forget(func(uint32) bool) }); ok {
 			f.Forget(gone)
@@ -198,7 +198,7 @@ func (w *World) SetInterfaces(all []*Iface) {
 		w.byName[i.VPPName] = i
 		w.byIdx[i.Index] = i
 	}
-	w.forget(func(index uint32) bool { return w.byIdx[index] == nil })
+	w.forgetInterfaces(func(index uint32) bool { return w.byIdx[index] == nil })
 	for _, i := range all {
 		w.byName[i.Name] = i
 	}
@@ -222,7 +222,7 @@ func (w *World) RemoveInterface(i *Iface) {
 	}
 	if w.byIdx[i.Index] == i {
 		delete(w.byIdx, i.Index)
-		w.forget(func(index uint32) bool { return index == i.Index })
+		w.forgetInterfaces(func(index uint32) bool { return index == i.Index })
 	}
 }
 

@@ -81,12 +81,12 @@ func (s *Set) Put(key string, state any, broken bool, emit func(Value)) {
 		emit(Value{Key: key, State: want})
 		return
 	}
-	n := s.node(key)
+	n := s.nodeOf(key)
 	if d.Merge != nil {
 		n.own = want
 		s.merge(key, n, d, emit)
 	} else {
-		s.set(key, n, d, want, state, emit)
+		s.setDesired(key, n, d, want, state, emit)
 	}
 	s.collect(key)
 }
@@ -97,7 +97,7 @@ func (s *Set) Give(key string, part any, emit func(Value)) {
 	if d == nil || d.Merge == nil || s.Given(key) == part {
 		return
 	}
-	n := s.node(key)
+	n := s.nodeOf(key)
 	n.setPart(Agent, part)
 	s.merge(key, n, d, emit)
 	s.collect(key)
@@ -117,7 +117,7 @@ func (s *Set) Said(key string) bool {
 	return n != nil && n.own != nil
 }
 
-func (s *Set) node(key string) *node {
+func (s *Set) nodeOf(key string) *node {
 	n := s.nodes[key]
 	if n == nil {
 		n = &node{}
@@ -158,11 +158,11 @@ func (s *Set) merge(key string, n *node, d *descriptor.Descriptor, emit func(Val
 		emit(Value{Key: key, State: n.state, Unchanged: true})
 		return
 	}
-	s.set(key, n, d, state, state, emit)
+	s.setDesired(key, n, d, state, state, emit)
 }
 
-// set makes want the desired state of a key, updates the values on this base, and the parts that said gives to others.
-func (s *Set) set(key string, n *node, d *descriptor.Descriptor, want, said any, emit func(Value)) {
+// setDesired makes want the desired state of a key, updates the values on this base, and the parts that said gives to others.
+func (s *Set) setDesired(key string, n *node, d *descriptor.Descriptor, want, said any, emit func(Value)) {
 	n.state = want
 	emit(Value{Key: key, State: want, Base: n.base})
 	var follow []descriptor.Derived
@@ -186,13 +186,13 @@ func (s *Set) derive(key string, n *node, follow []descriptor.Derived, emit func
 			continue
 		}
 		derived = append(derived, f.Key)
-		c := s.node(f.Key)
+		c := s.nodeOf(f.Key)
 		moved := c.base != key
 		switch c.base = key; {
 		case d == nil:
 			emit(Value{Key: f.Key, Base: key, Property: true})
 		case moved || c.state == nil || !d.Equal(c.state, f.State):
-			s.set(f.Key, c, d, f.State, f.State, emit)
+			s.setDesired(f.Key, c, d, f.State, f.State, emit)
 		}
 	}
 	before := n.derived
@@ -205,7 +205,7 @@ func (s *Set) derive(key string, n *node, follow []descriptor.Derived, emit func
 		if c.base = ""; s.kindOf(old) == nil {
 			emit(Value{Key: old, Property: true})
 		} else {
-			s.set(old, c, s.kindOf(old), nil, nil, emit)
+			s.setDesired(old, c, s.kindOf(old), nil, nil, emit)
 		}
 		s.collect(old)
 	}
@@ -216,7 +216,7 @@ func (s *Set) give(key string, n *node, follow []descriptor.Derived, emit func(V
 	var targets []string
 	for _, f := range follow {
 		if d := s.kindOf(f.Key); d != nil && d.Merge != nil {
-			s.node(f.Key).setPart(key, f.State)
+			s.nodeOf(f.Key).setPart(key, f.State)
 			targets = append(targets, f.Key)
 		}
 	}

@@ -49,9 +49,9 @@ type forwardingPath struct {
 func ABF() *descriptor.Descriptor {
 	return descriptor.Spec[*abf.ABF, *forwarding]{
 		Name: "abf", Prefix: "config/vpp/abfs/v2/abf/",
-		Compile: compileForwarding, Message: (*forwarding).message,
+		Compile: compileForwarding, Message: (*forwarding).policyMessage,
 		Equal: func(have, want *forwarding) bool {
-			return have.acl == want.acl && slices.EqualFunc(have.paths, want.paths, forwardingPath.same)
+			return have.acl == want.acl && slices.EqualFunc(have.paths, want.paths, forwardingPath.samePath)
 		},
 		Dependencies: func(f *forwarding) []descriptor.Dependency {
 			deps := []descriptor.Dependency{{Key: kv.ACLKey(f.acl)}}
@@ -161,7 +161,7 @@ func (p forwardingPath) compare(o forwardingPath) int {
 	return cmp.Or(p.next.Compare(o.next), strings.Compare(p.iface, o.iface))
 }
 
-func (p forwardingPath) same(o forwardingPath) bool {
+func (p forwardingPath) samePath(o forwardingPath) bool {
 	return p.compare(o) == 0 && p.v6 == o.v6 && p.weight == o.weight && p.pref == o.pref && p.dvr == o.dvr
 }
 
@@ -172,7 +172,7 @@ func (p forwardingPath) String() string {
 	return strings.TrimSpace(p.next.String() + " " + p.iface)
 }
 
-func (f *forwarding) message() *abf.ABF {
+func (f *forwarding) policyMessage() *abf.ABF {
 	m := &abf.ABF{Index: f.id, AclName: f.acl}
 	for _, a := range f.at {
 		m.AttachedInterfaces = append(m.AttachedInterfaces, &abf.ABF_AttachedInterface{InputInterface: a.iface, Priority: a.priority, IsIpv6: a.v6})
@@ -194,7 +194,7 @@ func recreateForwarding(have, want *forwarding) bool {
 		return true
 	}
 	for _, p := range want.paths {
-		if i, ok := slices.BinarySearchFunc(have.paths, p, forwardingPath.compare); ok && !have.paths[i].same(p) {
+		if i, ok := slices.BinarySearchFunc(have.paths, p, forwardingPath.compare); ok && !have.paths[i].samePath(p) {
 			return true
 		}
 	}
@@ -202,7 +202,7 @@ func recreateForwarding(have, want *forwarding) bool {
 }
 
 func createForwarding(w *descriptor.World, f *forwarding) ([]descriptor.Op, error) {
-	ops, err := f.send(w, true, f.paths)
+	ops, err := f.sendPaths(w, true, f.paths)
 	if err == nil {
 		ops[0].Then = func(vpp.Reply) []descriptor.Op { policiesOf(w)[f.id] = true; return nil }
 	}
@@ -211,16 +211,16 @@ func createForwarding(w *descriptor.World, f *forwarding) ([]descriptor.Op, erro
 
 // updateForwarding adds the new paths before it removes the old ones.
 func updateForwarding(w *descriptor.World, have, want *forwarding) ([]descriptor.Op, error) {
-	add, err := want.send(w, true, missingPaths(want.paths, have.paths))
+	add, err := want.sendPaths(w, true, missingPaths(want.paths, have.paths))
 	if err != nil {
 		return nil, err
 	}
-	gone, err := have.send(w, false, missingPaths(have.paths, want.paths))
+	gone, err := have.sendPaths(w, false, missingPaths(have.paths, want.paths))
 	return append(add, gone...), err
 }
 
 func deleteForwarding(w *descriptor.World, f *forwarding) ([]descriptor.Op, error) {
-	return f.send(w, false, f.paths)
+	return f.sendPaths(w, false, f.paths)
 }
 
 // missingPaths returns the paths of list that other lacks.
@@ -231,8 +231,8 @@ func missingPaths(list, other []forwardingPath) []forwardingPath {
 	})
 }
 
-// send adds paths to the policy or removes them; the first path creates the policy, the removal of the last deletes it.
-func (f *forwarding) send(w *descriptor.World, add bool, paths []forwardingPath) ([]descriptor.Op, error) {
+// sendPaths adds paths to the policy or removes them; the first path creates the policy, the removal of the last deletes it.
+func (f *forwarding) sendPaths(w *descriptor.World, add bool, paths []forwardingPath) ([]descriptor.Op, error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}
@@ -330,7 +330,7 @@ type attachment struct {
 	index    uint32 // of iface, as found; 0: not found
 }
 
-func (a *attachment) same(o *attachment) bool {
+func (a *attachment) sameAttachment(o *attachment) bool {
 	return a.policy == o.policy && a.iface == o.iface && a.priority == o.priority && a.v6 == o.v6
 }
 
@@ -341,18 +341,18 @@ func ABFInterface() *descriptor.Descriptor {
 	return descriptor.Spec[*abf.ABF, *attachment]{
 		Name: "abf-interface", Prefix: "vpp/abf/*/interface/", Tagged: true,
 		Compile: descriptor.NoMessage[*abf.ABF, *attachment], Message: func(*attachment) *abf.ABF { return nil },
-		Equal: (*attachment).same,
+		Equal: (*attachment).sameAttachment,
 		Dependencies: func(a *attachment) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.InterfaceKey(a.iface), Bond: descriptor.Dies}}
 		},
-		Create:   func(w *descriptor.World, a *attachment) ([]descriptor.Op, error) { return a.send(w, true) },
-		Delete:   func(w *descriptor.World, a *attachment) ([]descriptor.Op, error) { return a.send(w, false) },
+		Create:   func(w *descriptor.World, a *attachment) ([]descriptor.Op, error) { return a.sendAttach(w, true) },
+		Delete:   func(w *descriptor.World, a *attachment) ([]descriptor.Op, error) { return a.sendAttach(w, false) },
 		Dumps:    func(*descriptor.World, descriptor.Candidates) []descriptor.Request { return forwardingRequests() },
 		Retrieve: retrieveAttachments,
 	}.Descriptor()
 }
 
-func (a *attachment) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (a *attachment) sendAttach(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	idx, err := w.Index(a.iface)
 	if err != nil && (add || a.index == 0) {
 		return nil, err

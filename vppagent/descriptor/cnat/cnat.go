@@ -89,7 +89,7 @@ func CnatTranslation() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.Translation, *translation]{
 		Name: "cnat-translation", Prefix: translationPrefix,
 		Claims:  func(t *translation) []string { return []string{t.key} },
-		Compile: compileTranslation, Message: (*translation).message,
+		Compile: compileTranslation, Message: (*translation).translationMessage,
 		Equal: func(have, want *translation) bool {
 			return have.fixed(want) && slices.Equal(have.paths, want.paths)
 		},
@@ -247,7 +247,7 @@ func compileCnatEndpoint(field string, m *cnat.Endpoint) (e cnatEndpoint, err er
 	return e, nil
 }
 
-func (e cnatEndpoint) message() *cnat.Endpoint {
+func (e cnatEndpoint) endpointMessage() *cnat.Endpoint {
 	m := &cnat.Endpoint{Interface: e.iface, Port: uint32(e.port)}
 	if e.addr.IsValid() {
 		m.Address = e.addr.String()
@@ -258,8 +258,8 @@ func (e cnatEndpoint) message() *cnat.Endpoint {
 	return m
 }
 
-func (t *translation) message() *cnat.Translation {
-	m := &cnat.Translation{Vip: t.vip.message(), Protocol: protoOfCnat(t.proto), RealAddress: t.real, AllocatePort: t.ports, NoReturnSession: t.noReturn}
+func (t *translation) translationMessage() *cnat.Translation {
+	m := &cnat.Translation{Vip: t.vip.endpointMessage(), Protocol: protoOfCnat(t.proto), RealAddress: t.real, AllocatePort: t.ports, NoReturnSession: t.noReturn}
 	if t.maglev {
 		m.LoadBalancing = cnat.LoadBalancing_MAGLEV
 	}
@@ -269,9 +269,9 @@ func (t *translation) message() *cnat.Translation {
 		}
 	}
 	for _, p := range t.paths {
-		out := &cnat.Path{Destination: p.dst.message(), NoNat: p.noNAT}
+		out := &cnat.Path{Destination: p.dst.endpointMessage(), NoNat: p.noNAT}
 		if p.src != (cnatEndpoint{}) {
-			out.Source = p.src.message()
+			out.Source = p.src.endpointMessage()
 		}
 		m.Paths = append(m.Paths, out)
 	}
@@ -410,7 +410,7 @@ func shownTranslation(w *descriptor.World, m *binapi.CnatTranslation) *translati
 	for i, p := range m.Paths {
 		t.paths[i] = cnatPath{fromCnatEndpoint(w, p.DstEp, false), fromCnatEndpoint(w, p.SrcEp, true), p.Flags&pathNoNAT != 0}
 	}
-	t.key = kv.Key(&cnat.Translation{Vip: t.vip.message(), Protocol: protoOfCnat(t.proto)})
+	t.key = kv.Key(&cnat.Translation{Vip: t.vip.endpointMessage(), Protocol: protoOfCnat(t.proto)})
 	return t
 }
 

@@ -46,7 +46,7 @@ type cnatInterface struct {
 func CnatInterface() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.Interface, *cnatInterface]{
 		Name: "cnat-interface", Prefix: "config/contiv/vpp/v1/cnat-interface/",
-		Compile: compileCnatInterface, Message: (*cnatInterface).message,
+		Compile: compileCnatInterface, Message: (*cnatInterface).interfaceMessage,
 		Equal: func(have, want *cnatInterface) bool {
 			return have.nodes == want.nodes && have.tables == want.tables && (have.newer == [newerNodes]uint8{} || have.newer == have.nodes)
 		},
@@ -94,7 +94,7 @@ func compileCnatInterface(_ string, m *cnat.Interface) (*cnatInterface, error) {
 	return i, nil
 }
 
-func (i *cnatInterface) message() *cnat.Interface {
+func (i *cnatInterface) interfaceMessage() *cnat.Interface {
 	return &cnat.Interface{
 		Name: i.name, Ipv4: i.nodes[0] > 0 && i.nodes[1] > 0, Ipv6: i.nodes[2] > 0 && i.nodes[3] > 0,
 		IncludeIpv4: i.tables[0], IncludeIpv6: i.tables[1], Pod: i.tables[2], Host: i.tables[3],

@@ -46,7 +46,7 @@ const unknown cnat.SnatPolicy_Kind = -1
 func SnatPolicy() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.SnatPolicy, *snatPolicy]{
 		Name: "cnat-snat-policy", Prefix: kv.SnatPolicyKey,
-		Compile: compileSnatPolicy, Message: (*snatPolicy).message,
+		Compile: compileSnatPolicy, Message: (*snatPolicy).snatMessage,
 		Equal: func(have, want *snatPolicy) bool {
 			return have.kind == want.kind && have.sameAddresses(want) && slices.Equal(have.excluded, want.excluded)
 		},
@@ -124,7 +124,7 @@ func sortPrefixes(list []netip.Prefix) {
 	})
 }
 
-func (p *snatPolicy) message() *cnat.SnatPolicy {
+func (p *snatPolicy) snatMessage() *cnat.SnatPolicy {
 	m := &cnat.SnatPolicy{Kind: p.kind}
 	if p.v4.IsValid() {
 		m.Ipv4Address = p.v4.String()

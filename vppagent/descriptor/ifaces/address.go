@@ -43,8 +43,8 @@ func Address() *descriptor.Descriptor {
 			return append(deps, descriptor.Dependency{Key: kv.InterfaceVrfKey(a.iface, a.vrf, a.prefix.Addr().Is6())})
 		},
 		Claims: func(a *address) []string { return []string{"address " + a.prefix.String()} },
-		Create: func(w *descriptor.World, a *address) ([]descriptor.Op, error) { return a.message(w, true) },
-		Delete: func(w *descriptor.World, a *address) ([]descriptor.Op, error) { return a.message(w, false) },
+		Create: func(w *descriptor.World, a *address) ([]descriptor.Op, error) { return a.addressOps(w, true) },
+		Delete: func(w *descriptor.World, a *address) ([]descriptor.Op, error) { return a.addressOps(w, false) },
 		Dumps: func(w *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
 			for _, i := range ownInterfaces(w, c) {
 				out = append(out, addressRequest(i.Index, false), addressRequest(i.Index, true), getTable(i.Index, false), getTable(i.Index, true))
@@ -55,7 +55,7 @@ func Address() *descriptor.Descriptor {
 	}.Descriptor()
 }
 
-func (a *address) message(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (a *address) addressOps(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	idx, err := w.Index(a.iface)
 	if err != nil {
 		return nil, err
@@ -141,8 +141,8 @@ func InterfaceVRF() *descriptor.Descriptor {
 			return []descriptor.Dependency{{Key: descriptor.VRFKey(v.vrf, v.v6)}}
 		},
 		Claims: func(v *ifaceVRF) []string { return []string{vrfClaim(v.iface, v.v6)} },
-		Create: func(w *descriptor.World, v *ifaceVRF) ([]descriptor.Op, error) { return v.set(w, v.vrf) },
-		Delete: func(w *descriptor.World, v *ifaceVRF) ([]descriptor.Op, error) { return v.set(w, 0) },
+		Create: func(w *descriptor.World, v *ifaceVRF) ([]descriptor.Op, error) { return v.setVRF(w, v.vrf) },
+		Delete: func(w *descriptor.World, v *ifaceVRF) ([]descriptor.Op, error) { return v.setVRF(w, 0) },
 		Dumps: func(w *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
 			for _, i := range ownInterfaces(w, c) {
 				out = append(out, getTable(i.Index, false), getTable(i.Index, true))
@@ -172,7 +172,7 @@ func InterfaceVRF() *descriptor.Descriptor {
 
 func vrfClaim(iface string, v6 bool) string { return "vrf " + strconv.FormatBool(v6) + " of " + iface }
 
-func (v *ifaceVRF) set(w *descriptor.World, vrf uint32) ([]descriptor.Op, error) {
+func (v *ifaceVRF) setVRF(w *descriptor.World, vrf uint32) ([]descriptor.Op, error) {
 	idx, err := w.Index(v.iface)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ type needer interface {
 func Interface() *descriptor.Descriptor {
 	d := descriptor.Spec[*ligato.Interface, *iface]{
 		Name: "interface", Prefix: "config/vpp/v2/interfaces/", Tagged: true,
-		Compile: compileInterface, Message: (*iface).message,
+		Compile: compileInterface, Message: (*iface).interfaceMessage,
 		Equal: func(have, want *iface) bool { return len(diffInterface(have, want)) == 0 },
 		Derived: func(i *iface) []descriptor.Derived {
 			var out []descriptor.Derived
@@ -165,7 +165,7 @@ func (i *iface) families() (v4, v6 bool) {
 	return v4 || !v6, v6
 }
 
-func (i *iface) message() *ligato.Interface {
+func (i *iface) interfaceMessage() *ligato.Interface {
 	m := &ligato.Interface{Name: i.name, Enabled: i.enabled, Mtu: i.mtu, Vrf: i.vrf}
 	if i.mac != [6]byte{} && !i.macChosen {
 		m.PhysAddress = descriptor.MACText(i.mac)

@@ -313,7 +313,7 @@ func correlate(got, wanted link) link {
 	switch want := wanted.(type) {
 	case tapLink:
 		if t, ok := got.(tapLink); ok {
-			t.rx, t.tx = keep(want.rx, t.rx), keep(want.tx, t.tx)
+			t.rx, t.tx = keepUnset(want.rx, t.rx), keepUnset(want.tx, t.tx)
 			if want.host == "" {
 				t.host = ""
 			}
@@ -330,8 +330,8 @@ func correlate(got, wanted link) link {
 	return got
 }
 
-// keep returns got, or the wanted zero value if the field was not set.
-func keep(wanted, got uint32) uint32 {
+// keepUnset returns got, or the wanted zero value if the field was not set.
+func keepUnset(wanted, got uint32) uint32 {
 	if wanted == 0 {
 		return 0
 	}

@@ -81,7 +81,7 @@ func (l vxlanLink) fill(m *ligato.Interface) {
 	}}
 }
 
-func (l vxlanLink) message(add bool) *vxlan.VxlanAddDelTunnelV3 {
+func (l vxlanLink) tunnelRequest(add bool) *vxlan.VxlanAddDelTunnelV3 {
 	return &vxlan.VxlanAddDelTunnelV3{
 		IsAdd: add, Instance: descriptor.None, SrcAddress: descriptor.ToAddress(l.src), DstAddress: descriptor.ToAddress(l.dst), Vni: l.vni, EncapVrfID: l.vrf,
 		DecapNextIndex: descriptor.None, McastSwIfIndex: interface_types.InterfaceIndex(descriptor.None),
@@ -90,13 +90,13 @@ func (l vxlanLink) message(add bool) *vxlan.VxlanAddDelTunnelV3 {
 
 // delete names the tunnel itself as the interface of a group: VPP wants any existing interface (vxlan_add_del_tunnel_v3, VPP 24.06).
 func (l vxlanLink) delete(idx interface_types.InterfaceIndex) api.Message {
-	m := l.message(false)
+	m := l.tunnelRequest(false)
 	m.McastSwIfIndex = idx
 	return m
 }
 
 func (l vxlanLink) create(w *descriptor.World, i *iface) (descriptor.Op, error) {
-	m := l.message(true)
+	m := l.tunnelRequest(true)
 	if l.multicast != "" {
 		var err error
 		if m.McastSwIfIndex, err = w.Index(l.multicast); err != nil {

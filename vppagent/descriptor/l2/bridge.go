@@ -41,9 +41,9 @@ type termination struct {
 func BridgeDomain() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.BridgeDomain, *bridge]{
 		Name: "bridge-domain", Prefix: "config/vpp/l2/v2/bridge-domain/", Tagged: true,
-		Compile: compileBridge, Message: (*bridge).message,
+		Compile: compileBridge, Message: (*bridge).bridgeMessage,
 		Equal: func(have, want *bridge) bool {
-			return have.flags == want.flags && have.age == want.age && slices.EqualFunc(have.terminations, want.terminations, termination.same)
+			return have.flags == want.flags && have.age == want.age && slices.EqualFunc(have.terminations, want.terminations, termination.sameEntry)
 		},
 		Derived: func(b *bridge) []descriptor.Derived {
 			out := make([]descriptor.Derived, 0, len(b.members))
@@ -140,9 +140,9 @@ func (b *bridge) compileTerminations(list []*ligato.BridgeDomain_ArpTerminationE
 
 func (t termination) compare(o termination) int { return t.addr.Compare(o.addr) }
 
-func (t termination) same(o termination) bool { return t.addr == o.addr && t.mac == o.mac }
+func (t termination) sameEntry(o termination) bool { return t.addr == o.addr && t.mac == o.mac }
 
-func (b *bridge) message() *ligato.BridgeDomain {
+func (b *bridge) bridgeMessage() *ligato.BridgeDomain {
 	has := func(f l2.BdFlags) bool { return b.flags&f != 0 }
 	m := &ligato.BridgeDomain{
 		Name: b.name, Flood: has(l2.BRIDGE_API_FLAG_FLOOD), UnknownUnicastFlood: has(l2.BRIDGE_API_FLAG_UU_FLOOD), Forward: has(l2.BRIDGE_API_FLAG_FWD),
@@ -202,7 +202,7 @@ func terminate(id uint32, have, want []termination) (ops []descriptor.Op) {
 		ops = append(ops, descriptor.Op{Gone: !add, Call: descriptor.Write(&l2.BdIPMacAddDel{IsAdd: add, Entry: l2.BdIPMac{BdID: id, IP: descriptor.ToAddress(t.addr), Mac: t.mac}})})
 	}
 	for _, t := range want {
-		if !slices.ContainsFunc(have, t.same) {
+		if !slices.ContainsFunc(have, t.sameEntry) {
 			send(t, true)
 		}
 	}

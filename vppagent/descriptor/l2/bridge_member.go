@@ -32,8 +32,8 @@ func BridgeMember() *descriptor.Descriptor {
 			}
 			return []string{l2Claim(m.iface)}
 		},
-		Create:   func(w *descriptor.World, m *bridgeMember) ([]descriptor.Op, error) { return m.send(w, true) },
-		Delete:   func(w *descriptor.World, m *bridgeMember) ([]descriptor.Op, error) { return m.send(w, false) },
+		Create:   func(w *descriptor.World, m *bridgeMember) ([]descriptor.Op, error) { return m.sendMember(w, true) },
+		Delete:   func(w *descriptor.World, m *bridgeMember) ([]descriptor.Op, error) { return m.sendMember(w, false) },
 		Dumps:    func(*descriptor.World, descriptor.Candidates) []descriptor.Request { return bridgeRequests() },
 		Retrieve: retrieveMembers,
 	}.Descriptor()
@@ -42,7 +42,7 @@ func BridgeMember() *descriptor.Descriptor {
 // l2Claim is the claim of an interface's place at layer 2: a member of one bridge domain, or one end of a cross-connect.
 func l2Claim(iface string) string { return "layer 2 of " + iface }
 
-func (m *bridgeMember) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (m *bridgeMember) sendMember(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	id, err := bridgeID(w, m.domain)
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type l2Address struct {
 func L2FIB() *descriptor.Descriptor {
 	return descriptor.Spec[*ligato.FIBEntry, *l2Address]{
 		Name: "l2-fib", Prefix: "config/vpp/l2/v2/fib/",
-		Compile: compileL2Address, Message: (*l2Address).message,
+		Compile: compileL2Address, Message: (*l2Address).entryMessage,
 		Equal: func(have, want *l2Address) bool {
 			return have.drop == want.drop && have.iface == want.iface && have.static == want.static && have.bvi == want.bvi
 		},
@@ -39,9 +39,9 @@ func L2FIB() *descriptor.Descriptor {
 			}
 			return deps
 		},
-		Create:   func(w *descriptor.World, a *l2Address) ([]descriptor.Op, error) { return a.send(w, true) },
-		Update:   func(w *descriptor.World, _, want *l2Address) ([]descriptor.Op, error) { return want.send(w, true) }, // replaces
-		Delete:   func(w *descriptor.World, a *l2Address) ([]descriptor.Op, error) { return a.send(w, false) },
+		Create:   func(w *descriptor.World, a *l2Address) ([]descriptor.Op, error) { return a.sendEntry(w, true) },
+		Update:   func(w *descriptor.World, _, want *l2Address) ([]descriptor.Op, error) { return want.sendEntry(w, true) }, // replaces
+		Delete:   func(w *descriptor.World, a *l2Address) ([]descriptor.Op, error) { return a.sendEntry(w, false) },
 		Dumps:    l2FIBDumps,
 		Retrieve: retrieveL2FIB,
 	}.Descriptor()
@@ -86,7 +86,7 @@ func compileL2Address(_ string, m *ligato.FIBEntry) (*l2Address, error) {
 	return a, err
 }
 
-func (a *l2Address) message() *ligato.FIBEntry {
+func (a *l2Address) entryMessage() *ligato.FIBEntry {
 	m := &ligato.FIBEntry{
 		PhysAddress: a.spelling, BridgeDomain: a.domain, OutgoingInterface: a.iface, StaticConfig: a.static, BridgedVirtualInterface: a.bvi,
 	}
@@ -96,7 +96,7 @@ func (a *l2Address) message() *ligato.FIBEntry {
 	return m
 }
 
-func (a *l2Address) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (a *l2Address) sendEntry(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	id, err := bridgeID(w, a.domain)
 	if err != nil {
 		return nil, err

@@ -52,9 +52,11 @@ func Span() *descriptor.Descriptor {
 		},
 		Recreate: func(have, want *mirror) bool { return have.l2 != want.l2 },
 		Create:   createMirror,
-		Update:   func(w *descriptor.World, _, want *mirror) ([]descriptor.Op, error) { return want.send(w, want.state) },
+		Update: func(w *descriptor.World, _, want *mirror) ([]descriptor.Op, error) {
+			return want.sendState(w, want.state)
+		},
 		Delete: func(w *descriptor.World, s *mirror) ([]descriptor.Op, error) {
-			return s.send(w, span.SPAN_STATE_API_DISABLED)
+			return s.sendState(w, span.SPAN_STATE_API_DISABLED)
 		},
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{spanRequest(false), spanRequest(true)}
@@ -70,15 +72,15 @@ func spanRequest(l2 bool) descriptor.Request {
 // createMirror first ends a mirror that VPP may have kept from deleted interfaces: its features are off, and VPP would not turn
 // them on again for a mirror that it has (span_add_delete_entry, VPP 24.06).
 func createMirror(w *descriptor.World, s *mirror) ([]descriptor.Op, error) {
-	off, err := s.send(w, span.SPAN_STATE_API_DISABLED)
+	off, err := s.sendState(w, span.SPAN_STATE_API_DISABLED)
 	if err != nil {
 		return nil, err
 	}
-	on, err := s.send(w, s.state)
+	on, err := s.sendState(w, s.state)
 	return append(off, on...), err
 }
 
-func (s *mirror) send(w *descriptor.World, state span.SpanState) ([]descriptor.Op, error) {
+func (s *mirror) sendState(w *descriptor.World, state span.SpanState) ([]descriptor.Op, error) {
 	from, err := w.Index(s.from)
 	if err != nil {
 		return nil, err

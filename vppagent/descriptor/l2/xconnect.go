@@ -37,9 +37,11 @@ func XConnect() *descriptor.Descriptor {
 			return []descriptor.Dependency{{Key: kv.InterfaceKey(x.receive), Bond: descriptor.Dies}, {Key: kv.InterfaceKey(x.transmit), Bond: descriptor.Dies}}
 		},
 		Claims: func(x *xconnect) []string { return []string{l2Claim(x.receive)} },
-		Create: func(w *descriptor.World, x *xconnect) ([]descriptor.Op, error) { return x.send(w, true) },
-		Update: func(w *descriptor.World, _, want *xconnect) ([]descriptor.Op, error) { return want.send(w, true) }, // replaces
-		Delete: func(w *descriptor.World, x *xconnect) ([]descriptor.Op, error) { return x.send(w, false) },
+		Create: func(w *descriptor.World, x *xconnect) ([]descriptor.Op, error) { return x.sendXconnect(w, true) },
+		Update: func(w *descriptor.World, _, want *xconnect) ([]descriptor.Op, error) {
+			return want.sendXconnect(w, true)
+		}, // replaces
+		Delete: func(w *descriptor.World, x *xconnect) ([]descriptor.Op, error) { return x.sendXconnect(w, false) },
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{xconnectRequest()}
 		},
@@ -51,7 +53,7 @@ func xconnectRequest() descriptor.Request {
 	return descriptor.DumpRequest("l2_xconnect_dump", &l2.L2XconnectDump{})
 }
 
-func (x *xconnect) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (x *xconnect) sendXconnect(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	rx, err := w.Index(x.receive)
 	if err != nil {
 		return nil, err

@@ -48,19 +48,19 @@ func ARPEntry() *descriptor.Descriptor {
 		Dependencies: func(n *neighbour) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.InterfaceKey(n.iface)}}
 		},
-		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.send(w, true) },
+		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.sendNeighbour(w, true) },
 		Update: func(w *descriptor.World, have, want *neighbour) ([]descriptor.Op, error) {
 			if have.static && !want.static { // an addition does not clear the flag
-				del, err := have.send(w, false)
+				del, err := have.sendNeighbour(w, false)
 				if err != nil {
 					return nil, err
 				}
-				add, err := want.send(w, true)
+				add, err := want.sendNeighbour(w, true)
 				return append(del, add...), err
 			}
-			return want.send(w, true) // replaces
+			return want.sendNeighbour(w, true) // replaces
 		},
-		Delete: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.send(w, false) },
+		Delete: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.sendNeighbour(w, false) },
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{neighbourRequest(ip_types.ADDRESS_IP4), neighbourRequest(ip_types.ADDRESS_IP6)}
 		},
@@ -72,7 +72,7 @@ func neighbourRequest(af ip_types.AddressFamily) descriptor.Request {
 	return descriptor.DumpRequest("ip_neighbor_dump "+af.String(), &ip_neighbor.IPNeighborDump{SwIfIndex: interface_types.InterfaceIndex(descriptor.None), Af: af})
 }
 
-func (n *neighbour) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (n *neighbour) sendNeighbour(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	idx, err := w.Index(n.iface)
 	if err != nil {
 		return nil, err

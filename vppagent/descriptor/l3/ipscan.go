@@ -22,16 +22,16 @@ type neighbourAge [2]uint32
 func IPScanNeighbor() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.IPScanNeighbor, *neighbourAge]{
 		Name: "ip-scan-neighbor", Prefix: kv.IPScanNeighborKey,
-		Compile: compileScan, Message: (*neighbourAge).message,
+		Compile: compileScan, Message: (*neighbourAge).scanMessage,
 		Equal: func(have, want *neighbourAge) bool { return *have == *want },
 		Create: func(_ *descriptor.World, a *neighbourAge) ([]descriptor.Op, error) {
-			return neighbourAge{}.change(*a), nil
+			return neighbourAge{}.changeAge(*a), nil
 		},
 		Update: func(_ *descriptor.World, have, want *neighbourAge) ([]descriptor.Op, error) {
-			return have.change(*want), nil
+			return have.changeAge(*want), nil
 		},
 		Delete: func(_ *descriptor.World, a *neighbourAge) ([]descriptor.Op, error) {
-			return a.change(neighbourAge{}), nil
+			return a.changeAge(neighbourAge{}), nil
 		},
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{ageRequest(0), ageRequest(1)}
@@ -75,7 +75,7 @@ func compileScan(_ string, m *l3.IPScanNeighbor) (*neighbourAge, error) {
 	return a, nil
 }
 
-func (a *neighbourAge) message() *l3.IPScanNeighbor {
+func (a *neighbourAge) scanMessage() *l3.IPScanNeighbor {
 	m := &l3.IPScanNeighbor{StaleThreshold: max(a[0], a[1]) / 60}
 	if a[0] != 0 {
 		m.Mode |= l3.IPScanNeighbor_IPV4
@@ -86,8 +86,8 @@ func (a *neighbourAge) message() *l3.IPScanNeighbor {
 	return m
 }
 
-// change first asks for the other settings of a family, because one message sets them together with the age.
-func (a neighbourAge) change(want neighbourAge) (ops []descriptor.Op) {
+// changeAge first asks for the other settings of a family, because one message sets them together with the age.
+func (a neighbourAge) changeAge(want neighbourAge) (ops []descriptor.Op) {
 	for family := range want {
 		if a[family] == want[family] {
 			continue

@@ -117,7 +117,7 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 		}
 	}
 	for i, a := range pods {
-		name := f.behind(replies[i], false)
+		name := f.interfaceBehind(replies[i], false)
 		if name == "" {
 			name = f.tagged(l.Pods[a])
 		}
@@ -127,7 +127,7 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 	}
 	replies = replies[len(pods):]
 	for i := range l.NodeIPs {
-		name := f.behind(replies[i], true)
+		name := f.interfaceBehind(replies[i], true)
 		f.ofNode(name)
 		if f.out.Uplink == "" {
 			f.out.Uplink = name
@@ -168,13 +168,13 @@ func (f *finder) gateways(ctx context.Context, def vpp.Reply, remote []vpp.Reply
 		}
 	}
 	if f.out.Uplink == "" {
-		f.out.Uplink = f.behind(want[0], false)
+		f.out.Uplink = f.interfaceBehind(want[0], false)
 	}
 	for _, r := range want {
-		f.ofNode(f.behind(r, false))
+		f.ofNode(f.interfaceBehind(r, false))
 	}
 	for _, r := range want[1:] {
-		if name := f.behind(r, false); f.out.Overlay == "" && name != "" {
+		if name := f.interfaceBehind(r, false); f.out.Overlay == "" && name != "" {
 			f.out.Overlay = name
 		}
 	}
@@ -188,9 +188,9 @@ func (f *finder) ofNode(name string) {
 	}
 }
 
-// behind returns the interface that a looked-up route leads to: that of its first path with one. local also accepts the receive
+// interfaceBehind returns the interface that a looked-up route leads to: that of its first path with one. local also accepts the receive
 // route of one of VPP's addresses.
-func (f *finder) behind(r vpp.Reply, local bool) string {
+func (f *finder) interfaceBehind(r vpp.Reply, local bool) string {
 	m, ok := r.Msg.(*ip.IPRouteLookupReply)
 	if r.Err != nil || !ok {
 		return ""

@@ -41,7 +41,7 @@ type proxyIface struct{ name string }
 func ProxyARP() *descriptor.Descriptor {
 	return descriptor.Spec[*l3.ProxyARP, *proxyARP]{
 		Name: "proxy-arp", Prefix: kv.ProxyARPKey,
-		Compile: compileProxyARP, Message: (*proxyARP).message,
+		Compile: compileProxyARP, Message: (*proxyARP).proxyMessage,
 		Equal: func(have, want *proxyARP) bool {
 			return len(have.ranges) == len(want.ranges) && len(want.missing(have)) == 0
 		},
@@ -108,7 +108,7 @@ func compileProxyARP(_ string, m *l3.ProxyARP) (*proxyARP, error) {
 	return p, nil
 }
 
-func (p *proxyARP) message() *l3.ProxyARP {
+func (p *proxyARP) proxyMessage() *l3.ProxyARP {
 	m := &l3.ProxyARP{}
 	for _, i := range p.ifaces {
 		m.Interfaces = append(m.Interfaces, &l3.ProxyARP_Interface{Name: i})
@@ -184,7 +184,7 @@ func ProxyARPInterface() *descriptor.Descriptor {
 			return []descriptor.Dependency{{Key: kv.InterfaceKey(i.name), Bond: descriptor.Dies}}
 		},
 		Create: createProxyIface,
-		Delete: func(w *descriptor.World, i *proxyIface) ([]descriptor.Op, error) { return i.send(w, false) },
+		Delete: func(w *descriptor.World, i *proxyIface) ([]descriptor.Op, error) { return i.sendEnable(w, false) },
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{descriptor.DumpRequest(idProxyIfaces, &arp.ProxyArpIntfcDump{})}
 		},
@@ -195,15 +195,15 @@ func ProxyARPInterface() *descriptor.Descriptor {
 // createProxyIface first turns proxy ARP off: VPP keeps the setting of a deleted interface. The next interface of that index then
 // shows as answering, does not answer, and cannot be turned on (proxy_arp_intfc_enable_disable, VPP 24.06).
 func createProxyIface(w *descriptor.World, i *proxyIface) ([]descriptor.Op, error) {
-	off, err := i.send(w, false)
+	off, err := i.sendEnable(w, false)
 	if err != nil {
 		return nil, err
 	}
-	on, err := i.send(w, true)
+	on, err := i.sendEnable(w, true)
 	return append(off, on...), err
 }
 
-func (i *proxyIface) send(w *descriptor.World, on bool) ([]descriptor.Op, error) {
+func (i *proxyIface) sendEnable(w *descriptor.World, on bool) ([]descriptor.Op, error) {
 	idx, err := w.Index(i.name)
 	if err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func (r *route) path() path {
 func Route() *descriptor.Descriptor {
 	d := descriptor.Spec[*l3.Route, *route]{
 		Name: "route", Prefix: "config/vpp/v2/route/",
-		Compile: compileRoute, Message: (*route).message,
+		Compile: compileRoute, Message: (*route).routeMessage,
 		Equal: func(have, want *route) bool { return have.path() == want.path() },
 		Dependencies: func(r *route) (deps []descriptor.Dependency) {
 			if r.iface != "" {
@@ -64,8 +64,8 @@ func Route() *descriptor.Descriptor {
 			}
 			return append(deps, r.tables()...)
 		},
-		Create:   func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.send(w, true, true) },
-		Delete:   func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.send(w, false, true) },
+		Create:   func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.sendPath(w, true, true) },
+		Delete:   func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.sendPath(w, false, true) },
 		Update:   replacePath,
 		Dumps:    routeDumps,
 		Retrieve: retrieveRoutes,
@@ -82,10 +82,12 @@ func RejectRoute() *descriptor.Descriptor {
 		Equal:        func(have, want *route) bool { return have.kind == want.kind && have.last == want.last },
 		Dependencies: (*route).tables,
 		Create:       createReject,
-		Update:       func(w *descriptor.World, _, want *route) ([]descriptor.Op, error) { return want.send(w, true, false) }, // replaces
-		Delete:       deleteReject,
-		Dumps:        routeDumps,
-		Retrieve:     retrieveRoutes,
+		Update: func(w *descriptor.World, _, want *route) ([]descriptor.Op, error) {
+			return want.sendPath(w, true, false)
+		}, // replaces
+		Delete:   deleteReject,
+		Dumps:    routeDumps,
+		Retrieve: retrieveRoutes,
 	}.Descriptor()
 	d.Many = true
 	return d
@@ -96,7 +98,7 @@ func RejectRoute() *descriptor.Descriptor {
 //
 // A last resort is added beside a route that another client adds at the same moment, and stays in place beside such a route.
 func createReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
-	add, err := r.send(w, true, r.last)
+	add, err := r.sendPath(w, true, r.last)
 	r.taken = false
 	if err != nil || r.free {
 		r.free = false
@@ -122,7 +124,7 @@ func deleteReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 	if r.last && r.taken {
 		return nil, nil
 	}
-	return r.send(w, false, true)
+	return r.sendPath(w, false, true)
 }
 
 // occupied reports that a lookup has found a route that forwards.
@@ -204,7 +206,7 @@ func (r *route) compileType(m *l3.Route) error {
 	return nil
 }
 
-func (r *route) message() *l3.Route {
+func (r *route) routeMessage() *l3.Route {
 	m := &l3.Route{VrfId: r.vrf, DstNetwork: r.dst.String(), OutgoingInterface: r.iface, NextHopAddr: r.gateway, Weight: uint32(r.weight), Preference: uint32(r.pref)}
 	switch {
 	case r.kind == fib_types.FIB_API_PATH_TYPE_DROP:
@@ -273,11 +275,11 @@ func (r *route) tables() (deps []descriptor.Dependency) {
 // lastResort is the preference of a path that VPP uses only if a prefix has no other path.
 const lastResort = 255
 
-// send adds or removes the path; without multipath as the only one of its prefix.
+// sendPath adds or removes the path; without multipath as the only one of its prefix.
 //
 // A last resort leads to the address of its prefix itself. VPP turns such a path into a drop (fib_table_route_path_fixup, VPP 24.06 to
 // 26.06). Next hops without an interface and endpoints of cnat must not resolve by it: see vpp's rules route-next-hop and cnat-cover.
-func (r *route) send(w *descriptor.World, add, multipath bool) ([]descriptor.Op, error) {
+func (r *route) sendPath(w *descriptor.World, add, multipath bool) ([]descriptor.Op, error) {
 	p := fib_types.FibPath{SwIfIndex: descriptor.None, TableID: r.via, Weight: r.weight, Preference: r.pref, Type: r.kind}
 	if r.dst.Addr().Is6() {
 		p.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
@@ -302,7 +304,7 @@ func (r *route) send(w *descriptor.World, add, multipath bool) ([]descriptor.Op,
 // replacePath adds the new path first, unless VPP would take it for the old one: VPP compares paths by their destination, so that
 // a path with another weight replaces the old one.
 func replacePath(w *descriptor.World, have, want *route) ([]descriptor.Op, error) {
-	add, err := want.send(w, true, true)
+	add, err := want.sendPath(w, true, true)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +312,7 @@ func replacePath(w *descriptor.World, have, want *route) ([]descriptor.Op, error
 	if h.weight, h.pref = n.weight, n.pref; h == n {
 		return add, nil
 	}
-	del, err := have.send(w, false, true)
+	del, err := have.sendPath(w, false, true)
 	return append(add, del...), err
 }
 
@@ -372,7 +374,7 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 			return
 		}
 		s := sought{route: r}
-		s.look(w, m.Route.Paths, r.dst.Addr().Is6())
+		s.comparePaths(w, m.Route.Paths, r.dst.Addr().Is6())
 		if s.found == nil && wanted && r.last && len(m.Route.Paths) > 0 {
 			r.taken, s.found = true, r
 		}
@@ -402,8 +404,8 @@ func routesByPrefix(d *descriptor.Dump, t tableID) (map[prefixKey]*ip.IPRouteDet
 	return out, nil
 }
 
-// look compares the paths that VPP has for the prefix.
-func (s *sought) look(w *descriptor.World, paths []fib_types.FibPath, v6 bool) {
+// comparePaths compares the paths that VPP has for the prefix.
+func (s *sought) comparePaths(w *descriptor.World, paths []fib_types.FibPath, v6 bool) {
 	s.free = s.free && len(paths) == 0
 	for i := range paths {
 		if s.found != nil {

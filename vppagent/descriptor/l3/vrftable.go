@@ -50,13 +50,13 @@ func VrfTable() *descriptor.Descriptor {
 			if t.id == 0 {
 				return nil, nil
 			}
-			return []descriptor.Op{t.message(true)}, nil
+			return []descriptor.Op{t.tableRequest(true)}, nil
 		},
 		Delete: func(_ *descriptor.World, t *vrfTable) ([]descriptor.Op, error) {
 			if t.id == 0 || t.adopted {
 				return nil, nil
 			}
-			return []descriptor.Op{t.message(false)}, nil
+			return []descriptor.Op{t.tableRequest(false)}, nil
 		},
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{descriptor.DumpRequest(idTables, &ip.IPTableDump{})}
@@ -65,7 +65,7 @@ func VrfTable() *descriptor.Descriptor {
 	}.Descriptor()
 }
 
-func (t *vrfTable) message(add bool) descriptor.Op {
+func (t *vrfTable) tableRequest(add bool) descriptor.Op {
 	return descriptor.Op{Gone: !add, Call: descriptor.Write(&ip.IPTableAddDel{
 		IsAdd: add, Table: ip.IPTable{TableID: t.id, IsIP6: t.v6, Name: descriptor.NewTag("v", "", t.label)},
 	})}

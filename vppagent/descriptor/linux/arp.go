@@ -68,7 +68,7 @@ type ListNeighbours struct {
 func (*ListNeighbours) GetMessageName() string { return "neighbour_list" }
 
 func (r *ListNeighbours) do(h *handles) ([]api.Message, error) {
-	nl, err := h.at(r.Namespace)
+	nl, err := h.handleOf(r.Namespace)
 	if none(err) {
 		return nil, nil
 	}
@@ -111,9 +111,11 @@ func ARPEntry() *descriptor.Descriptor {
 		Dependencies: func(n *neighbour) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(n.iface)}}
 		},
-		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.put(w, true) },
-		Update: func(w *descriptor.World, _, want *neighbour) ([]descriptor.Op, error) { return want.put(w, true) },
-		Delete: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.put(w, false) },
+		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.putNeighbour(w, true) },
+		Update: func(w *descriptor.World, _, want *neighbour) ([]descriptor.Op, error) {
+			return want.putNeighbour(w, true)
+		},
+		Delete: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.putNeighbour(w, false) },
 		Dumps: func(w *descriptor.World, c descriptor.Candidates) []descriptor.Request {
 			return perNamespace(w, c, func(s any) string { return s.(*neighbour).iface }, neighboursOf)
 		},
@@ -142,7 +144,7 @@ func compileNeighbour(_ string, m *l3.ARPEntry) (*neighbour, error) {
 	return n, nil
 }
 
-func (n *neighbour) put(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (n *neighbour) putNeighbour(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	l, ok := hostLinksOf(w)[n.iface]
 	if !ok {
 		return nil, fmt.Errorf("interface %q is not on the host", n.iface)

@@ -40,7 +40,7 @@ type iface struct {
 func Interface() *descriptor.Descriptor {
 	return descriptor.Spec[*interfaces.Interface, *iface]{
 		Name: "linux-interface", Prefix: "config/linux/interfaces/v2/interface/",
-		Compile: compileInterface, Message: (*iface).message,
+		Compile: compileInterface, Message: (*iface).interfaceMessage,
 		Equal: func(have, want *iface) bool {
 			return !recreateInterface(have, want) && have.enabled == want.enabled && (want.mac == "" || have.mac == want.mac) &&
 				(want.mtu == 0 || have.mtu == want.mtu) && (want.linkOnly || slices.Equal(have.addresses, want.addresses))
@@ -54,10 +54,10 @@ func Interface() *descriptor.Descriptor {
 		Claims:   func(i *iface) []string { return []string{"link " + i.host + " in " + i.namespace} },
 		Recreate: recreateInterface,
 		Create: func(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
-			return i.put(w, nil)
+			return i.putInterface(w, nil)
 		},
 		Update: func(w *descriptor.World, have, want *iface) ([]descriptor.Op, error) {
-			return want.put(w, have)
+			return want.putInterface(w, have)
 		},
 		Delete: deleteInterface,
 		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
@@ -153,7 +153,7 @@ func (i *iface) compileLink(m *interfaces.Interface) error {
 	return nil
 }
 
-func (i *iface) message() *interfaces.Interface {
+func (i *iface) interfaceMessage() *interfaces.Interface {
 	m := &interfaces.Interface{
 		Name: i.name, Type: i.typ, HostIfName: i.host, Enabled: i.enabled, PhysAddress: i.mac, Mtu: i.mtu, LinkOnly: i.linkOnly,
 		Namespace: namespaceMessage(i.namespace),
@@ -194,8 +194,8 @@ func (i *iface) link(from string) PutLink {
 	}
 }
 
-// put makes the interface as wanted; have is nil if it does not exist.
-func (i *iface) put(w *descriptor.World, have *iface) ([]descriptor.Op, error) {
+// putInterface makes the interface as wanted; have is nil if it does not exist.
+func (i *iface) putInterface(w *descriptor.World, have *iface) ([]descriptor.Op, error) {
 	if i.peer != "" {
 		if p, ok := w.Wanted(kv.LinuxInterfaceKey(i.peer)).(*iface); ok && p.peer != i.name {
 			return nil, fmt.Errorf("veth.peer_if_name: %s has %q for its peer", i.peer, p.peer)

@@ -45,7 +45,7 @@ type Link struct {
 func (*Link) GetMessageName() string { return "link" }
 
 func (r *ListLinks) do(h *handles) ([]api.Message, error) {
-	nl, err := h.at(r.Namespace)
+	nl, err := h.handleOf(r.Namespace)
 	if none(err) {
 		return nil, nil
 	}
@@ -125,7 +125,7 @@ func (r *PutLink) alias() string { return alias(r.Logical, r.Peer) }
 func (r *PutLink) made() bool { return r.Kind == kindVeth || r.Kind == kindDummy }
 
 func (r *PutLink) do(h *handles) ([]api.Message, error) {
-	nl, err := h.at(r.Namespace)
+	nl, err := h.handleOf(r.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (r *PutLink) make(h *handles, nl *handle) (netlink.Link, error) {
 
 // pair makes both ends of a veth as spares, unless our end is a spare already.
 func (r *PutLink) pair(h *handles, nl *handle) error {
-	own, err := h.at("")
+	own, err := h.handleOf("")
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func peerOf(alias string) string {
 
 // fetch moves a link from the agent's namespace to its wanted namespace and gives it its name.
 func (r *PutLink) fetch(h *handles, nl *handle, from string) (netlink.Link, error) {
-	own, err := h.at("")
+	own, err := h.handleOf("")
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ type DropLink struct {
 func (*DropLink) GetMessageName() string { return "link_drop" }
 
 func (r *DropLink) do(h *handles) ([]api.Message, error) {
-	nl, err := h.at(r.Namespace)
+	nl, err := h.handleOf(r.Namespace)
 	if none(err) {
 		return nil, nil
 	}
@@ -300,7 +300,7 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 	case r.Kind == kindTap:
 		return nil, r.giveBack(h, nl, l, r.From)
 	}
-	own, err := h.at("")
+	own, err := h.handleOf("")
 	if err != nil {
 		return nil, err
 	}
@@ -312,7 +312,7 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 
 // giveBack moves a link back to the agent's namespace, under its former name.
 func (r *DropLink) giveBack(h *handles, nl *handle, l netlink.Link, name string) error {
-	own, err := h.at("")
+	own, err := h.handleOf("")
 	if err != nil {
 		return err
 	}
@@ -365,7 +365,7 @@ func (r *PutAddress) do(h *handles) ([]api.Message, error) {
 
 // link finds a link in a namespace; none reports that the link or the namespace does not exist.
 func (h *handles) link(namespace, name string) (*handle, netlink.Link, error) {
-	nl, err := h.at(namespace)
+	nl, err := h.handleOf(namespace)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -72,8 +72,8 @@ type handle struct {
 	ns netns.NsHandle
 }
 
-// at returns the handle of a namespace. The error is fs.ErrNotExist if the namespace does not exist.
-func (h *handles) at(path string) (*handle, error) {
+// handleOf returns the handle of a namespace. The error is fs.ErrNotExist if the namespace does not exist.
+func (h *handles) handleOf(path string) (*handle, error) {
 	if o := h.open[path]; o != nil {
 		return o, nil
 	}

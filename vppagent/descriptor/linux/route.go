@@ -73,7 +73,7 @@ type ListRoutes struct {
 func (*ListRoutes) GetMessageName() string { return "route_list" }
 
 func (r *ListRoutes) do(h *handles) ([]api.Message, error) {
-	nl, err := h.at(r.Namespace)
+	nl, err := h.handleOf(r.Namespace)
 	if none(err) {
 		return nil, nil
 	}
@@ -144,8 +144,8 @@ func Route() *descriptor.Descriptor {
 		Dependencies: func(r *route) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(r.iface)}}
 		},
-		Create: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.put(w, true) },
-		Delete: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.put(w, false) },
+		Create: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.putRoute(w, true) },
+		Delete: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.putRoute(w, false) },
 		Dumps: func(w *descriptor.World, c descriptor.Candidates) []descriptor.Request {
 			return perNamespace(w, c, func(s any) string { return s.(*route).iface }, routesOf)
 		},
@@ -211,7 +211,7 @@ func (r *route) kernelScope() uint8 {
 	return unix.RT_SCOPE_UNIVERSE
 }
 
-func (r *route) put(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (r *route) putRoute(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	l, ok := hostLinksOf(w)[r.iface]
 	if !ok {
 		return nil, fmt.Errorf("interface %q is not on the host", r.iface)

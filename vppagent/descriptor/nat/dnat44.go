@@ -44,16 +44,16 @@ func (id natID) addr() (a [4]byte) {
 	binary.BigEndian.PutUint32(a[:], uint32(id>>16))
 	return a
 }
-func (id natID) port() uint16 { return uint16(id) }
-func (id natID) proto() uint8 { return uint8(id >> 48) }
+func (id natID) externalPort() uint16 { return uint16(id) }
+func (id natID) proto() uint8         { return uint8(id >> 48) }
 
 // String is "tcp 10.96.0.10:80", or "10.96.0.10" for a mapping of the whole address.
 func (id natID) String() string {
 	addr := netip.AddrFrom4(id.addr())
-	if id.port() == 0 {
+	if id.externalPort() == 0 {
 		return addr.String()
 	}
-	return descriptor.ProtoName(id.proto()) + " " + netip.AddrPortFrom(addr, id.port()).String()
+	return descriptor.ProtoName(id.proto()) + " " + netip.AddrPortFrom(addr, id.externalPort()).String()
 }
 
 func (id natID) claim() string { return "nat44 " + id.String() }
@@ -87,8 +87,8 @@ type local struct {
 	vrf    uint32
 }
 
-// same reports that VPP considers the two the same local: it refuses the second.
-func (l local) same(o local) bool { return l.addr == o.addr && l.port == o.port && l.vrf == o.vrf }
+// sameLocal reports that VPP considers the two the same local: it refuses the second.
+func (l local) sameLocal(o local) bool { return l.addr == o.addr && l.port == o.port && l.vrf == o.vrf }
 
 func compareLocals(a, b local) int {
 	return cmp.Or(slices.Compare(a.addr[:], b.addr[:]), cmp.Compare(a.port, b.port), cmp.Compare(a.vrf, b.vrf), cmp.Compare(a.weight, b.weight))
@@ -121,7 +121,7 @@ func compareIdentities(a, b identity) int {
 func DNat44() *descriptor.Descriptor {
 	d := descriptor.Spec[*nat.DNat44, *dnat]{
 		Name: "dnat44", Prefix: dnat44Prefix, Tagged: true,
-		Compile: compileDNat, Message: (*dnat).message, Equal: equalDNat,
+		Compile: compileDNat, Message: (*dnat).dnatMessage, Equal: equalDNat,
 		Dependencies: (*dnat).dependencies, Claims: (*dnat).claims,
 		Create:   func(w *descriptor.World, d *dnat) ([]descriptor.Op, error) { return updateDNat(w, &dnat{}, d) },
 		Update:   updateDNat,
@@ -164,7 +164,7 @@ func compileDNat(key string, m *nat.DNat44) (*dnat, error) {
 		if err != nil {
 			return nil, fmt.Errorf("id_mappings[%d].%w", i, err)
 		}
-		one.tag = tags.get("")
+		one.tag = tags.tagFor("")
 		d.identities = append(d.identities, one)
 	}
 	slices.SortFunc(d.identities, compareIdentities)
@@ -194,7 +194,7 @@ type tagCache struct {
 	label, print, tag string
 }
 
-func (c *tagCache) get(print string) string {
+func (c *tagCache) tagFor(print string) string {
 	if c.tag == "" || c.print != print {
 		c.print, c.tag = print, descriptor.NewTag("n", descriptor.Fingerprint(print), c.label)
 	}
@@ -238,7 +238,7 @@ func compileMapping(sm *nat.DNat44_StaticMapping, tags *tagCache) (m mapping, er
 		return m, errors.New("twice_nat_pool_ip: VPP cannot choose the pool address of a load-balanced mapping")
 	}
 	m.id = newNATID(addr.As4(), port, proto)
-	m.tag = tags.get(m.print())
+	m.tag = tags.tagFor(m.print())
 	return m, nil
 }
 
@@ -269,7 +269,7 @@ func compileSingle(m mapping, addr netip.Addr, tags *tagCache) (mapping, error) 
 	m.flags |= nat_types.NAT_IS_ADDR_ONLY
 	m.locals[0].port, m.locals[0].weight = 0, 0
 	m.id = newNATID(addr.As4(), 0, 0)
-	m.tag = tags.get("")
+	m.tag = tags.tagFor("")
 	return m, nil
 }
 
@@ -315,7 +315,7 @@ func compileLocals(ips []*nat.DNat44_StaticMapping_LocalIP) ([]local, error) {
 		slices.SortFunc(out, compareLocals)
 	}
 	for i := 1; i < len(out); i++ {
-		if out[i].same(out[i-1]) {
+		if out[i].sameLocal(out[i-1]) {
 			return nil, fmt.Errorf("local_ips: %s twice", netip.AddrPortFrom(netip.AddrFrom4(out[i].addr), out[i].port))
 		}
 	}
@@ -422,10 +422,10 @@ func equalMapping(a, b mapping) bool {
 		slices.Equal(a.locals, b.locals)
 }
 
-func (d *dnat) message() *nat.DNat44 {
+func (d *dnat) dnatMessage() *nat.DNat44 {
 	out := &nat.DNat44{Label: d.label}
 	for _, m := range d.mappings {
-		sm := &nat.DNat44_StaticMapping{ExternalIp: netip.AddrFrom4(m.id.addr()).String(), ExternalPort: uint32(m.id.port()), SessionAffinity: m.affinity}
+		sm := &nat.DNat44_StaticMapping{ExternalIp: netip.AddrFrom4(m.id.addr()).String(), ExternalPort: uint32(m.id.externalPort()), SessionAffinity: m.affinity}
 		if m.id.proto() == descriptor.ProtoUDP {
 			sm.Protocol = nat.DNat44_UDP
 		}
@@ -464,7 +464,7 @@ func (d *dnat) Restriction() string {
 // Frontends implements acl.Restricted.
 func (d *dnat) Frontends() (out []acl.Frontend) {
 	for _, m := range d.mappings {
-		out = append(out, acl.Frontend{Addr: netip.AddrFrom4(m.id.addr()), Port: m.id.port(), Proto: m.id.proto()})
+		out = append(out, acl.Frontend{Addr: netip.AddrFrom4(m.id.addr()), Port: m.id.externalPort(), Proto: m.id.proto()})
 	}
 	return out
 }

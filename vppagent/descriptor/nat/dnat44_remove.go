@@ -22,17 +22,17 @@ func removeMapping(w *descriptor.World, m mapping) []descriptor.Op {
 	sessions, known := w.NATSessions()
 	have := m.inVPP(padded(w))
 	if !known || m.single || w.Cost.EndSessions(sessions)+w.Cost.WalkSessions(len(have)*sessions) <= cost.Stall {
-		return []descriptor.Op{m.remove(w, len(have))}
+		return []descriptor.Op{m.removalRequest(w, len(have))}
 	}
 	last, steps, ok := emptied(have, padded(w), m.affinity != 0)
 	if !ok || len(last) >= len(have) {
-		return []descriptor.Op{m.remove(w, len(have))}
+		return []descriptor.Op{m.removalRequest(w, len(have))}
 	}
 	ops := m.addDelLocals(w, steps)
 	for i := range ops {
 		ops[i].Frees = m.frees() // they stay with the removal, and in front of it
 	}
-	return append(ops, m.remove(w, len(last)))
+	return append(ops, m.removalRequest(w, len(last)))
 }
 
 // emptied returns the steps that replace all backends by drop pads, and the locals after them. With affinity and several NAT workers no such
@@ -59,15 +59,15 @@ func emptied(have []local, padded, affinity bool) (last []local, steps []step, o
 
 func (m mapping) frees() descriptor.Claim { return descriptor.Claim{ID: uint64(m.id)} }
 
-// remove is the request that removes a mapping with so many locals. It repeats the flags: VPP looks the mapping up with those of the
+// removalRequest is the request that removes a mapping with so many locals. It repeats the flags: VPP looks the mapping up with those of the
 // request.
-func (m mapping) remove(w *descriptor.World, locals int) descriptor.Op {
+func (m mapping) removalRequest(w *descriptor.World, locals int) descriptor.Op {
 	op := descriptor.Op{Frees: m.frees(), Gone: true}
 	if m.single {
 		op.Call = descriptor.Write(m.singleMessage(false))
 	} else {
 		op.Call = descriptor.Write(&nat44_ed.Nat44AddDelLbStaticMapping{
-			Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Affinity: m.affinity, Tag: m.tag,
+			Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.externalPort(), Protocol: m.id.proto(), Affinity: m.affinity, Tag: m.tag,
 		})
 	}
 	return m.endsSessions(w, op, locals)
@@ -78,7 +78,7 @@ func (m mapping) addDelLocals(w *descriptor.World, steps []step) []descriptor.Op
 	ops := make([]descriptor.Op, len(steps))
 	for i, s := range steps {
 		ops[i].Call = descriptor.Write(&nat44_ed.Nat44LbStaticMappingAddDelLocal{
-			IsAdd: s.add, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(), Local: lbAddrPort(s.l),
+			IsAdd: s.add, ExternalAddr: m.id.addr(), ExternalPort: m.id.externalPort(), Protocol: m.id.proto(), Local: lbAddrPort(s.l),
 		})
 		if _, known := w.NATSessions(); s.add && known {
 			ops[i].Cost = w.Cost.Message(ops[i].Call.Msg.GetMessageName())

@@ -169,8 +169,8 @@ func (x *dnatIndex) candidate(_ string, state any, wanted bool) {
 	}
 }
 
-// find returns the candidate with the label of a tag, nil if there is none.
-func (r *dnatReader) find(label string) *dnat {
+// findCandidate returns the candidate with the label of a tag, nil if there is none.
+func (r *dnatReader) findCandidate(label string) *dnat {
 	if !strings.HasPrefix(label, "#") {
 		if d, ok := r.c.Wanted(dnat44Prefix + label).(*dnat); ok {
 			return d
@@ -188,12 +188,12 @@ func (r *dnatReader) owner(tag string) *dnatFound {
 	if !ok {
 		return nil
 	}
-	r.last, r.lastTag = r.of(r.find(label), label), tag
+	r.last, r.lastTag = r.foundOf(r.findCandidate(label), label), tag
 	return r.last
 }
 
-// of returns the found of a candidate or, if that is nil, of a label.
-func (r *dnatReader) of(candidate *dnat, label string) *dnatFound {
+// foundOf returns the found of a candidate or, if that is nil, of a label.
+func (r *dnatReader) foundOf(candidate *dnat, label string) *dnatFound {
 	if place, wanted := r.placed()[candidate]; wanted {
 		return r.met(place)
 	}
@@ -240,7 +240,7 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 	}
 	if want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.locals) {
 		f.matched++
-		f.add(want)
+		f.addMapping(want)
 		return
 	}
 	got := mapping{id: id, flags: m.Flags & dumpedFlags, tag: tag, raw: make([]local, len(m.Locals))}
@@ -251,7 +251,7 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
 		got.affinity = want.m.affinity
 	}
-	f.add(&got)
+	f.addMapping(&got)
 }
 
 // mapping returns the mapping with that ID, nil if there is none; d may be nil.
@@ -266,8 +266,8 @@ func (d *dnat) mapping(id natID) *mapping {
 	return &d.mappings[at]
 }
 
-// add adds a mapping; the first one by reference, because usually it stays the only one and nothing has to be built.
-func (f *dnatFound) add(m *mapping) {
+// addMapping adds a mapping; the first one by reference, because usually it stays the only one and nothing has to be built.
+func (f *dnatFound) addMapping(m *mapping) {
 	if f.one == nil && len(f.mappings) == 0 {
 		f.one = m
 		return
@@ -323,7 +323,7 @@ func equalInOrder(got []nat44_ed.Nat44LbAddrPort, want []local) bool {
 func (m *mapping) strip(padded bool) {
 	backends := make([]local, 0, len(m.raw))
 	for _, l := range m.raw {
-		if l == pads[0] || l == pads[1] || l == dropPad || slices.ContainsFunc(backends, l.same) {
+		if l == pads[0] || l == pads[1] || l == dropPad || slices.ContainsFunc(backends, l.sameLocal) {
 			continue
 		}
 		backends = append(backends, l)
@@ -356,7 +356,7 @@ func (r *dnatReader) single(m *nat44_ed.Nat44StaticMappingDetails) {
 			f.matched++
 		}
 	}
-	f.add(&got)
+	f.addMapping(&got)
 }
 
 // identities omits the copy that VPP makes of a mapping bound to an interface: the same mapping with the interface's address.

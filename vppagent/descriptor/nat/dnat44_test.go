@@ -53,9 +53,9 @@ func (s *slots) list() (out []local) {
 
 // do models nat44_lb_static_mapping_add_del_local with its refusals and crashes.
 func (s *slots) do(st step) error {
-	i := slices.IndexFunc(s.at, func(l local) bool { return l.same(st.l) && s.used[slices.Index(s.at, l)] })
+	i := slices.IndexFunc(s.at, func(l local) bool { return l.sameLocal(st.l) && s.used[slices.Index(s.at, l)] })
 	for j, l := range s.at {
-		if s.used[j] && l.same(st.l) {
+		if s.used[j] && l.sameLocal(st.l) {
 			i = j
 		}
 	}

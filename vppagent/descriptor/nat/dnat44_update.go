@@ -122,7 +122,7 @@ func weights(ls []local) (sum int) {
 
 func hasDuplicate(ls []local) bool {
 	for i, l := range ls {
-		if slices.ContainsFunc(ls[:i], l.same) {
+		if slices.ContainsFunc(ls[:i], l.sameLocal) {
 			return true
 		}
 	}
@@ -139,7 +139,7 @@ type changer struct {
 
 func (c *changer) takeReweighted() {
 	for i := 0; i < len(c.adds); {
-		j := slices.IndexFunc(c.dels, c.adds[i].same)
+		j := slices.IndexFunc(c.dels, c.adds[i].sameLocal)
 		if j < 0 {
 			i++
 			continue
@@ -232,7 +232,7 @@ func (m mapping) create(padded bool) descriptor.Op {
 	}
 	locals := represent(padded, m.locals)
 	msg := &nat44_ed.Nat44AddDelLbStaticMapping{
-		IsAdd: true, Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.port(), Protocol: m.id.proto(),
+		IsAdd: true, Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.externalPort(), Protocol: m.id.proto(),
 		Affinity: m.affinity, Tag: m.tag, LocalNum: uint32(len(locals)), Locals: make([]nat44_ed.Nat44LbAddrPort, len(locals)),
 	}
 	for i, l := range locals {
@@ -255,7 +255,7 @@ func updateIdentities(w *descriptor.World, have, want []identity) (ops []descrip
 		if slices.Contains(want, i) {
 			continue
 		}
-		op, err := i.message(w, false)
+		op, err := i.identityRequest(w, false)
 		if err != nil {
 			continue // VPP removed it with its interface
 		}
@@ -266,7 +266,7 @@ func updateIdentities(w *descriptor.World, have, want []identity) (ops []descrip
 		if slices.Contains(have, i) {
 			continue
 		}
-		op, err := i.message(w, true)
+		op, err := i.identityRequest(w, true)
 		if err != nil {
 			return nil, err
 		}
@@ -275,7 +275,7 @@ func updateIdentities(w *descriptor.World, have, want []identity) (ops []descrip
 	return ops, nil
 }
 
-func (i identity) message(w *descriptor.World, add bool) (descriptor.Op, error) {
+func (i identity) identityRequest(w *descriptor.World, add bool) (descriptor.Op, error) {
 	msg := &nat44_ed.Nat44AddDelIdentityMapping{
 		IsAdd: add, IPAddress: i.addr, Protocol: i.proto, Port: i.port, VrfID: i.vrf, Tag: i.tag,
 		SwIfIndex: interface_types.InterfaceIndex(descriptor.None),

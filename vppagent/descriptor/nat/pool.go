@@ -47,7 +47,7 @@ func compareNATAddresses(a, b natAddress) int {
 // claim: an address is once in each pool, regardless of the VRF.
 func (a natAddress) claim() string { return fmt.Sprintf("nat44-pool %t %s", a.twice, a.addr) }
 
-func (a natAddress) message(add bool) descriptor.Op {
+func (a natAddress) addressRequest(add bool) descriptor.Op {
 	m := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: a.addr.As4(), LastIPAddress: a.addr.As4(), VrfID: a.vrf, IsAdd: add}
 	if a.twice {
 		m.Flags = nat_types.NAT_IS_TWICE_NAT
@@ -85,17 +85,17 @@ func Nat44AddressPool() *descriptor.Descriptor {
 		},
 		Claims: func(p *natPool) []string {
 			var out []string
-			for _, a := range p.addresses() {
+			for _, a := range p.poolAddrs() {
 				out = append(out, a.claim())
 			}
 			return out
 		},
 		Create: func(_ *descriptor.World, p *natPool) ([]descriptor.Op, error) {
-			return natAddresses(p.addresses(), true), nil
+			return natAddresses(p.poolAddrs(), true), nil
 		},
 		Update: updatePool,
 		Delete: func(_ *descriptor.World, p *natPool) ([]descriptor.Op, error) {
-			return natAddresses(p.addresses(), false), nil
+			return natAddresses(p.poolAddrs(), false), nil
 		},
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{descriptor.DumpRequest(idPools, &nat44_ed.Nat44AddressDump{})}
@@ -119,7 +119,7 @@ func compilePool(key string, m *nat.Nat44AddressPool) (*natPool, error) {
 		return nil, fmt.Errorf("last_ip: %s is before first_ip %s", last, first)
 	}
 	p := &natPool{key: key, name: m.GetName(), first: first, last: last, vrf: m.GetVrfId(), twice: m.GetTwiceNat()}
-	if len(p.addresses()) > maxPool {
+	if len(p.poolAddrs()) > maxPool {
 		return nil, fmt.Errorf("last_ip: more than %d addresses", maxPool)
 	}
 	if first.IsUnspecified() {
@@ -128,8 +128,8 @@ func compilePool(key string, m *nat.Nat44AddressPool) (*natPool, error) {
 	return p, nil
 }
 
-// addresses returns the actual or wanted addresses; at most maxPool+1.
-func (p *natPool) addresses() (out []natAddress) {
+// poolAddrs returns the actual or wanted addresses; at most maxPool+1.
+func (p *natPool) poolAddrs() (out []natAddress) {
 	if p.have != nil {
 		return p.have
 	}
@@ -143,7 +143,7 @@ func (p *natPool) addresses() (out []natAddress) {
 func natAddresses(addresses []natAddress, add bool) []descriptor.Op {
 	ops := make([]descriptor.Op, len(addresses))
 	for i, a := range addresses {
-		ops[i] = a.message(add)
+		ops[i] = a.addressRequest(add)
 	}
 	return ops
 }
@@ -151,20 +151,20 @@ func natAddresses(addresses []natAddress, add bool) []descriptor.Op {
 // updatePool adds the missing addresses and removes the superfluous ones; each removal cuts the sessions of its address only. An
 // address that changes its VRF is removed first, because VPP accepts none twice.
 func updatePool(_ *descriptor.World, have, want *natPool) ([]descriptor.Op, error) {
-	old, now := have.addresses(), want.addresses()
+	old, now := have.poolAddrs(), want.poolAddrs()
 	var first, adds, last []descriptor.Op
 	for _, a := range now {
 		if !slices.Contains(old, a) {
-			adds = append(adds, a.message(true))
+			adds = append(adds, a.addressRequest(true))
 		}
 	}
 	for _, a := range old {
 		switch {
 		case slices.Contains(now, a):
 		case slices.ContainsFunc(now, func(n natAddress) bool { return n.claim() == a.claim() }):
-			first = append(first, a.message(false))
+			first = append(first, a.addressRequest(false))
 		default:
-			last = append(last, a.message(false))
+			last = append(last, a.addressRequest(false))
 		}
 	}
 	return slices.Concat(first, adds, last), nil
@@ -191,7 +191,7 @@ func retrievePools(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candida
 			if pools[key] == nil {
 				pools[key] = p
 			}
-			for _, a := range p.addresses() {
+			for _, a := range p.poolAddrs() {
 				owner, there := inVPP[a]
 				switch {
 				case !there:
@@ -217,7 +217,7 @@ func (p *natPool) found(got []natAddress) *natPool {
 	part := *p
 	part.have = nil
 	slices.SortFunc(got, compareNATAddresses)
-	if !slices.Equal(got, part.addresses()) {
+	if !slices.Equal(got, part.poolAddrs()) {
 		part.have = got
 	}
 	return &part

@@ -39,13 +39,13 @@ func ToHost() *descriptor.Descriptor {
 		},
 		Equal: func(have, want *toHost) bool { return have.paths == want.paths },
 		Create: func(_ *descriptor.World, t *toHost) ([]descriptor.Op, error) {
-			return t.send(func(af int) bool { return t.paths[af] != "" }, true), nil
+			return t.sendFamilies(func(af int) bool { return t.paths[af] != "" }, true), nil
 		},
 		Update: func(_ *descriptor.World, have, want *toHost) ([]descriptor.Op, error) { // replaces
-			return want.send(func(af int) bool { return want.paths[af] != have.paths[af] }, true), nil
+			return want.sendFamilies(func(af int) bool { return want.paths[af] != have.paths[af] }, true), nil
 		},
 		Delete: func(_ *descriptor.World, t *toHost) ([]descriptor.Op, error) {
-			return t.send(func(af int) bool { return t.paths[af] != "" }, false), nil
+			return t.sendFamilies(func(af int) bool { return t.paths[af] != "" }, false), nil
 		},
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{socketRequest(vpppunt.PUNT_API_TYPE_L4)}
@@ -100,8 +100,8 @@ func (t *toHost) path() string {
 	return t.paths[1]
 }
 
-// send registers or deregisters the chosen families.
-func (t *toHost) send(chosen func(af int) bool, add bool) (ops []descriptor.Op) {
+// sendFamilies registers or deregisters the chosen families.
+func (t *toHost) sendFamilies(chosen func(af int) bool, add bool) (ops []descriptor.Op) {
 	for af, path := range t.paths {
 		if chosen(af) {
 			ops = append(ops, registration(vpppunt.Punt{Type: vpppunt.PUNT_API_TYPE_L4, Punt: vpppunt.PuntUnionL4(vpppunt.PuntL4{
@@ -170,12 +170,16 @@ func PuntException() *descriptor.Descriptor {
 		Message: func(e *puntException) *punt.Exception {
 			return &punt.Exception{Reason: e.reason, SocketPath: e.path}
 		},
-		Equal:  func(have, want *puntException) bool { return *have == *want },
-		Create: func(_ *descriptor.World, e *puntException) ([]descriptor.Op, error) { return e.send(true), nil },
+		Equal: func(have, want *puntException) bool { return *have == *want },
+		Create: func(_ *descriptor.World, e *puntException) ([]descriptor.Op, error) {
+			return e.sendException(true), nil
+		},
 		Update: func(_ *descriptor.World, _, want *puntException) ([]descriptor.Op, error) {
-			return want.send(true), nil
+			return want.sendException(true), nil
 		}, // replaces
-		Delete: func(_ *descriptor.World, e *puntException) ([]descriptor.Op, error) { return e.send(false), nil },
+		Delete: func(_ *descriptor.World, e *puntException) ([]descriptor.Op, error) {
+			return e.sendException(false), nil
+		},
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{reasonRequest(), socketRequest(vpppunt.PUNT_API_TYPE_EXCEPTION)}
 		},
@@ -187,8 +191,8 @@ func reasonRequest() descriptor.Request {
 	return descriptor.DumpRequest(idReasons, &vpppunt.PuntReasonDump{})
 }
 
-// send first asks for the number of the reason: VPP does not answer requests with an unknown number.
-func (e *puntException) send(add bool) []descriptor.Op {
+// sendException first asks for the number of the reason: VPP does not answer requests with an unknown number.
+func (e *puntException) sendException(add bool) []descriptor.Op {
 	var id uint32
 	return []descriptor.Op{{
 		Asks: true, Call: reasonRequest().Call,

@@ -26,7 +26,7 @@ type redirect struct {
 func IPRedirect() *descriptor.Descriptor {
 	return descriptor.Spec[*punt.IPRedirect, *redirect]{
 		Name: "punt-redirect", Prefix: "config/vpp/v2/ipredirect/",
-		Compile: compileRedirect, Message: (*redirect).message,
+		Compile: compileRedirect, Message: (*redirect).redirectMessage,
 		Equal: func(have, want *redirect) bool { return *have == *want },
 		Dependencies: func(r *redirect) []descriptor.Dependency {
 			deps := []descriptor.Dependency{{Key: kv.InterfaceKey(r.tx), Bond: descriptor.Dies}}
@@ -36,8 +36,8 @@ func IPRedirect() *descriptor.Descriptor {
 			return deps
 		},
 		Claims: func(r *redirect) []string { return []string{fmt.Sprintf("punt redirect %d %s", r.family(), r.rx)} },
-		Create: func(w *descriptor.World, r *redirect) ([]descriptor.Op, error) { return r.send(w, true) },
-		Delete: func(w *descriptor.World, r *redirect) ([]descriptor.Op, error) { return r.send(w, false) },
+		Create: func(w *descriptor.World, r *redirect) ([]descriptor.Op, error) { return r.sendRedirect(w, true) },
+		Delete: func(w *descriptor.World, r *redirect) ([]descriptor.Op, error) { return r.sendRedirect(w, false) },
 		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 			return []descriptor.Request{redirectRequest(0), redirectRequest(1)}
 		},
@@ -67,7 +67,7 @@ func compileRedirect(_ string, m *punt.IPRedirect) (*redirect, error) {
 	return r, nil
 }
 
-func (r *redirect) message() *punt.IPRedirect {
+func (r *redirect) redirectMessage() *punt.IPRedirect {
 	m := &punt.IPRedirect{L3Protocol: punt.L3Protocol_IPV4, RxInterface: r.rx, TxInterface: r.tx, NextHop: r.next.String()}
 	if r.next.Is6() {
 		m.L3Protocol = punt.L3Protocol_IPV6
@@ -90,7 +90,7 @@ func (r *redirect) place(w *descriptor.World) (interface_types.InterfaceIndex, e
 	return w.Index(r.rx)
 }
 
-func (r *redirect) send(w *descriptor.World, add bool) ([]descriptor.Op, error) {
+func (r *redirect) sendRedirect(w *descriptor.World, add bool) ([]descriptor.Op, error) {
 	rx, err := r.place(w)
 	if err != nil {
 		return nil, err
