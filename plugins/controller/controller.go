@@ -288,7 +288,7 @@ func (c *Controller) committed(ev *event.Committed) {
 	}
 	if was := c.fair.behind; was != (len(c.left) > 0) {
 		if c.fair.behind = !was; was {
-			c.beginTxn()
+			c.beginShares()
 		}
 	}
 	for _, st := range ev.Statuses {
@@ -353,7 +353,7 @@ func (c *Controller) nextTxn() *event.Txn {
 		if txn != nil || c.waits() || c.vppBehind() || c.turns.clock != nil {
 			return txn // Run continues with the lanes, behind the events that wait
 		}
-		c.beginTxn()
+		c.beginShares()
 	}
 }
 
@@ -475,7 +475,7 @@ func (c *Controller) report(err error) {
 
 func (c *Controller) sendTxn(txn *event.Txn) *event.Txn {
 	c.seq++
-	c.beginTxn()
+	c.beginShares()
 	txn.Seq, c.inFlight, c.sentAt = c.seq, c.seq, c.now
 	notify(c.cfg.Observer.Sent, txn)
 	return txn

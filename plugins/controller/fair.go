@@ -236,8 +236,8 @@ func (f *fair) waits() bool {
 	return true
 }
 
-// beginTxn starts a new transaction: every namespace has its full share again, unless VPP is behind.
-func (f *fair) beginTxn() {
+// beginShares begins the shares of a new transaction: every namespace has its full share again, unless VPP is behind.
+func (f *fair) beginShares() {
 	if f.behind {
 		return
 	}

@@ -26,7 +26,7 @@ func (f *fair) turn(now *time.Time, took time.Duration) {
 	*now = now.Add(took)
 	f.turns.rendered()
 	f.turns.ends(0)
-	f.beginTxn()
+	f.beginShares()
 }
 
 // TestLongTurnRests: a namespace whose turn took long waits three times as long, if another one has changes, and the other does not wait.
@@ -41,7 +41,7 @@ func TestLongTurnRests(t *testing.T) {
 		if got := f.admit([]event.Change{changeOf("evil", 1), changeOf("victim", 1)}); len(got) != 1 || got[0].Ref.Namespace != "victim" {
 			t.Errorf("after %s: %v", after, got)
 		}
-		f.beginTxn()
+		f.beginShares()
 		if f.releaseChanges(); !f.waits() {
 			t.Errorf("after %s: the lane of evil is due", after)
 		}
