@@ -3,6 +3,7 @@ package acl
 import (
 	"net/netip"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
@@ -60,10 +61,10 @@ func (r *Renderer) elsewhere(iface string, l lists.Lists, output bool, place, ru
 		return r.refuser.cause(i, table, rule, c)
 	}
 	n := 0
-	r.eachDenial(g, func(s netip.Addr, _ rect, p *program, line, k int) {
+	r.eachDenial(g, func(s netip.Addr, _ denial.Rect, p *program, line, k int) {
 		if res := i.residues[p]; n == rule && res != nil && line < len(res.lines) && k < len(res.lines[line].rects) {
 			src, ok = s, true
-			*c = *res.lines[line].rects[k].cause // equal rules may have other causes elsewhere
+			*c = *res.lines[line].rects[k].Cause // equal rules may have other causes elsewhere
 		}
 		n++
 	})

@@ -2,11 +2,11 @@ package acl
 
 import (
 	"cmp"
-	"encoding/binary"
 	"net/netip"
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
@@ -45,7 +45,7 @@ type refusal struct {
 // invalid if the line is for all of the closed pods.
 type refusalLine struct {
 	from, to netip.Addr
-	rects    []rect
+	rects    []denial.Rect
 }
 
 // refusalGroup is one table of refusals, at all senders where they are equal.
@@ -200,7 +200,7 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 				continue
 			}
 			line := refusalLine{from: from, to: to}
-			line.rects = uninvited(g.r.denies(c.in.steps.Each, from, to), g.r.denies(c.out.steps.Each, to, from))
+			line.rects = uninvited(denial.Of(g.r.sets, c.in.steps.Each, from, to), denial.Of(g.r.sets, c.out.steps.Each, to, from))
 			if len(line.rects) == 0 {
 				continue
 			}
@@ -227,25 +227,22 @@ func (g *refuser) sendsOwn(i *iface) bool {
 }
 
 // uninvited returns the denied packets that are no answers: those of denied whose ports, exchanged, are in back.
-func uninvited(denied, back []rect) (out []rect) {
+func uninvited(denied, back []denial.Rect) (out []denial.Rect) {
 	for _, d := range denied {
 		for _, b := range back {
-			s, ok := d.sport.And(b.dport)
-			t, also := d.dport.And(b.sport)
-			if ok && also && d.proto == b.proto {
-				out = append(out, rect{d.proto, s, t, d.cause})
+			s, ok := d.Sport.And(b.Dport)
+			t, also := d.Dport.And(b.Sport)
+			if ok && also && d.Proto == b.Proto {
+				out = append(out, denial.Rect{Proto: d.Proto, Sport: s, Dport: t, Cause: d.Cause})
 			}
 		}
 	}
 	if len(out) > mostRects {
-		slices.SortStableFunc(out, func(a, b rect) int { return cmp.Compare(b.size(), a.size()) })
+		slices.SortStableFunc(out, func(a, b denial.Rect) int { return cmp.Compare(b.Size(), a.Size()) })
 		out = out[:mostRects]
 	}
 	return out
 }
-
-// size is the number of pairs of ports.
-func (c rect) size() int { return (int(c.sport.Hi-c.sport.Lo) + 1) * (int(c.dport.Hi-c.dport.Lo) + 1) }
 
 // sign makes a refusal's signature.
 func (res *refusal) sign() {
@@ -256,10 +253,7 @@ func (res *refusal) sign() {
 		}
 		b = append(strconv.AppendInt(b, int64(len(l.rects)), 10), ' ')
 		for _, c := range l.rects {
-			b = append(b, c.proto)
-			for _, v := range [...]uint16{c.sport.Lo, c.sport.Hi, c.dport.Lo, c.dport.Hi} {
-				b = binary.BigEndian.AppendUint16(b, v)
-			}
+			b = c.AppendTo(b)
 		}
 	}
 	res.sig = string(b)
@@ -292,7 +286,7 @@ func refusalTable(q *refusalGroup) *table.Table {
 					src = netip.PrefixFrom(l.from, l.from.BitLen())
 				}
 				for _, c := range l.rects {
-					t.Add(match.Atom{Verb: match.Deny, Src: src, Dst: netip.PrefixFrom(to, to.BitLen()), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
+					t.Add(c.Atom(src, netip.PrefixFrom(to, to.BitLen())), c.Cause)
 				}
 			}
 		}
@@ -350,7 +344,7 @@ func (g *refuser) cause(i *iface, name string, rule int, c *dataplane.Cause) (of
 			for _, to := range l.targets(m.Owner) {
 				if at := rule - n; at < len(l.rects) {
 					if res != nil && k < len(res.lines) && at < len(res.lines[k].rects) {
-						*c = *res.lines[k].rects[at].cause
+						*c = *res.lines[k].rects[at].Cause
 					}
 					return to, true
 				}

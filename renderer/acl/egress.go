@@ -2,15 +2,14 @@ package acl
 
 import (
 	"encoding/binary"
-	"iter"
 	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
-	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // If the input hook sees Services before DNAT (PreDNAT), a pod's egress to a Service is evaluated where the packet leaves VPP:
@@ -23,13 +22,6 @@ import (
 // ACLs have no "continue". So if two programs must both allow a packet, the first must only deny: for a destination B only ports
 // remain, and the ports that the program does not allow can be listed. Elsewhere the program is last.
 
-// rect is a set of denied ports of TCP or UDP.
-type rect struct {
-	proto        uint8
-	sport, dport match.Span
-	cause        *dataplane.Cause
-}
-
 // residue has the packets to one destination that a program denies.
 type residue struct {
 	lines []residueLine
@@ -39,7 +31,7 @@ type residue struct {
 // residueLine is for one source or, if that is invalid, for all sources that have the program.
 type residueLine struct {
 	src   netip.Addr
-	rects []rect
+	rects []denial.Rect
 }
 
 // outbound is a program that is evaluated where packets leave.
@@ -186,58 +178,6 @@ func (r *Renderer) residueAt(i *iface, p *program) {
 	}
 }
 
-// denies returns the TCP and UDP ports from src (invalid: any source) to dst that a program's clauses deny, or those of them that
-// may match packets to dst.
-func (r *Renderer) denies(clauses iter.Seq[*match.Clause], src, dst netip.Addr) []rect {
-	f := match.FamilyOf(dst)
-	from, to := []netip.Prefix{f.All()}, []netip.Prefix{netip.PrefixFrom(dst, dst.BitLen())}
-	if src.IsValid() {
-		from[0] = netip.PrefixFrom(src, src.BitLen())
-	}
-	x := &match.Expander{Sets: r.sets, Note: func(*match.Clause, string, ...any) {}}
-	left := []rect{{proto: match.TCP, sport: match.AllPorts, dport: match.AllPorts}, {proto: match.UDP, sport: match.AllPorts, dport: match.AllPorts}}
-	var denied []rect
-	var atoms []match.Atom
-	for c := range clauses {
-		if c.Misses(r.sets, to[0]) {
-			continue
-		}
-		atoms = x.Expand(atoms[:0], c, f, from, to)
-		for _, a := range atoms {
-			left = cut(left, a, func(hit rect) {
-				if hit.cause = c.Cause; c.Verb == match.Deny {
-					denied = append(denied, hit)
-				}
-			})
-		}
-		if len(left) == 0 {
-			break
-		}
-	}
-	return denied
-}
-
-// cut removes the packets that an atom matches from the rects, and calls hit with each piece.
-func cut(left []rect, a match.Atom, hit func(rect)) []rect {
-	var out []rect
-	for n, l := range left {
-		s, ok := l.sport.And(a.SrcPorts)
-		d, also := l.dport.And(a.DstPorts)
-		if !ok || !also || a.Proto != 0 && a.Proto != l.proto {
-			out = append(out, l)
-			continue
-		}
-		hit(rect{proto: l.proto, sport: s, dport: d})
-		for _, rest := range l.sport.Minus(a.SrcPorts) {
-			out = append(out, rect{proto: l.proto, sport: rest, dport: left[n].dport})
-		}
-		for _, rest := range l.dport.Minus(a.DstPorts) {
-			out = append(out, rect{proto: l.proto, sport: s, dport: rest})
-		}
-	}
-	return out
-}
-
 // sign makes a residue's signature.
 func (res *residue) sign() {
 	b := make([]byte, 0, 64)
@@ -245,10 +185,7 @@ func (res *residue) sign() {
 		b = append(b, l.src.AsSlice()...)
 		b = binary.BigEndian.AppendUint32(b, uint32(len(l.rects)))
 		for _, c := range l.rects {
-			b = append(b, c.proto)
-			for _, v := range [...]uint16{c.sport.Lo, c.sport.Hi, c.dport.Lo, c.dport.Hi} {
-				b = binary.BigEndian.AppendUint16(b, v)
-			}
+			b = c.AppendTo(b)
 		}
 	}
 	res.sig = string(b)
@@ -263,15 +200,15 @@ func (r *Renderer) regroup(i *iface) {
 // residueTable writes a group's table: the denials for each source.
 func (r *Renderer) residueTable(g *residueGroup) *table.Table {
 	t := &table.Table{Name: g.Name}
-	r.eachDenial(g, func(src netip.Addr, c rect, _ *program, _, _ int) {
+	r.eachDenial(g, func(src netip.Addr, c denial.Rect, _ *program, _, _ int) {
 		host := netip.PrefixFrom(src, src.BitLen())
-		t.Add(match.Atom{Verb: match.Deny, Src: host, Dst: match.FamilyOf(src).All(), Proto: c.proto, SrcPorts: c.sport, DstPorts: c.dport}, c.cause)
+		t.Add(c.Atom(host, match.FamilyOf(src).All()), c.Cause)
 	})
 	return t
 }
 
 // eachDenial calls f for each rule of the group's table, with its program and its index in the residue.
-func (r *Renderer) eachDenial(g *residueGroup, f func(src netip.Addr, c rect, p *program, line, n int)) {
+func (r *Renderer) eachDenial(g *residueGroup, f func(src netip.Addr, c denial.Rect, p *program, line, n int)) {
 	for _, m := range g.Members {
 		p, res := m.Owner, m.Contribution
 		j := r.outbound[p]

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
@@ -206,7 +207,7 @@ func (r *Renderer) leadingTable() *table.Table {
 	if e == nil || r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
 		return t // nothing is masqueraded
 	}
-	known := map[netip.Addr][]rect{}
+	out := denial.NewSender(r.sets, e.steps.Each, netip.Addr{})
 	for k := range r.node.Outer {
 		o := &r.node.Outer[k]
 		if r.node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
@@ -217,7 +218,7 @@ func (r *Renderer) leadingTable() *table.Table {
 			if match.Prefixes(r.hostMatches[near].Dst.Nets).Covers(to) || match.Prefixes(r.hostMatches[far].Dst.Nets).Covers(to) {
 				continue
 			}
-			if c := r.bars(e.steps, netip.Addr{}, b, o.Proto, known, false); c != nil {
+			if c := out.Denied(b, o.Proto, false); c != nil {
 				t.Add(node.OuterAtom(o, match.Deny, match.FamilyOf(o.Addr).All()), c)
 				break
 			}

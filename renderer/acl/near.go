@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
@@ -80,12 +81,12 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []
 	}
 	res := &residue{}
 	for _, src := range froms {
-		var denied []rect
+		var denied []denial.Rect
 		for _, dst := range targets {
 			if src.IsValid() && match.FamilyOf(src) != match.FamilyOf(dst) {
 				continue
 			}
-			denied = append(denied, r.denies(slices.Values(clauses), src, dst)...)
+			denied = append(denied, denial.Of(r.sets, slices.Values(clauses), src, dst)...)
 		}
 		if len(denied) > 0 {
 			res.lines = append(res.lines, residueLine{src, denied})

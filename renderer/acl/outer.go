@@ -4,10 +4,10 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -169,7 +169,7 @@ func (r *Renderer) fixOuter(p *program) {
 		froms = r.outbound[p].sources
 	}
 	for _, src := range froms {
-		known := map[netip.Addr][]rect{}
+		sender := denial.NewSender(r.sets, p.steps.Each, src)
 		for k := range r.node.Outer {
 			o := &r.node.Outer[k]
 			f := match.FamilyOf(o.Addr)
@@ -180,11 +180,11 @@ func (r *Renderer) fixOuter(p *program) {
 			if src.IsValid() {
 				from = netip.PrefixFrom(src, src.BitLen())
 			}
-			by := r.backendsBar(p, src, o, known)
+			by := backendsBar(sender, o)
 			switch {
-			case by != nil && !r.dialledBarred(p, src, o, known, true):
+			case by != nil && !r.dialledBarred(sender, o, true):
 				no.Add(node.OuterAtom(o, match.Deny, from), by)
-			case by == nil && r.dialledBarred(p, src, o, known, false):
+			case by == nil && r.dialledBarred(sender, o, false):
 				yes.Add(node.OuterAtom(o, match.Allow, from), &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "a service that leads only where policies allow"})
 			}
 		}
@@ -204,9 +204,9 @@ func (r *Renderer) fixOuter(p *program) {
 }
 
 // backendsBar returns why one of the backends is denied; nil: all are allowed.
-func (r *Renderer) backendsBar(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect) *dataplane.Cause {
+func backendsBar(s *denial.Sender, o *dataplane.Outer) *dataplane.Cause {
 	for _, b := range o.Backends {
-		if c := r.bars(p.steps, src, b, o.Proto, known, false); c != nil {
+		if c := s.Denied(b, o.Proto, false); c != nil {
 			return c
 		}
 	}
@@ -215,26 +215,11 @@ func (r *Renderer) backendsBar(p *program, src netip.Addr, o *dataplane.Outer, k
 
 // dialledBarred reports whether the dialled address is denied without a table of outer addresses: for all source ports (wholly),
 // or for some at least.
-func (r *Renderer) dialledBarred(p *program, src netip.Addr, o *dataplane.Outer, known map[netip.Addr][]rect, wholly bool) bool {
+func (r *Renderer) dialledBarred(s *denial.Sender, o *dataplane.Outer, wholly bool) bool {
 	for _, f := range r.node.Frontends {
 		if f.Contains(o.Addr) && (!f.IsSingleIP() || !slices.Contains(r.node.Addrs, o.Addr)) {
 			return false
 		}
 	}
-	return r.bars(p.steps, src, netip.AddrPortFrom(o.Addr, o.Port), o.Proto, known, wholly) != nil
-}
-
-// bars returns why a program denies a port, from all source ports (wholly), or from some at least; nil: it does not.
-func (r *Renderer) bars(p policy.Steps, src netip.Addr, to netip.AddrPort, proto uint8, known map[netip.Addr][]rect, wholly bool) *dataplane.Cause {
-	denied, ok := known[to.Addr()]
-	if !ok {
-		denied = r.denies(p.Each, src, to.Addr())
-		known[to.Addr()] = denied
-	}
-	for _, d := range denied {
-		if d.proto == proto && d.dport.Lo <= to.Port() && to.Port() <= d.dport.Hi && (!wholly || d.sport == match.AllPorts) {
-			return d.cause
-		}
-	}
-	return nil
+	return s.Denied(netip.AddrPortFrom(o.Addr, o.Port), o.Proto, wholly) != nil
 }
