@@ -83,8 +83,8 @@ func TestPortsOfSCTP(t *testing.T) {
 
 // checkFilters checks the filters beside lists: that they exist where a policy names ports of SCTP, and their content.
 func (s *scene) checkFilters(t *rapid.T) {
-	for name, i := range s.r.ifaces {
-		asks := i.progs[0] != nil && (table.AskPorts(i.progs[0].uses) || table.AskPorts(i.progs[1].uses))
+	for name, i := range s.r.pods.Ifaces {
+		asks := i.Progs[0] != nil && (table.AskPorts(i.Progs[0].Uses) || table.AskPorts(i.Progs[1].Uses))
 		if s.b.ports[name] != nil && !asks {
 			t.Fatalf("%s has a filter, and nobody asks for ports of SCTP\n%s", name, s)
 		}

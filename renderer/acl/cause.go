@@ -3,7 +3,6 @@ package acl
 import (
 	"net/netip"
 
-	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
@@ -36,45 +35,36 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.
 			return c, true
 		}
 	}
-	if i := r.ifaces[iface]; i != nil && c.Kind != dataplane.CauseStatic && c.Endpoint == "" && len(i.work) == 1 {
-		c.Endpoint, c.Egress = i.work[0].id.workload, !output
+	if i := r.pods.Ifaces[iface]; i != nil && c.Kind != dataplane.CauseStatic && c.Endpoint == "" && len(i.Work) == 1 {
+		c.Endpoint, c.Egress = i.Work[0].ID.Workload, !output
 	}
 	return c, true
 }
 
 // elsewhere reports whether a rule belongs to another pod's program, and to which pod's.
 func (r *Renderer) elsewhere(iface string, l lists.Lists, output bool, place, rule int, c *dataplane.Cause) (src netip.Addr, ok bool) {
-	i := r.ifaces[iface]
+	i := r.pods.Ifaces[iface]
 	if place == dataplane.PortsPlace {
 		return l.Filter.Direction(match.InOut(output))[rule].Src.Addr(), i == nil
 	}
 	table := l.Direction(output)[place].Table
-	g := r.groups.Named(table)
 	if i == nil {
 		t := r.out.Table(table)
 		if !output && l.Repeats(place) {
 			return t.Rules[rule].Dst.Addr(), true
 		}
-		return t.Rules[rule].Src.Addr(), r.store.Fixed(table) == nil
+		return t.Rules[rule].Src.Addr(), r.pods.Store.Fixed(table) == nil
 	}
-	if g == nil {
-		return r.refuser.cause(i, table, rule, c)
+	if src, ok = r.egress.Cause(i, table, rule, c); ok {
+		return src, true
 	}
-	n := 0
-	r.eachDenial(g, func(s netip.Addr, _ denial.Rect, p *program, line, k int) {
-		if res := i.residues[p]; n == rule && res != nil && line < len(res.lines) && k < len(res.lines[line].rects) {
-			src, ok = s, true
-			*c = *res.lines[line].rects[k].Cause // equal rules may have other causes elsewhere
-		}
-		n++
-	})
-	return src, ok
+	return r.refuser.cause(i, table, rule, c)
 }
 
 // workloadAt returns the workload with an address, "" if none has it.
 func (r *Renderer) workloadAt(a netip.Addr) string {
-	if i := r.ifaces[r.node.Interfaces[a]]; i != nil && len(i.work) == 1 {
-		return i.work[0].id.workload
+	if i := r.pods.Ifaces[r.pods.Node.Interfaces[a]]; i != nil && len(i.Work) == 1 {
+		return i.Work[0].ID.Workload
 	}
 	return ""
 }

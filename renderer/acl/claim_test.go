@@ -45,7 +45,7 @@ func TestNoMoreRulesThanClaimed(t *testing.T) {
 			}
 		}
 		claim := budget.OfMessage(p, func(id string) *budget.Members { return sets[id] }, n.ByteMatch6)
-		lists, rules := s.r.store.CountSegments()
+		lists, rules := s.r.pods.Store.CountSegments()
 		if len(rule.NotSrcNet)+len(rule.NotDstNet)+len(rule.NotSrcIpSetIds)+len(rule.NotDstIpSetIds) > 0 || rule.NotProtocol != nil || rule.NotIcmp != nil {
 			claim[budget.Rules] += excepted
 			claim[budget.Tables] += 4 // the exceptions are a run of rules, too

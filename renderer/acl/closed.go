@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
@@ -27,7 +28,7 @@ import (
 // closedPods are the pods with one pair of programs that restrict both directions.
 type closedPods struct {
 	key     string
-	in, out *program
+	in, out *endpoint.Program
 	addrs   []netip.Addr // of the pods, where the input hook sees Services; sorted
 	blind   bool         // a refusal is equal for all of addrs
 	part    int          // of group.Parts
@@ -71,15 +72,15 @@ type sender struct {
 // refuser evaluates what other pods may not send to closed pods. The zero value needs r.
 type refuser struct {
 	r       *Renderer
-	pods    map[[2]*program]*closedPods
-	senders map[*iface]*sender
+	pods    map[[2]*endpoint.Program]*closedPods
+	senders map[*endpoint.Iface]*sender
 	groups  *group.Groups[*closedPods, *refusal]
 	moved   bool // endpoints of interfaces changed, or source checks
 	invitations
 }
 
 func newRefuser(r *Renderer) *refuser {
-	return &refuser{r: r, pods: map[[2]*program]*closedPods{}, senders: map[*iface]*sender{}, groups: group.New(table.ClosedPrefix, r.store, refusalTable), invitations: newInvitations()}
+	return &refuser{r: r, pods: map[[2]*endpoint.Program]*closedPods{}, senders: map[*endpoint.Iface]*sender{}, groups: group.New(table.ClosedPrefix, r.pods.Store, refusalTable), invitations: newInvitations()}
 }
 
 // mostRects bounds the rules for one sender and one closed pod. The largest remain: the rest is let pass, and C's own list drops it unless C invited it.
@@ -87,17 +88,17 @@ const mostRects = 256
 
 // evaluate updates the refusals. It runs after residues are known and before their dirt is cleared.
 func (g *refuser) evaluate() {
-	d := &g.r.dirty
-	if !g.moved && len(d.outbound)+len(d.targets)+len(d.members) == 0 {
+	d := &g.r.pods.Marks
+	if !g.r.pods.Senders && len(d.Changed)+len(d.Moved)+len(d.Members) == 0 {
 		return
 	}
 	gone := g.locate()
-	g.moved = false
+	g.r.pods.Senders = false
 	if len(g.pods)+len(gone) == 0 {
 		return
 	}
 	g.invite()
-	for _, i := range g.r.ifaces {
+	for _, i := range g.r.pods.Ifaces {
 		s := g.senders[i]
 		if s == nil {
 			s = &sender{refusals: map[*closedPods]*refusal{}}
@@ -106,7 +107,7 @@ func (g *refuser) evaluate() {
 		for _, c := range gone {
 			s.replaceRefusal(c, nil)
 		}
-		_, all := d.targets[i]
+		_, all := d.Moved[i]
 		own := g.sendsOwn(i)
 		all, s.own = all || own != s.own, own
 		for _, c := range g.pods {
@@ -134,12 +135,12 @@ func (s *sender) replaceRefusal(c *closedPods, now *refusal) {
 
 // locate finds the closed pods. It returns those that exist no more.
 func (g *refuser) locate() (gone []*closedPods) {
-	addrs := map[[2]*program][]netip.Addr{}
-	if r := g.r; len(r.node.Frontends)+len(r.node.Outer) > 0 {
-		for _, i := range r.ifaces {
-			if i.progs[0].closes() && i.progs[1].closes() {
-				if list := r.node.Early(addrs[i.progs], i.addrs); len(list) > 0 {
-					addrs[i.progs] = list
+	addrs := map[[2]*endpoint.Program][]netip.Addr{}
+	if r := g.r; len(r.pods.Node.Frontends)+len(r.pods.Node.Outer) > 0 {
+		for _, i := range r.pods.Ifaces {
+			if i.Progs[0].Closes() && i.Progs[1].Closes() {
+				if list := r.pods.Node.Early(addrs[i.Progs], i.Addrs); len(list) > 0 {
+					addrs[i.Progs] = list
 				}
 			}
 		}
@@ -154,14 +155,14 @@ func (g *refuser) locate() (gone []*closedPods) {
 		slices.SortFunc(list, netip.Addr.Compare)
 		c := g.pods[key]
 		if c == nil {
-			c = &closedPods{key: strconv.Itoa(len(key[0].key)) + key[0].key + key[1].key, in: key[0], out: key[1], stale: true}
+			c = &closedPods{key: strconv.Itoa(len(key[0].Key)) + key[0].Key + key[1].Key, in: key[0], out: key[1], stale: true}
 			c.part = group.PartOf(c.key)
 			g.pods[key] = c
 		}
-		_, in := g.r.dirty.outbound[c.in]
-		_, out := g.r.dirty.outbound[c.out]
+		_, in := g.r.pods.Changed[c.in]
+		_, out := g.r.pods.Changed[c.out]
 		if c.stale = c.stale || in || out; c.stale {
-			c.blind = c.in.steps.IgnoresDestinations() && c.out.steps.IgnoresSources()
+			c.blind = c.in.Steps.IgnoresDestinations() && c.out.Steps.IgnoresSources()
 		}
 		if c.moved = !slices.Equal(c.addrs, list); c.moved {
 			c.addrs, c.stale = list, c.stale || !c.blind
@@ -172,12 +173,12 @@ func (g *refuser) locate() (gone []*closedPods) {
 
 // touched reports whether a sender joined or left a set that the programs of closed pods use. A closed pod that did so changes its program, or
 // every refusal that depends on its address.
-func (g *refuser) touched(i *iface, c *closedPods) bool {
-	for id, members := range g.r.dirty.members {
+func (g *refuser) touched(i *endpoint.Iface, c *closedPods) bool {
+	for id, members := range g.r.pods.Members {
 		touches := func(a netip.Addr) bool {
 			return slices.ContainsFunc(members, func(m netip.Prefix) bool { return m.Contains(a) })
 		}
-		if (slices.ContainsFunc(i.addrs, touches) || !c.blind && slices.ContainsFunc(c.addrs, touches)) && (c.in.steps.NamesSet(id) || c.out.steps.NamesSet(id)) {
+		if (slices.ContainsFunc(i.Addrs, touches) || !c.blind && slices.ContainsFunc(c.addrs, touches)) && (c.in.Steps.NamesSet(id) || c.out.Steps.NamesSet(id)) {
 			return true
 		}
 	}
@@ -185,11 +186,11 @@ func (g *refuser) touched(i *iface, c *closedPods) bool {
 }
 
 // refusal computes which packets a pod may not send to closed pods; nil: it may send all.
-func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
-	if i.residues[c.out] == nil { // their egress admits all ports
+func (g *refuser) refusal(i *endpoint.Iface, s *sender, c *closedPods) *refusal {
+	if !g.r.egress.Denies(i, c.out) { // their egress admits all ports
 		return nil
 	}
-	froms, tos := g.r.node.Early(nil, i.addrs), c.addrs
+	froms, tos := g.r.pods.Node.Early(nil, i.Addrs), c.addrs
 	if c.blind {
 		tos = tos[:1]
 	}
@@ -200,7 +201,7 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 				continue
 			}
 			line := refusalLine{from: from, to: to}
-			line.rects = uninvited(denial.Of(g.r.sets, c.in.steps.Each, from, to), denial.Of(g.r.sets, c.out.steps.Each, to, from))
+			line.rects = uninvited(denial.Of(g.r.pods.Sets, c.in.Steps.Each, from, to), denial.Of(g.r.pods.Sets, c.out.Steps.Each, to, from))
 			if len(line.rects) == 0 {
 				continue
 			}
@@ -221,9 +222,9 @@ func (g *refuser) refusal(i *iface, s *sender, c *closedPods) *refusal {
 }
 
 // sendsOwn reports whether the source check of an interface admits only the pod's addresses.
-func (g *refuser) sendsOwn(i *iface) bool {
+func (g *refuser) sendsOwn(i *endpoint.Iface) bool {
 	c := g.r.checkOf(i)
-	return c != nil && len(c.From) == len(i.addrs)
+	return c != nil && len(c.From) == len(i.Addrs)
 }
 
 // uninvited returns the denied packets that are no answers: those of denied whose ports, exchanged, are in back.
@@ -260,9 +261,9 @@ func (res *refusal) sign() {
 }
 
 // regroup assigns the refusals at a sender to tables.
-func (g *refuser) regroup(i *iface, s *sender) {
+func (g *refuser) regroup(i *endpoint.Iface, s *sender) {
 	s.groups, s.regroup = g.groups.Replace(s.groups, s.refusals), false
-	g.r.dirty.ifaces[i] = struct{}{}
+	g.r.pods.Relist(i)
 }
 
 // rewrite writes the tables of closed pods that changed.
@@ -303,7 +304,7 @@ func (l *refusalLine) targets(c *closedPods) []netip.Addr {
 }
 
 // places returns the places of refusals in the input list of an interface.
-func (g *refuser) places(i *iface) (out []lists.Place) {
+func (g *refuser) places(i *endpoint.Iface) (out []lists.Place) {
 	if s := g.senders[i]; s != nil {
 		for _, q := range s.groups {
 			out = append(out, lists.Place{Table: q.Name, Denies: true, Repeats: true})
@@ -315,24 +316,24 @@ func (g *refuser) places(i *iface) (out []lists.Place) {
 // setReplaced marks the closed pods whose programs use a set.
 func (g *refuser) setReplaced(id string) {
 	for _, c := range g.pods {
-		if c.in.steps.NamesSet(id) || c.out.steps.NamesSet(id) {
-			c.stale, g.moved = true, true
+		if c.in.Steps.NamesSet(id) || c.out.Steps.NamesSet(id) {
+			c.stale, g.r.pods.Senders = true, true
 		}
 	}
 }
 
 // leave forgets an interface that exists no more.
-func (g *refuser) leave(i *iface) {
+func (g *refuser) leave(i *endpoint.Iface) {
 	if s := g.senders[i]; s != nil {
 		g.groups.Release(s.groups)
 		delete(g.senders, i)
 	}
-	g.moved = true
+	g.r.pods.Senders = true
 }
 
 // cause completes the cause of a rule in a table of refusals at a sender: equal rules may have other causes at other senders. It returns the
 // address of the pod that refuses the packet.
-func (g *refuser) cause(i *iface, name string, rule int, c *dataplane.Cause) (of netip.Addr, ok bool) {
+func (g *refuser) cause(i *endpoint.Iface, name string, rule int, c *dataplane.Cause) (of netip.Addr, ok bool) {
 	q := g.groups.Named(name)
 	if q == nil || g.senders[i] == nil {
 		return of, false

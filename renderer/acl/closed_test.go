@@ -23,7 +23,7 @@ func (w *world) invites(to string, p packet) bool {
 
 // refuses reports whether a pod restricts both directions, and invites no such packet, where NAT may replace the sender's address.
 func (s *scene) refuses(to string, p packet) bool {
-	if s.r.node.View(match.FamilyOf(p.src)) != dataplane.PreDNAT || !p.translated() || s.w.eps[to].GetState() != "active" {
+	if s.r.pods.Node.View(match.FamilyOf(p.src)) != dataplane.PreDNAT || !p.translated() || s.w.eps[to].GetState() != "active" {
 		return false
 	}
 	return !s.w.invites(to, p)
@@ -237,16 +237,16 @@ func TestInvitationsThatAreTooBig(t *testing.T) {
 		s.send(setMessage("many", felix.IPSetUpdate_NET, many))
 		s.settle(t)
 	}
-	s.r.segs.Most = mostInvited
+	s.r.pods.Segs.Most = mostInvited
 	s.send(setMessage("many", felix.IPSetUpdate_NET, nil), policyMessage(policyIDs[1], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"many"}}}}))
 	s.send(podMessage(1, &felix.WorkloadEndpoint{State: "active", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a2"}, EgressPolicies: []string{"a2"}}}}))
 	refused := func(pod int) bool {
 		return !s.b.on("overlay", false, packet{remotes[2], podIPs[pod][match.V4], match.TCP, 40000, 81})
 	}
 	for _, n := range []int{10, 3000, 10} {
-		s.r.segs.Most = table.MaxRules
+		s.r.pods.Segs.Most = table.MaxRules
 		if n > 1000 {
-			s.r.segs.Most = 1
+			s.r.pods.Segs.Most = 1
 		}
 		other(n)
 		left := strings.Contains(strings.Join(s.reasons(), "\n"), "too many rules for the uplink")

@@ -18,7 +18,7 @@ import (
 func TestTooManyTogether(t *testing.T) {
 	const most, many = 400, 300
 	s := newTightScene(testNode(dataplane.PostDNAT), true)
-	s.r.segs.Most = most
+	s.r.pods.Segs.Most = most
 	s.send(start()...)
 	var list []string
 	for i := range many {

@@ -44,14 +44,14 @@ const (
 // findExits finds the packets that host endpoints deny to leave, and marks the programs that must include those denials. It runs
 // after endpoints are located.
 func (r *Renderer) findExits() {
-	if len(r.hosts)+len(r.exits) == 0 || !r.dirty.host && !r.book.Changed() {
+	if len(r.hosts)+len(r.exits) == 0 || !r.pods.Hosts && !r.pods.Book.Changed() {
 		return
 	}
 	now := map[string]*exit{}
 	for name, id := range r.hostsAt() {
 		s := policy.SpecOf(true, r.hosts[id].GetEndpoint().GetForwardTiers(), nil)
 		s.Forward = true
-		if steps := r.flatten(&s); !steps.Opens() {
+		if steps := r.pods.Flatten(&s); !steps.Opens() {
 			now[name] = &exit{endpoint: id, steps: policy.Signed(steps, id)}
 		}
 	}
@@ -72,12 +72,12 @@ func (r *Renderer) findExits() {
 	for _, e := range old {
 		r.leave(e)
 	}
-	for _, p := range r.programs {
-		if p.spec.Egress {
-			r.dirty.programs[p] = struct{}{}
+	for _, p := range r.pods.Programs {
+		if p.Spec.Egress {
+			r.pods.Stale[p] = struct{}{}
 		}
 	}
-	r.dirty.remote = true
+	r.pods.Leaving = true
 }
 
 func sameExits(a, b map[string]*exit) bool {
@@ -98,7 +98,7 @@ func (r *Renderer) exitUses(e *exit) {
 			e.uses = append(e.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
 			continue
 		}
-		seg := r.segs.Take(s.Role, table.Scope{Egress: true}, s.Clauses)
+		seg := r.pods.Segs.Take(s.Role, table.Scope{Egress: true}, s.Clauses)
 		seg.Host = true
 		e.uses = append(e.uses, table.Use{Seg: seg, Verb: c.Verb, Cause: nil})
 	}
@@ -108,7 +108,7 @@ func (r *Renderer) exitUses(e *exit) {
 func (r *Renderer) leave(e *exit) {
 	for _, u := range e.uses {
 		if u.Seg != nil {
-			r.segs.Drop(u.Seg)
+			r.pods.Segs.Drop(u.Seg)
 		}
 	}
 }
@@ -116,29 +116,29 @@ func (r *Renderer) leave(e *exit) {
 // findNear computes the match of packets that do not leave by the uplink.
 func (r *Renderer) findNear() {
 	var here, there []netip.Prefix
-	for _, n := range r.node.Near {
+	for _, n := range r.pods.Node.Near {
 		here = append(here, n.Masked())
 	}
 	alone := func(a netip.Addr) {
-		if !slices.ContainsFunc(here[:len(r.node.Near)], func(n netip.Prefix) bool { return n.Contains(a) }) {
+		if !slices.ContainsFunc(here[:len(r.pods.Node.Near)], func(n netip.Prefix) bool { return n.Contains(a) }) {
 			here = append(here, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	for _, i := range r.ifaces {
-		for _, a := range i.addrs {
+	for _, i := range r.pods.Ifaces {
+		for _, a := range i.Addrs {
 			alone(a)
 		}
 	}
-	for _, list := range [][]netip.Addr{r.node.Addrs, r.node.Hairpin} {
+	for _, list := range [][]netip.Addr{r.pods.Node.Addrs, r.pods.Node.Hairpin} {
 		for _, a := range list {
 			alone(a)
 		}
 	}
-	if r.node.Overlay != "" && r.node.Overlay != r.node.Uplink {
-		for _, n := range r.node.Far {
+	if r.pods.Node.Overlay != "" && r.pods.Node.Overlay != r.pods.Node.Uplink {
+		for _, n := range r.pods.Node.Far {
 			there = append(there, n.Masked())
 		}
-		if r.exits[r.node.Overlay] == nil {
+		if r.exits[r.pods.Node.Overlay] == nil {
 			here = append(here, there...)
 		}
 	}
@@ -155,21 +155,21 @@ func (r *Renderer) behindExits(own policy.Steps) policy.Steps {
 	if len(r.exits) == 0 {
 		return own
 	}
-	return policy.Unfold(r.inFront(own), r.node.ByteMatch6)
+	return policy.Unfold(r.inFront(own), r.pods.Node.ByteMatch6)
 }
 
 func (r *Renderer) inFront(own policy.Steps) policy.Steps {
 	if own.Opens() {
 		own = own[len(own)-1:]
 	}
-	uplink, overlay := r.exits[r.node.Uplink], r.exits[r.node.Overlay]
+	uplink, overlay := r.exits[r.pods.Node.Uplink], r.exits[r.pods.Node.Overlay]
 	var out []policy.Step
 	if uplink != nil {
 		for _, s := range own {
 			out = append(out, s.And(r.hostMatches[near], near))
 		}
 	}
-	if overlay != nil && r.node.Overlay != r.node.Uplink {
+	if overlay != nil && r.pods.Node.Overlay != r.pods.Node.Uplink {
 		for _, s := range overlay.steps {
 			out = append(out, s.And(r.hostMatches[far], far).Before(own)...)
 		}
@@ -203,14 +203,14 @@ func (r *Renderer) exitPlaces(name string, e *exit, most int) []lists.Place {
 // leave, they are masqueraded.
 func (r *Renderer) leadingTable() *table.Table {
 	t := &table.Table{Name: leading}
-	e := r.exits[r.node.Uplink]
-	if e == nil || r.node.Overlay == "" || r.node.Overlay == r.node.Uplink {
+	e := r.exits[r.pods.Node.Uplink]
+	if e == nil || r.pods.Node.Overlay == "" || r.pods.Node.Overlay == r.pods.Node.Uplink {
 		return t // nothing is masqueraded
 	}
-	out := denial.NewSender(r.sets, e.steps.Each, netip.Addr{})
-	for k := range r.node.Outer {
-		o := &r.node.Outer[k]
-		if r.node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
+	out := denial.NewSender(r.pods.Sets, e.steps.Each, netip.Addr{})
+	for k := range r.pods.Node.Outer {
+		o := &r.pods.Node.Outer[k]
+		if r.pods.Node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
 			continue
 		}
 		for _, b := range o.Backends {

@@ -50,10 +50,10 @@ const allInterfaces = "*"
 
 // evaluateHosts locates the host endpoints and makes their tables.
 func (r *Renderer) evaluateHosts() {
-	if !r.dirty.host {
+	if !r.pods.Hosts {
 		return
 	}
-	r.dirty.host = false
+	r.pods.Hosts = false
 	before, old := r.hooks, r.hostSegs
 	r.hooks, r.hostSegs = map[string]*hostHook{}, nil
 	at := r.hostsAt()
@@ -63,14 +63,14 @@ func (r *Renderer) evaluateHosts() {
 	for _, name := range slices.Sorted(maps.Keys(at)) {
 		r.hooks[name] = r.hostInput(name, at[name])
 	}
-	if id, ok := at[r.node.Uplink]; ok && r.node.Host != "" {
-		r.hooks[r.node.Host] = r.hostEgress(r.node.Host, id)
+	if id, ok := at[r.pods.Node.Uplink]; ok && r.pods.Node.Host != "" {
+		r.hooks[r.pods.Node.Host] = r.hostEgress(r.pods.Node.Host, id)
 	}
 	for _, seg := range old {
-		r.segs.Drop(seg)
+		r.pods.Segs.Drop(seg)
 	}
 	r.noteHosts(at)
-	r.dirty.remote = r.dirty.remote || len(before)+len(r.hooks) > 0
+	r.pods.Leaving = r.pods.Leaving || len(before)+len(r.hooks) > 0
 }
 
 // hostsAt returns the host endpoints at the uplink and the overlay. Of several the first by name counts (Felix v3.31), and one
@@ -84,8 +84,8 @@ func (r *Renderer) hostsAt() map[string]string {
 			if all != (e.GetName() == allInterfaces) {
 				continue
 			}
-			for _, name := range []string{r.node.Uplink, r.node.Overlay} {
-				if out[name] == "" && name != "" && name != r.node.Host && (all || r.isAt(e, name)) {
+			for _, name := range []string{r.pods.Node.Uplink, r.pods.Node.Overlay} {
+				if out[name] == "" && name != "" && name != r.pods.Node.Host && (all || r.isAt(e, name)) {
 					out[name] = id
 				}
 			}
@@ -100,12 +100,12 @@ func (r *Renderer) isAt(e *felix.HostEndpoint, name string) bool {
 	if own == name {
 		return true
 	}
-	if name != r.node.Uplink || own != "" && (own == r.node.Overlay || own == r.node.Host) {
+	if name != r.pods.Node.Uplink || own != "" && (own == r.pods.Node.Overlay || own == r.pods.Node.Host) {
 		return false
 	}
 	return slices.ContainsFunc(slices.Concat(e.GetExpectedIpv4Addrs(), e.GetExpectedIpv6Addrs()), func(text string) bool {
 		p, err := netset.Parse(text)
-		return err == nil && p.IsSingleIP() && slices.Contains(r.node.Addrs, p.Addr())
+		return err == nil && p.IsSingleIP() && slices.Contains(r.pods.Node.Addrs, p.Addr())
 	})
 }
 
@@ -114,12 +114,12 @@ func (r *Renderer) hostInput(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own, forward := policy.SpecOf(false, e.GetTiers(), e.GetProfileIds()), policy.SpecOf(false, e.GetForwardTiers(), nil)
 	forward.Forward = true
-	passedOn := r.flatten(&forward)
+	passedOn := r.pods.Flatten(&forward)
 	h := &hostHook{endpoint: id, before: []string{table.StaticIn, table.StaticOut, failsafeIn, table.Tunnels, leading}, forwards: forwards(passedOn)}
 	for _, kind := range r.translated() {
 		r.hostUses(h, name, kind, passedOn)
 	}
-	r.hostUses(h, name, r.ownAddresses(), r.flatten(&own))
+	r.hostUses(h, name, r.ownAddresses(), r.pods.Flatten(&own))
 	r.hostUses(h, name, "", passedOn)
 	return h
 }
@@ -135,7 +135,7 @@ func (r *Renderer) hostEgress(name, id string) *hostHook {
 	e := r.hosts[id].GetEndpoint()
 	own := policy.SpecOf(true, e.GetTiers(), e.GetProfileIds())
 	h := &hostHook{endpoint: id, egress: true, before: []string{table.StaticIn, table.StaticOut, failsafeOut, table.Inward}}
-	r.hostUses(h, name, "", r.flatten(&own))
+	r.hostUses(h, name, "", r.pods.Flatten(&own))
 	return h
 }
 
@@ -149,7 +149,7 @@ func (r *Renderer) hostUses(h *hostHook, name, kind string, steps policy.Steps) 
 			h.uses = append(h.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
 			continue
 		}
-		seg := r.segs.Take("h\x00"+name+"\x00"+kind+"\x00"+s.Role, table.Scope{Egress: h.egress}, s.Clauses)
+		seg := r.pods.Segs.Take("h\x00"+name+"\x00"+kind+"\x00"+s.Role, table.Scope{Egress: h.egress}, s.Clauses)
 		seg.Host = true
 		r.hostSegs = append(r.hostSegs, seg)
 		h.uses = append(h.uses, table.Use{Seg: seg, Verb: c.Verb, Cause: nil})
@@ -168,7 +168,7 @@ func (r *Renderer) hostMatch(kind string, m match.Match) string {
 // ownAddresses names the match of packets to the node itself.
 func (r *Renderer) ownAddresses() string {
 	nets := []netip.Prefix{}
-	for _, a := range r.node.Addrs {
+	for _, a := range r.pods.Node.Addrs {
 		nets = append(nets, netip.PrefixFrom(a, a.BitLen()))
 	}
 	slices.SortFunc(nets, netset.Compare)
@@ -179,10 +179,10 @@ func (r *Renderer) ownAddresses() string {
 // A Service that leads to the node itself does not count.
 func (r *Renderer) translated() []string {
 	ports := map[string]*match.Match{}
-	for k := range r.node.Outer {
-		o := &r.node.Outer[k]
-		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.node.Addrs, b.Addr()) })
-		if home || r.node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.node.Addrs, o.Addr) {
+	for k := range r.pods.Node.Outer {
+		o := &r.pods.Node.Outer[k]
+		home := slices.ContainsFunc(o.Backends, func(b netip.AddrPort) bool { return slices.Contains(r.pods.Node.Addrs, b.Addr()) })
+		if home || r.pods.Node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT || !slices.Contains(r.pods.Node.Addrs, o.Addr) {
 			continue
 		}
 		kind := "services " + strconv.Itoa(int(o.Proto)) + " " + o.Addr.String()
@@ -206,28 +206,28 @@ func (r *Renderer) fixHosts(at map[string]string) {
 	in, out := &table.Table{Name: failsafeIn}, &table.Table{Name: failsafeOut, Egress: true}
 	cause := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "failsafe ports"}
 	for _, p := range r.failsafe[0] {
-		for _, a := range r.node.Addrs {
-			in.AddWide(match.Atom{Src: p.Net, Dst: netip.PrefixFrom(a, a.BitLen()), Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause, r.node.ByteMatch6)
+		for _, a := range r.pods.Node.Addrs {
+			in.AddWide(match.Atom{Src: p.Net, Dst: netip.PrefixFrom(a, a.BitLen()), Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause, r.pods.Node.ByteMatch6)
 		}
 	}
 	for _, p := range r.failsafe[1] {
 		for _, f := range match.Families {
-			out.AddWide(match.Atom{Src: f.All(), Dst: p.Net, Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause, r.node.ByteMatch6)
+			out.AddWide(match.Atom{Src: f.All(), Dst: p.Net, Proto: p.Proto, SrcPorts: match.AllPorts, DstPorts: match.Span{Lo: p.Port, Hi: p.Port}}, cause, r.pods.Node.ByteMatch6)
 		}
 	}
-	r.store.Fix(in)
-	r.store.Fix(out)
-	r.store.Fix(r.node.TunnelTable())
-	r.store.Fix(r.node.InwardTable(at[r.node.Overlay] != ""))
-	r.store.Fix(r.node.OutgoingTable())
-	r.store.Fix(r.leadingTable())
+	r.pods.Store.Fix(in)
+	r.pods.Store.Fix(out)
+	r.pods.Store.Fix(r.pods.Node.TunnelTable())
+	r.pods.Store.Fix(r.pods.Node.InwardTable(at[r.pods.Node.Overlay] != ""))
+	r.pods.Store.Fix(r.pods.Node.OutgoingTable())
+	r.pods.Store.Fix(r.leadingTable())
 }
 
 // hostPlaces returns the input list of an interface with a host endpoint, in at most the given number of tables, which is at least two.
 func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []lists.Place {
 	var out []lists.Place
 	for _, t := range h.before {
-		out = append(out, r.optional(t)...)
+		out = append(out, lists.Filled(r.pods.Store, t)...)
 	}
 	out = append(out, lists.Places(h.uses, h.egress)...)
 	if len(out) <= most {
@@ -239,18 +239,18 @@ func (r *Renderer) hostPlaces(name string, h *hostHook, most int) []lists.Place 
 
 // noteHosts notes the parts of host endpoints that are not enforced.
 func (r *Renderer) noteHosts(at map[string]string) {
-	for id := range r.dirty.hosts {
+	for id := range r.hostDirty {
 		if r.hosts[id] == nil {
-			r.notes.Forget("host\x00" + id)
+			r.pods.Notes.Forget("host\x00" + id)
 		}
 	}
-	clear(r.dirty.hosts)
+	clear(r.hostDirty)
 	for id, u := range r.hosts {
 		var notes []model.Note
 		for _, text := range r.hostProblems(id, u.GetEndpoint(), at) {
 			notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: id}, Reason: text, Refused: true})
 		}
-		r.notes.Set("host\x00"+id, notes)
+		r.pods.Notes.Set("host\x00"+id, notes)
 	}
 }
 
@@ -263,12 +263,12 @@ func (r *Renderer) hostProblems(id string, e *felix.HostEndpoint, at map[string]
 		return []string{HostNotEnforced}
 	}
 	var out []string
-	if at[r.node.Uplink] != id {
+	if at[r.pods.Node.Uplink] != id {
 		out = append(out, "is not at the uplink: packets that the node itself sends are not evaluated")
-	} else if r.node.Host == "" {
+	} else if r.pods.Node.Host == "" {
 		out = append(out, "packets that the node itself sends do not pass VPP: they are not evaluated")
 	}
-	if len(r.node.Addrs) == 0 {
+	if len(r.pods.Node.Addrs) == 0 {
 		out = append(out, "the node's addresses are not known: all that comes in counts as passed on")
 	}
 	if len(e.GetUntrackedTiers()) > 0 {

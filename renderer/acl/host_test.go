@@ -140,7 +140,7 @@ func (s *scene) checkHosts(t *rapid.T) {
 				}
 				home := slices.Contains(nodeIPs, near)
 				for _, p := range hostFlows(far, near) {
-					own := home && (p.proto != 6 || p.dport != 443 || s.r.node.View(f) == dataplane.PostDNAT || f == match.V6)
+					own := home && (p.proto != 6 || p.dport != 443 || s.r.pods.Node.View(f) == dataplane.PostDNAT || f == match.V6)
 					for _, iface := range []string{"uplink", "overlay"} {
 						host := s.w.hostAllows(s.w.hostAt(iface), false, own, p)
 						if host && s.refuses(pod[near], p) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
@@ -45,7 +46,7 @@ type invitation struct {
 }
 
 type invitationKey struct {
-	in, out *program
+	in, out *endpoint.Program
 	served  string
 }
 
@@ -74,17 +75,17 @@ const mostInvited = 1 << 15
 func (g *refuser) invite() {
 	now := map[invitationKey][]netip.Addr{}
 	served := map[string]*law.Ports{}
-	for _, i := range g.r.ifaces {
-		if g.pods[i.progs] == nil {
+	for _, i := range g.r.pods.Ifaces {
+		if g.pods[i.Progs] == nil {
 			continue
 		}
-		for _, p := range []*law.Ports{nil, i.served} {
-			key := invitationKey{i.progs[0], i.progs[1], p.Key()}
+		for _, p := range []*law.Ports{nil, i.Served} {
+			key := invitationKey{i.Progs[0], i.Progs[1], p.Key()}
 			served[key.served] = p
-			if list := g.r.node.Early(now[key], i.addrs); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
+			if list := g.r.pods.Node.Early(now[key], i.Addrs); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
 				now[key] = list
 			}
-			if i.served == nil {
+			if i.Served == nil {
 				break
 			}
 		}
@@ -102,7 +103,7 @@ func (g *refuser) invite() {
 			v = &invitation{served: served[key.served], stale: true}
 			g.of[key] = v
 		}
-		v.closedPods = g.pods[[2]*program{key.in, key.out}]
+		v.closedPods = g.pods[[2]*endpoint.Program{key.in, key.out}]
 		if !slices.Equal(v.addrs, list) {
 			v.addrs, v.stale = list, true
 			v.to = destinations(list, v.served)
@@ -159,7 +160,7 @@ func (g *refuser) weigh() {
 	sum := 0
 	for _, v := range list {
 		sum += v.named()
-		v.choose(false, sum > min(mostInvited, g.r.segs.Most))
+		v.choose(false, sum > min(mostInvited, g.r.pods.Segs.Most))
 	}
 	if last != nil {
 		last.choose(true, false)
@@ -179,17 +180,17 @@ func (v *invitation) rank() int { return max(10, bits.Len(uint(v.named()))) }
 func (v *invitation) named() int { return len(v.addrs) << v.weight }
 
 // sizeOf estimates the number of rules of a program.
-func (r *Renderer) sizeOf(p *program) (n int) {
-	for c := range p.steps.Each {
+func (r *Renderer) sizeOf(p *endpoint.Program) (n int) {
+	for c := range p.Steps.Each {
 		most := 1
 		for _, m := range c.Matches {
 			m.EachSet(func(id string) {
-				if s := r.sets[id]; s != nil {
+				if s := r.pods.Sets[id]; s != nil {
 					most = max(most, s.Size(match.V4))
 				}
 			})
 		}
-		n += most * c.Pieces(0, r.node.ByteMatch6)
+		n += most * c.Pieces(0, r.pods.Node.ByteMatch6)
 	}
 	return n
 }
@@ -201,31 +202,31 @@ func (g *refuser) write(v *invitation) {
 	steps, fits := g.steps(v)
 	if v.over = v.big || !fits; !v.over {
 		for _, s := range steps {
-			seg := g.r.segs.Take(s.Role, table.Scope{}, s.Clauses)
+			seg := g.r.pods.Segs.Take(s.Role, table.Scope{}, s.Clauses)
 			seg.Answers = s.Answers
 			v.segs = append(v.segs, seg)
 		}
 	}
 	for _, seg := range old {
-		g.r.segs.Drop(seg)
+		g.r.pods.Segs.Drop(seg)
 	}
-	g.r.dirty.remote = g.r.dirty.remote || !slices.Equal(old, v.segs)
+	g.r.pods.Leaving = g.r.pods.Leaving || !slices.Equal(old, v.segs)
 }
 
 // drop removes the segments of an invitation.
 func (g *refuser) drop(v *invitation) {
 	for _, seg := range v.segs {
-		g.r.segs.Drop(seg)
+		g.r.pods.Segs.Drop(seg)
 	}
-	g.r.dirty.remote = g.r.dirty.remote || len(v.segs) > 0
+	g.r.pods.Leaving = g.r.pods.Leaving || len(v.segs) > 0
 }
 
 // steps returns the program of an invitation: the closed pods' ingress, and what that denies: their egress in reverse. It reports whether that is
 // small enough to write.
 func (g *refuser) steps(v *invitation) (out []policy.Step, fits bool) {
 	back, n := g.reversed(v), 0
-	for k := range v.in.steps {
-		s := &v.in.steps[k]
+	for k := range v.in.Steps {
+		s := &v.in.Steps[k]
 		if s.Clauses[0].Verb == match.Allow {
 			out = append(out, g.allowing(v, *s, v.last))
 			continue
@@ -316,8 +317,8 @@ func (g *refuser) denying(v *invitation, s policy.Step) policy.Step {
 
 // reversed returns the egress program of closed pods for answers: with source and destination exchanged.
 func (g *refuser) reversed(v *invitation) []policy.Step {
-	out := make([]policy.Step, len(v.out.steps))
-	for i, s := range v.out.steps {
+	out := make([]policy.Step, len(v.out.Steps))
+	for i, s := range v.out.Steps {
 		out[i] = policy.Step{Role: "back\x00" + s.Role, Clauses: make([]match.Clause, len(s.Clauses))}
 		for k, c := range s.Clauses {
 			matches := make([]*match.Match, len(c.Matches))
@@ -376,11 +377,11 @@ func (v *invitation) places() (out []lists.Place) {
 func (g *refuser) join(name string, list []lists.Place) []lists.Place {
 	n := 0
 	for _, p := range list {
-		if t := g.r.store.Lookup(p.Table); t != nil {
+		if t := g.r.pods.Store.Lookup(p.Table); t != nil {
 			n += len(t.Rules)
 		}
 	}
-	if n == 0 || n > g.r.segs.Most {
+	if n == 0 || n > g.r.pods.Segs.Most {
 		return nil
 	}
 	at := g.r.packs.Join(table.InvitedPrefix+name, list)
@@ -390,7 +391,7 @@ func (g *refuser) join(name string, list []lists.Place) []lists.Place {
 
 // homeless returns the place that permits packets of the node's own processes, if these have no separate interface and there are closed pods.
 func (g *refuser) homeless() []lists.Place {
-	if g.r.node.Host != "" || len(g.of) == 0 || !g.r.store.Full(table.FromNode) {
+	if g.r.pods.Node.Host != "" || len(g.of) == 0 || !g.r.pods.Store.Full(table.FromNode) {
 		return nil
 	}
 	return []lists.Place{{Table: table.FromNode, Repeats: true}}
@@ -400,10 +401,8 @@ func (g *refuser) homeless() []lists.Place {
 func (g *refuser) left() (notes []model.Note) {
 	for _, v := range g.inOrder() {
 		for _, a := range v.addrs {
-			if i := g.r.ifaces[g.r.node.Interfaces[a]]; v.over && i != nil {
-				for _, w := range i.work {
-					notes = append(notes, model.Note{Ref: w.ref(), Reason: "its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that", Refused: true})
-				}
+			if i := g.r.pods.Ifaces[g.r.pods.Node.Interfaces[a]]; v.over && i != nil {
+				notes = append(notes, i.Notes("its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that")...)
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func TestNegations(t *testing.T) {
 func check(t *testing.T, s *scene) {
 	t.Helper()
 	each(func(p packet, from, to string) {
-		want, got := s.w.wanted(p, from, to, s.r.node.View(match.FamilyOf(p.src))), s.b.got(p, from, to)
+		want, got := s.w.wanted(p, from, to, s.r.pods.Node.View(match.FamilyOf(p.src))), s.b.got(p, from, to)
 		if !got && p.proto == match.SCTP && (s.withoutSCTP(from, false) || s.withoutSCTP(to, true) || s.fronted(from, p.dst)) {
 			return
 		}

@@ -23,7 +23,7 @@ const Owner = interim.Owner
 
 // flush sends changed notes to the sink.
 func (r *Renderer) flush() {
-	r.notes.Flush(func(who string, notes []model.Note) {
+	r.pods.Notes.Flush(func(who string, notes []model.Note) {
 		r.sink.Set(Owner+"note/"+strings.ReplaceAll(who, "\x00", "|"), nil, notes)
 	})
 }
@@ -35,9 +35,9 @@ func (r *Renderer) noteRules() {
 		for _, p := range problems {
 			notes = append(notes, model.Note{Ref: ref, Reason: p, Refused: true})
 		}
-		r.notes.Set(who, notes)
+		r.pods.Notes.Set(who, notes)
 	}
-	r.book.EachChanged(func(id policy.ID, problems []string) {
+	r.pods.Book.EachChanged(func(id policy.ID, problems []string) {
 		set("policy\x00"+id.Tier+"\x00"+id.Name, note.RefOf(&dataplane.Cause{Tier: id.Tier, Policy: id.Name}), problems)
 	}, func(name string, problems []string) {
 		set("profile\x00"+name, note.RefOf(&dataplane.Cause{Profile: name}), problems)

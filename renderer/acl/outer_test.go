@@ -42,7 +42,7 @@ func drawOuter(t *rapid.T) []dataplane.Outer {
 // checkOuter checks a pod that dials an outer address, and a hidden client at a pod.
 func (s *scene) checkOuter(t *rapid.T) {
 	exposed := map[netip.AddrPort][]uint8{}
-	for _, o := range s.r.node.Outer {
+	for _, o := range s.r.pods.Node.Outer {
 		for i, from := range pods {
 			s.checkDialled(t, from, podIPs[i][match.V4], o)
 		}
@@ -115,7 +115,7 @@ func TestOuterVerdicts(t *testing.T) {
 		}
 		s.settle(t)
 		s.checkOuter(t)
-		fresh := newScene(s.r.node.Node)
+		fresh := newScene(s.r.pods.Node.Node)
 		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) ||

@@ -18,7 +18,7 @@ func (r *Renderer) ownPrefixes() *lists.Check {
 	if r.cfg.SourceCheck == SourceOff {
 		return nil
 	}
-	if own := outside.Sources(&r.node.Node, r.node.OwnSources()); len(own) > 0 {
+	if own := outside.Sources(&r.pods.Node.Node, r.pods.Node.OwnSources()); len(own) > 0 {
 		return &lists.Check{Not: own}
 	}
 	return nil
@@ -26,8 +26,8 @@ func (r *Renderer) ownPrefixes() *lists.Check {
 
 // guards reports whether forging an address has a use: policies restrict the packets to a local pod. A closed interface admits nobody.
 func (r *Renderer) guards() bool {
-	for _, i := range r.ifaces {
-		if p := i.progs[0]; p != nil && !p.open {
+	for _, i := range r.pods.Ifaces {
+		if p := i.Progs[0]; p != nil && !p.Open {
 			return true
 		}
 	}
@@ -41,7 +41,7 @@ func (r *Renderer) checkOutside() {
 		now = r.ownPrefixes()
 	}
 	if !now.Same(r.outside) {
-		r.outside, r.dirty.remote = now, true
+		r.outside, r.pods.Leaving = now, true
 	}
 }
 
@@ -54,7 +54,7 @@ func (r *Renderer) checkedOutside(iface string, l lists.Lists) lists.Lists {
 	if len(l.In)+len(l.Out) == 0 {
 		name = table.OutsideOnly
 	}
-	if iface != r.node.Uplink {
+	if iface != r.pods.Node.Uplink {
 		name += table.OverlaySuffix
 	}
 	l.In = append([]lists.Place{{Table: name, SourceCheck: true}}, l.In...)
@@ -65,15 +65,15 @@ func (r *Renderer) checkedOutside(iface string, l lists.Lists) lists.Lists {
 func (r *Renderer) fixOutside() {
 	for _, name := range []string{table.OutsideOnly, table.OutsideFirst, table.OutsideOnly + table.OverlaySuffix, table.OutsideFirst + table.OverlaySuffix} {
 		if r.outside == nil {
-			r.store.Unfix(name)
+			r.pods.Store.Unfix(name)
 			continue
 		}
 		t, denied := &table.Table{Name: name}, outside.AtUplink(r.outside.Not)
 		if strings.HasSuffix(name, table.OverlaySuffix) {
-			denied = outside.AtOverlay(&r.node.Node, r.outside.Not)
+			denied = outside.AtOverlay(&r.pods.Node.Node, r.outside.Not)
 		}
 		for _, a := range denied {
-			t.AddWide(a, r.outside.Cause(), r.node.ByteMatch6)
+			t.AddWide(a, r.outside.Cause(), r.pods.Node.ByteMatch6)
 		}
 		if strings.HasPrefix(name, table.OutsideOnly) {
 			rest := &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "from outside, under an address that is not this node's"}
@@ -81,6 +81,6 @@ func (r *Renderer) fixOutside() {
 				t.Add(match.Atom{Verb: match.Admit, Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, rest)
 			}
 		}
-		r.store.Fix(t)
+		r.pods.Store.Fix(t)
 	}
 }

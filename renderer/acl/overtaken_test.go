@@ -27,8 +27,8 @@ type lagging struct {
 func (l *lagging) want(t *rapid.T) {
 	f := &scene{w: newWorld(), b: newBook()}
 	f.r = New(l.r.cfg, f.b)
-	f.r.SetNode(l.r.node.Node)
-	f.r.segs.Most = l.r.segs.Most
+	f.r.SetNode(l.r.pods.Node.Node)
+	f.r.pods.Segs.Most = l.r.pods.Segs.Most
 	f.send(l.w.all()...)
 	f.settle(t)
 	l.wanted = append(l.wanted, f.b)

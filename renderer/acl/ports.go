@@ -6,8 +6,10 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/outer"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -15,18 +17,7 @@ import (
 // remoteFilter returns the filter of an interface to destinations other than local pods, and the notes if it would be too big.
 func (r *Renderer) remoteFilter(name string) (f *table.Filter, notes []model.Note) {
 	h, e := r.hooks[name], r.exits[name]
-	var egress []table.Use
-	asking := map[*program]bool{}
-	for _, last := range []bool{false, true} {
-		for _, j := range r.sortedOutbound() {
-			for _, seg := range j.remote {
-				if j.last == last {
-					egress = append(egress, table.Use{Seg: seg, Verb: seg.Clauses[0].Verb})
-					asking[j.p] = asking[j.p] || seg.AsksPorts
-				}
-			}
-		}
-	}
+	egress, asking := r.egress.RemoteUses()
 	if !table.AskPorts(egress) && (h == nil || !table.AskPorts(h.uses)) && (e == nil || !table.AskPorts(e.uses)) {
 		return nil, nil
 	}
@@ -44,35 +35,26 @@ func (r *Renderer) remoteFilter(name string) (f *table.Filter, notes []model.Not
 	} else {
 		out = append(out[1:], table.Origin{Use: table.Use{Cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}})
 	}
-	f, fits := r.segs.FilterOf(in, out)
+	f, fits := r.pods.Segs.FilterOf(in, out)
 	if fits {
 		return f, nil
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
-		if i := r.ifaces[name]; asking[i.progs[1]] {
-			notes = append(notes, i.unfiltered()...)
+	for _, name := range slices.Sorted(maps.Keys(r.pods.Ifaces)) {
+		if i := r.pods.Ifaces[name]; asking[i.Progs[1]] {
+			notes = append(notes, i.Notes(unfiltered)...)
 		}
 	}
 	if h != nil {
-		notes = append(notes, unfiltered(model.Ref{Kind: KindHostEndpoint, Name: h.endpoint}))
+		notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: h.endpoint}, Reason: unfiltered, Refused: true})
 	}
 	if e != nil && (h == nil || h.endpoint != e.endpoint) {
-		notes = append(notes, unfiltered(model.Ref{Kind: KindHostEndpoint, Name: e.endpoint}))
+		notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: e.endpoint}, Reason: unfiltered, Refused: true})
 	}
 	return nil, notes
 }
 
-// unfiltered notes that the rules of an owner about ports of SCTP are too many.
-func unfiltered(ref model.Ref) model.Note {
-	return model.Note{Ref: ref, Reason: "its policies make too many rules for SCTP: what they allow for some of its ports is denied", Refused: true}
-}
-
-func (i *iface) unfiltered() (notes []model.Note) {
-	for _, w := range i.work {
-		notes = append(notes, unfiltered(w.ref()))
-	}
-	return notes
-}
+// unfiltered is the reason in a note on the owner of rules about ports of SCTP that are too many.
+const unfiltered = "its policies make too many rules for SCTP: what they allow for some of its ports is denied"
 
 // room is the number of ACLs that an interface may have beside its source check and those that its filter needs.
 func (r *Renderer) room(f *table.Filter) int {
@@ -88,17 +70,15 @@ func (r *Renderer) room(f *table.Filter) int {
 
 // refilter marks the interfaces whose filters depend on a recompiled segment.
 func (r *Renderer) refilter(seg *table.Segment) {
-	if !r.segs.Asked() {
+	if !r.pods.Segs.Asked() {
 		return
 	}
-	r.dirty.remote = r.dirty.remote || seg.Host || seg.Scope.Egress && len(r.outbound) > 0
-	for p := range r.ofSegment[seg] {
-		for i := range p.users {
-			if r.out.Wanted(i.name).Filter != nil || slices.ContainsFunc(i.progs[:], func(p *program) bool { return p != nil && table.AskPorts(p.uses) }) {
-				r.dirty.ifaces[i] = struct{}{}
-			}
+	r.pods.Leaving = r.pods.Leaving || seg.Host || seg.Scope.Egress && !r.egress.Empty()
+	r.pods.UsersOf(seg, func(i *endpoint.Iface) {
+		if r.out.Wanted(i.Name).Filter != nil || slices.ContainsFunc(i.Progs[:], func(p *endpoint.Program) bool { return p != nil && table.AskPorts(p.Uses) }) {
+			r.pods.Relist(i)
 		}
-	}
+	})
 }
 
 // letThrough puts the filter of an interface beside its lists, and in front of them the table that permits the SCTP packets that the filter
@@ -111,15 +91,15 @@ func (r *Renderer) letThrough(name string, l lists.Lists, f *table.Filter) lists
 	for d, list := range [2]*[]lists.Place{&l.In, &l.Out} {
 		t := &table.Table{Name: kv.SCTPPortsACL(name, d == 0)}
 		if f != nil {
-			t.AddPairs(f[d], r.node.ByteMatch6)
+			t.AddPairs(f[d], r.pods.Node.ByteMatch6)
 		}
 		if !slices.ContainsFunc(t.Rules, func(a match.Atom) bool { return a.Verb != match.Deny }) {
-			r.store.Unfix(t.Name)
+			r.pods.Store.Unfix(t.Name)
 			continue
 		}
-		r.store.Fix(t)
+		r.pods.Store.Fix(t)
 		n := 0
-		for n < len(*list) && isFront((*list)[n]) {
+		for n < len(*list) && outer.IsFront((*list)[n]) {
 			n++
 		}
 		*list = slices.Concat((*list)[:n], []lists.Place{{Table: t.Name}}, (*list)[n:])

@@ -407,7 +407,7 @@ func TestVerdicts(t *testing.T) {
 				n := testNode(view)
 				n.ByteMatch6 = rapid.Bool().Draw(t, "bytes")
 				s := newTightCheckedScene(n, rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
-				s.r.segs.Most = pick(t, "most", mosts)
+				s.r.pods.Segs.Most = pick(t, "most", mosts)
 				s.send(start()...)
 				for range rapid.IntRange(1, 25).Draw(t, "steps") {
 					s.send(drawMessage(t, s.w))
@@ -431,7 +431,7 @@ func (s *scene) withoutSCTP(pod string, output bool) bool {
 
 // fronted reports that a pod's SCTP does not reach a node's address, because nat44 may hide a pod there and the pod's policies treat destinations differently.
 func (s *scene) fronted(pod string, dst netip.Addr) bool {
-	return s.r.node.View(match.V4) == dataplane.PreDNAT && dst == nodeIPs[match.V4] && slices.Contains(s.b.lists["if-"+pod].GetInput(), table.NodeFronts)
+	return s.r.pods.Node.View(match.V4) == dataplane.PreDNAT && dst == nodeIPs[match.V4] && slices.Contains(s.b.lists["if-"+pod].GetInput(), table.NodeFronts)
 }
 
 // excused reports that a packet is denied, and that a note says what could not be rendered.
@@ -439,7 +439,7 @@ func (s *scene) excused(got bool) bool { return !got && len(s.b.notes) > 0 }
 
 func (s *scene) check(t *rapid.T) {
 	each(func(p packet, from, to string) {
-		want, got := s.w.wanted(p, from, to, s.r.node.View(match.FamilyOf(p.src))), s.b.got(p, from, to)
+		want, got := s.w.wanted(p, from, to, s.r.pods.Node.View(match.FamilyOf(p.src))), s.b.got(p, from, to)
 		if s.excused(got) || !got && p.proto == match.SCTP && (s.withoutSCTP(from, false) || s.withoutSCTP(to, true) || s.fronted(from, p.dst)) {
 			return
 		}
@@ -449,7 +449,7 @@ func (s *scene) check(t *rapid.T) {
 		if got := from != "" && s.b.masqueraded(p, from); from != "" && to == "" && leavesBy(p.dst) == "uplink" && got != want {
 			t.Fatalf("%s from %q, masqueraded: want %v got %v\n%s", p, from, want, got, s)
 		}
-		if from != "" && p.proto == match.SCTP && p.dst == nodeIPs[match.V4] && got && s.r.node.View(match.V4) == dataplane.PreDNAT {
+		if from != "" && p.proto == match.SCTP && p.dst == nodeIPs[match.V4] && got && s.r.pods.Node.View(match.V4) == dataplane.PreDNAT {
 			for _, dst := range remotes { // nat44 may hide any of them behind the node
 				other := p
 				if other.dst = dst; dst.Is4() && !s.w.allows(s.w.eps[from], true, other) {
@@ -457,7 +457,7 @@ func (s *scene) check(t *rapid.T) {
 				}
 			}
 		}
-		if from == "" || !p.translated() || s.r.node.View(match.FamilyOf(p.src)) == dataplane.PostDNAT {
+		if from == "" || !p.translated() || s.r.pods.Node.View(match.FamilyOf(p.src)) == dataplane.PostDNAT {
 			return
 		}
 		if got := s.b.gotByService(p, from, to); want != got {
@@ -490,7 +490,7 @@ func TestPathIndependence(t *testing.T) {
 		tight := rapid.Bool().Draw(t, "tight")
 		mode := pick(t, "sources", modes)
 		s, most := newTightCheckedScene(n, tight, mode), pick(t, "most", mosts)
-		s.r.segs.Most = most
+		s.r.pods.Segs.Most = most
 		s.send(start()...)
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			s.send(drawMessage(t, s.w))
@@ -500,7 +500,7 @@ func TestPathIndependence(t *testing.T) {
 		}
 		s.settle(t)
 		fresh := newTightCheckedScene(n, tight, mode)
-		fresh.r.segs.Most = most
+		fresh.r.pods.Segs.Most = most
 		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) {

@@ -8,14 +8,15 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/egress"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/index"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/interim"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/note"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/outer"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
@@ -52,98 +53,41 @@ func (c *Config) maxACLs() int {
 type Renderer struct {
 	cfg    Config
 	sink   renderer.Sink
-	node   node.Node
 	inSync bool
 	news   bool // a message arrived since the last check of it
 
-	// The received state.
-	sets      match.Sets
-	book      *policy.Book
-	workloads map[workloadID]*workload
-	hosts     map[string]*felix.HostEndpointUpdate
-
-	// The state made from it.
-	ifaces   map[string]*iface
-	programs map[string]*program
-	store    *table.Store
-	segs     *table.Segments
-	outbound map[*program]*outbound
-	near     map[*program]*vicinity
-	pods     []netip.Addr // local ones, sorted, while near is made
-	reused
+	pods    *endpoint.Pods // what was received, and the programs made from it
+	egress  *egress.Evaluator
+	outer   *outer.Evaluator
 	refuser *refuser
-	groups  *group.Groups[*program, *residue]
 	packs   *lists.Packs
 	remote  map[string]lists.Lists // lists of interfaces that are not a pod's
 	outside *lists.Check           // sources that no host outside has, at these interfaces; nil: not checked
-	hooks   map[string]*hostHook   // hooks of host endpoints, by interface
-	exits   map[string]*exit       // exits of host endpoints that deny forwarded packets, by interface
-	exposed map[netip.Addr][]node.Exposure
-	behind  map[netip.Addr]struct{} // backends of outer addresses
 
-	bytes       bool                    // programs are unfolded for a VPP that compares whole bytes
+	hosts       map[string]*felix.HostEndpointUpdate
+	hooks       map[string]*hostHook    // hooks of host endpoints, by interface
+	exits       map[string]*exit        // exits of host endpoints that deny forwarded packets, by interface
+	hostDirty   map[string]struct{}     // host endpoints that changed
 	hostSegs    []*table.Segment        // of hooks
 	hostMatches map[string]*match.Match // by kind of packets
 	failsafe    [2][]failsafe.Port      // in, out
 	spoofing    bool                    // Felix's settings let pods send from the prefixes their endpoints allow
 
-	// Indices from an object to its users, for changes.
-	ofPolicy  index.Of[policy.ID, *program]
-	ofProfile index.Of[string, *program]
-	ofSegment index.Of[*table.Segment, *program]
-
-	dirty dirt
-	out   *interim.Output
-	notes *note.Book
-}
-
-// dirt is what changed since the last Apply.
-type dirt struct {
-	node     bool              // addresses, interfaces, views
-	places   bool              // locations of endpoints
-	outer    bool              // outer addresses, or their dependencies
-	sets     map[string]uint64 // buckets
-	hosts    map[string]struct{}
-	programs map[*program]struct{}
-	ifaces   map[*iface]struct{}
-	left     []*program // programs that an interface stopped using
-
-	outbound map[*program]struct{}     // steps or sources
-	targets  map[*iface]struct{}       // addresses
-	regroup  map[*iface]struct{}       // residues
-	members  map[string][]netip.Prefix // of sets: joined or left
-	remote   bool                      // evaluation where packets leave for destinations other than local pods
-	host     bool                      // rules of host endpoints
-}
-
-func newDirt() dirt {
-	return dirt{
-		sets: map[string]uint64{}, hosts: map[string]struct{}{},
-		programs: map[*program]struct{}{}, ifaces: map[*iface]struct{}{},
-		outbound: map[*program]struct{}{}, targets: map[*iface]struct{}{}, regroup: map[*iface]struct{}{}, members: map[string][]netip.Prefix{},
-	}
+	out *interim.Output
 }
 
 // New returns a renderer that has sent its sink nothing yet; cfg must be valid.
 func New(cfg Config, sink renderer.Sink) *Renderer {
+	w := endpoint.World{Node: &node.Node{}, Sets: match.Sets{}, Book: policy.NewBook(), Store: table.NewStore(), Notes: note.NewBook()}
+	w.Segs = table.NewSegments(w.Store, w.Sets, w.Notes, table.MaxRules)
 	r := &Renderer{
-		cfg: cfg, sink: sink,
-		sets: match.Sets{}, book: policy.NewBook(),
-		workloads: map[workloadID]*workload{}, hosts: map[string]*felix.HostEndpointUpdate{},
-		ifaces: map[string]*iface{}, programs: map[string]*program{},
-		outbound: map[*program]*outbound{}, near: map[*program]*vicinity{},
-		exposed: map[netip.Addr][]node.Exposure{}, behind: map[netip.Addr]struct{}{},
-
-		ofPolicy: index.Of[policy.ID, *program]{}, ofProfile: index.Of[string, *program]{},
-		ofSegment: index.Of[*table.Segment, *program]{},
-
+		cfg: cfg, sink: sink, pods: endpoint.New(w), packs: lists.NewPacks(w.Store, w.Segs, cfg.maxACLs()),
+		hosts: map[string]*felix.HostEndpointUpdate{}, hostDirty: map[string]struct{}{},
 		hooks: map[string]*hostHook{}, hostMatches: map[string]*match.Match{}, failsafe: failsafe.Ports(nil),
-		dirty: newDirt(), notes: note.NewBook(), store: table.NewStore(),
 	}
-	r.segs = table.NewSegments(r.store, r.sets, r.notes, table.MaxRules)
-	r.packs = lists.NewPacks(r.store, r.segs, cfg.maxACLs())
-	r.out = interim.NewOutput(sink, r.store, facts{r}, cfg.maxACLs(), cfg.Evaluated)
-	r.groups = group.New(table.GroupPrefix, r.store, r.residueTable)
+	r.out = interim.NewOutput(sink, w.Store, facts{r}, cfg.maxACLs(), cfg.Evaluated)
+	r.egress = egress.New(r.pods, r.packs, cfg.maxACLs())
+	r.outer = outer.New(r.pods, r.egress)
 	r.refuser = newRefuser(r)
 	return r
 }
@@ -153,84 +97,74 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	r.news = true
 	switch m := m.GetPayload().(type) {
 	case *felix.ToDataplane_ConfigUpdate:
-		r.failsafe, r.dirty.host = failsafe.Ports(m.ConfigUpdate.GetConfig()), true
+		r.failsafe, r.pods.Hosts = failsafe.Ports(m.ConfigUpdate.GetConfig()), true
 		r.setSpoofing(m.ConfigUpdate.GetConfig()[configSpoofing] == spoofingAllowed)
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
 	case *felix.ToDataplane_IpsetUpdate:
-		r.sets[m.IpsetUpdate.GetId()] = match.NewSet(m.IpsetUpdate)
+		r.pods.Sets[m.IpsetUpdate.GetId()] = match.NewSet(m.IpsetUpdate)
 		r.setReplaced(m.IpsetUpdate.GetId())
 	case *felix.ToDataplane_IpsetDeltaUpdate:
 		r.setChanged(m.IpsetDeltaUpdate)
 	case *felix.ToDataplane_IpsetRemove:
-		delete(r.sets, m.IpsetRemove.GetId())
+		delete(r.pods.Sets, m.IpsetRemove.GetId())
 		r.setReplaced(m.IpsetRemove.GetId())
 	case *felix.ToDataplane_ActivePolicyUpdate, *felix.ToDataplane_ActivePolicyRemove,
 		*felix.ToDataplane_ActiveProfileUpdate, *felix.ToDataplane_ActiveProfileRemove:
-		r.dirty.places = r.book.OnUpdate(m) || r.dirty.places
+		r.pods.Places = r.pods.Book.OnUpdate(m) || r.pods.Places
 	case *felix.ToDataplane_WorkloadEndpointUpdate:
-		id := workloadIDOf(m.WorkloadEndpointUpdate.GetId())
-		r.workloads[id] = newWorkload(id, m.WorkloadEndpointUpdate.GetEndpoint())
-		r.dirty.places = true
+		r.pods.PutWorkload(endpoint.NewWorkload(endpoint.IDOf(m.WorkloadEndpointUpdate.GetId()), m.WorkloadEndpointUpdate.GetEndpoint()))
 	case *felix.ToDataplane_WorkloadEndpointRemove:
-		id := workloadIDOf(m.WorkloadEndpointRemove.GetId())
-		delete(r.workloads, id)
-		r.dirty.places = true
+		r.pods.RemoveWorkload(endpoint.IDOf(m.WorkloadEndpointRemove.GetId()))
 	case *felix.ToDataplane_HostEndpointUpdate:
 		r.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = m.HostEndpointUpdate
-		r.dirty.host = true
-		r.dirty.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = struct{}{}
+		r.pods.Hosts = true
+		r.hostDirty[m.HostEndpointUpdate.GetId().GetEndpointId()] = struct{}{}
 	case *felix.ToDataplane_HostEndpointRemove:
 		delete(r.hosts, m.HostEndpointRemove.GetId().GetEndpointId())
-		r.dirty.host = true
-		r.dirty.hosts[m.HostEndpointRemove.GetId().GetEndpointId()] = struct{}{}
+		r.pods.Hosts = true
+		r.hostDirty[m.HostEndpointRemove.GetId().GetEndpointId()] = struct{}{}
 	}
 }
 
 // setReplaced marks the users of a set that is new, removed or sent again.
 func (r *Renderer) setReplaced(id string) {
-	r.segs.SetReplaced(id)
-	for p := range r.outbound {
-		if p.steps.NamesSet(id) {
-			r.dirty.outbound[p] = struct{}{}
-		}
-	}
+	r.pods.Segs.SetReplaced(id)
+	r.egress.SetReplaced(id)
 	r.refuser.setReplaced(id)
 }
 
 func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
-	changed, replaced := r.sets.Change(m)
+	changed, replaced := r.pods.Sets.Change(m)
 	if replaced {
 		r.setReplaced(m.GetId())
 		return
 	}
-	r.segs.SetChanged(m.GetId(), changed)
-	if len(r.outbound) > 0 {
-		r.membersChanged(m)
-	}
+	r.pods.Segs.SetChanged(m.GetId(), changed)
+	r.egress.MembersChanged(m)
 }
 
 // SetNode takes the complete state of the node.
 func (r *Renderer) SetNode(n dataplane.Node) {
-	if !dataplane.SameOuter(r.node.Outer, n.Outer) {
-		r.dirty.outer, r.dirty.host, r.dirty.remote, r.news = true, true, true, true
+	if !dataplane.SameOuter(r.pods.Node.Outer, n.Outer) {
+		r.pods.Outer, r.pods.Hosts, r.pods.Leaving, r.news = true, true, true, true
 		r.out.Resent()
 	}
-	if !slices.Equal(r.node.Served, n.Served) {
-		r.dirty.places, r.news = true, true
+	if !slices.Equal(r.pods.Node.Served, n.Served) {
+		r.pods.Places, r.news = true, true
 	}
-	if r.node.EqualButPorts(&n) {
-		r.node.Outer, r.node.Served = n.Outer, n.Served
+	if r.pods.Node.EqualButPorts(&n) {
+		r.pods.Node.Outer, r.pods.Node.Served = n.Outer, n.Served
 		return
 	}
-	if r.node.ByteMatch6 != n.ByteMatch6 || !slices.Equal(r.node.Peers, n.Peers) || !slices.Equal(r.node.Addrs, n.Addrs) {
-		r.segs.RewriteAll()
+	if r.pods.Node.ByteMatch6 != n.ByteMatch6 || !slices.Equal(r.pods.Node.Peers, n.Peers) || !slices.Equal(r.pods.Node.Addrs, n.Addrs) {
+		r.pods.Segs.RewriteAll()
 	}
-	if !slices.Equal(r.node.Frontends, n.Frontends) {
+	if !slices.Equal(r.pods.Node.Frontends, n.Frontends) {
 		r.out.Resent()
 	}
-	r.node.Node, r.news = n, true
-	r.dirty.node, r.dirty.places, r.dirty.host = true, true, true
+	r.pods.Node.Node, r.news = n, true
+	r.pods.Facts, r.pods.Places, r.pods.Hosts = true, true, true
 }
 
 // Behind takes whether VPP may lack a part of the changes sent so far. While it is true, an opening waits if it concerns a packet that one
@@ -262,19 +196,19 @@ func (r *Renderer) settle() {
 	r.locate()
 	r.findExits()
 	r.refresh()
-	r.evaluateOutputs()
+	r.evaluate()
 	r.evaluateHosts()
 	r.compile()
-	for _, i := range sortedIfaces(r.dirty.ifaces) {
+	for _, i := range endpoint.Sorted(r.pods.Lists) {
 		r.list(i)
 	}
-	clear(r.dirty.ifaces)
+	clear(r.pods.Lists)
 	r.listRemote()
 	if r.packs.Repack(r.out.Uses) {
-		for _, name := range slices.Sorted(maps.Keys(r.ifaces)) {
-			r.list(r.ifaces[name])
+		for _, name := range slices.Sorted(maps.Keys(r.pods.Ifaces)) {
+			r.list(r.pods.Ifaces[name])
 		}
-		r.dirty.remote = true
+		r.pods.Leaving = true
 		r.listRemote()
 		r.packs.Repack(r.out.Uses)
 	}
@@ -282,102 +216,73 @@ func (r *Renderer) settle() {
 
 // refresh flattens again the programs whose policies changed.
 func (r *Renderer) refresh() {
-	mark := func(programs map[*program]struct{}) {
-		for p := range programs {
-			r.dirty.programs[p] = struct{}{}
-		}
-	}
-	r.book.EachChanged(func(id policy.ID, _ []string) { mark(r.ofPolicy[id]) }, func(name string, _ []string) { mark(r.ofProfile[name]) })
-	for p := range r.dirty.programs {
-		if len(p.users) > 0 {
-			r.reflatten(p)
-		}
-	}
-	r.forget()
+	r.pods.Refresh(r.behindExits)
 	r.noteRules()
-	r.dirty.host = r.dirty.host || len(r.hosts) > 0 && r.book.Changed()
-	r.book.Settled()
-	clear(r.dirty.programs)
+	r.pods.Hosts = r.pods.Hosts || len(r.hosts) > 0 && r.pods.Book.Changed()
+	r.pods.Book.Settled()
 }
 
-// reflatten makes a program's steps anew.
-func (r *Renderer) reflatten(p *program) {
-	steps := r.flatten(&p.spec)
-	p.free = steps.Opens()
-	if p.spec.Egress && !p.spec.Down {
-		steps = r.behindExits(steps)
-	}
-	if p.steps != nil && slices.EqualFunc(steps, p.steps, policy.Step.Identical) {
+// locate finds the interfaces and their pods.
+func (r *Renderer) locate() {
+	if !r.pods.Facts && !r.pods.Places && !r.pods.Outer {
 		return
 	}
-	p.steps = steps
-	p.open = p.steps.Opens()
-	r.dirty.outbound[p] = struct{}{}
-	old := p.uses
-	p.uses = make([]table.Use, 0, len(p.steps))
-	for i := range p.steps {
-		s := &p.steps[i]
-		c := &s.Clauses[len(s.Clauses)-1]
-		switch {
-		case p.open && i < len(p.steps)-1: // all later steps allow everything
-		case p.open || s.Lone():
-			p.uses = append(p.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
-		default:
-			p.uses = append(p.uses, table.Use{Seg: r.acquire(p, s), Verb: c.Verb, Cause: nil})
+	for _, i := range r.pods.Locate() {
+		r.forgetIface(i)
+	}
+	if r.pods.Facts {
+		for _, t := range r.pods.Node.Tables() {
+			r.pods.Store.Fix(t)
 		}
+		r.pods.Leaving, r.pods.Outer = true, true
 	}
-	for _, u := range old {
-		r.release(p, u.Seg)
-	}
-	if !slices.Equal(old, p.uses) {
-		for i := range p.users {
-			r.dirty.ifaces[i] = struct{}{}
-		}
-	}
+	r.outer.Expose()
+	r.pods.Hosts = r.pods.Hosts || len(r.exits) > 0 // near includes pods
+	r.pods.Facts, r.pods.Places = false, false
 }
 
-// acquire returns the segment of a step, and counts one more use by a program.
-func (r *Renderer) acquire(p *program, s *policy.Step) *table.Segment {
-	seg := r.segs.Take(s.Role, table.Scope{Egress: p.spec.Egress}, s.Clauses)
-	r.ofSegment.Add(seg, p)
-	return seg
+// forgetIface forgets an interface that exists no more.
+func (r *Renderer) forgetIface(i *endpoint.Iface) {
+	for _, t := range []string{node.OwnName(i.Name), node.SelfName(i.Name), table.SourceOnly + table.NameOf(i.Name), table.SourceFirst + table.NameOf(i.Name)} {
+		r.pods.Store.Forget(t)
+	}
+	r.letThrough(i.Name, lists.Lists{}, nil)
+	r.egress.ForgetIface(i)
+	r.outer.ForgetIface(i)
+	r.refuser.leave(i)
+	r.out.Remove(i.Name)
+	r.pods.Notes.Forget("interface\x00" + i.Name)
 }
 
-// release removes one use of a segment; nil: none.
-func (r *Renderer) release(p *program, seg *table.Segment) {
-	if seg == nil {
-		return
-	}
-	if !slices.ContainsFunc(p.uses, func(u table.Use) bool { return u.Seg == seg }) {
-		r.ofSegment.Remove(seg, p)
-	}
-	r.segs.Drop(seg)
+// evaluate updates everything that other lists than a pod's own decide about the pod's packets.
+func (r *Renderer) evaluate() {
+	changed := r.egress.Update()
+	r.outer.Evaluate(changed)
+	r.egress.Evaluate(changed, len(r.exits)+len(r.hosts) > 0)
+	r.refuser.evaluate()
+	r.pods.Evaluated()
 }
 
 // compile compiles the segments whose clauses or sets changed.
 func (r *Renderer) compile() {
 	begin := func(seg *table.Segment, note func(*match.Clause, string, ...any)) []netip.Prefix {
-		noteFronts(r, seg, note)
+		r.outer.NoteFronts(seg, note)
 		return r.peersOf(seg)
 	}
-	r.segs.Compile(r.node.ByteMatch6, begin, func(seg *table.Segment, relisted bool) {
+	r.pods.Segs.Compile(r.pods.Node.ByteMatch6, begin, func(seg *table.Segment, relisted bool) {
 		r.refilter(seg)
 		if !relisted {
 			return
 		}
-		r.dirty.remote = r.dirty.remote || seg.Host || (seg.Scope.Egress || len(r.refuser.of) > 0) && len(r.outbound) > 0
-		for p := range r.ofSegment[seg] {
-			for i := range p.users {
-				r.dirty.ifaces[i] = struct{}{}
-			}
-		}
+		r.pods.Leaving = r.pods.Leaving || seg.Host || (seg.Scope.Egress || len(r.refuser.of) > 0) && !r.egress.Empty()
+		r.pods.UsersOf(seg, r.pods.Relist)
 	})
 }
 
 // Resync sends everything to the sink again.
 func (r *Renderer) Resync() {
 	r.out.Resync()
-	r.notes.Resend()
+	r.pods.Notes.Resend()
 	r.flush()
 }
 
@@ -386,8 +291,8 @@ type facts struct{ r *Renderer }
 
 // Addrs returns the addresses of a local pod's interface; false: it is no pod's.
 func (f facts) Addrs(iface string) ([]netip.Addr, bool) {
-	if i := f.r.ifaces[iface]; i != nil {
-		return i.addrs, true
+	if i := f.r.pods.Ifaces[iface]; i != nil {
+		return i.Addrs, true
 	}
 	return nil, false
 }
@@ -396,4 +301,4 @@ func (f facts) Addrs(iface string) ([]netip.Addr, bool) {
 func (f facts) Isolated() lists.Lists { return f.r.isolated() }
 
 // Node returns the node.
-func (f facts) Node() *dataplane.Node { return &f.r.node.Node }
+func (f facts) Node() *dataplane.Node { return &f.r.pods.Node.Node }

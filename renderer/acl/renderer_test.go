@@ -229,7 +229,7 @@ func TestAddressTwice(t *testing.T) {
 	s.settle(t)
 	p := packet{remotes[0], podIPs[0][0], 6, 1, 80}
 	if s.b.on("if-p1", true, p) || len(s.b.notes) != 1 {
-		t.Errorf("shared: passes %v, notes %v, endpoints %d", s.b.on("if-p1", true, p), s.b.notes, len(s.r.ifaces["if-p1"].work))
+		t.Errorf("shared: passes %v, notes %v, endpoints %d", s.b.on("if-p1", true, p), s.b.notes, len(s.r.pods.Ifaces["if-p1"].Work))
 	}
 	s.r.OnUpdate(&felix.ToDataplane{Payload: &felix.ToDataplane_WorkloadEndpointRemove{WorkloadEndpointRemove: &felix.WorkloadEndpointRemove{Id: podID("other")}}})
 	s.settle(t)

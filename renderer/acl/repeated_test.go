@@ -101,7 +101,7 @@ func TestRepeatedPolicy(t *testing.T) {
 			s.send(policyMessage(policyIDs[0], proto.Clone(p).(*felix.Policy)))
 			s.settle(t)
 		}
-		fresh := newScene(s.r.node.Node)
+		fresh := newScene(s.r.pods.Node.Node)
 		fresh.send(s.w.all()...)
 		fresh.settle(t)
 		if !maps.EqualFunc(fresh.b.acls, s.b.acls, func(a, b *vppacl.ACL) bool { return proto.Equal(a, b) }) {

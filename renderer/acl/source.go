@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
@@ -30,17 +31,17 @@ const (
 )
 
 // checkOf returns the source check of an interface.
-func (r *Renderer) checkOf(i *iface) *lists.Check {
-	if r.cfg.SourceCheck == SourceOff || len(i.addrs) == 0 {
+func (r *Renderer) checkOf(i *endpoint.Iface) *lists.Check {
+	if r.cfg.SourceCheck == SourceOff || len(i.Addrs) == 0 {
 		return nil
 	}
 	c := &lists.Check{}
-	for _, a := range i.addrs {
+	for _, a := range i.Addrs {
 		c.From = append(c.From, netip.PrefixFrom(a, a.BitLen()))
 	}
 	if r.allowsSources() {
-		for _, w := range i.work {
-			c.From = append(c.From, w.allowed...) // masked
+		for _, w := range i.Work {
+			c.From = append(c.From, w.Allowed...) // masked
 		}
 	}
 	c.From = netset.Separate(c.From)
@@ -56,16 +57,16 @@ func (r *Renderer) setSpoofing(allowed bool) {
 		return
 	}
 	r.spoofing = allowed
-	r.refuser.moved = true
-	for _, i := range r.ifaces {
-		r.dirty.ifaces[i] = struct{}{}
+	r.pods.Senders = true
+	for _, i := range r.pods.Ifaces {
+		r.pods.Relist(i)
 	}
 }
 
 // checked puts the source check into the lists of an interface.
-func (r *Renderer) checked(i *iface, l lists.Lists) lists.Lists {
+func (r *Renderer) checked(i *endpoint.Iface, l lists.Lists) lists.Lists {
 	for _, t := range []string{table.SourceOnly, table.SourceFirst} {
-		r.store.Unfix(t + table.NameOf(i.name))
+		r.pods.Store.Unfix(t + table.NameOf(i.Name))
 	}
 	c := r.checkOf(i)
 	if c == nil {
@@ -76,9 +77,9 @@ func (r *Renderer) checked(i *iface, l lists.Lists) lists.Lists {
 	if len(l.In)+len(l.Out) == 0 {
 		name, write = table.SourceOnly, c.PermitOnly
 	}
-	t := &table.Table{Name: name + table.NameOf(i.name)}
-	write(t, r.node.ByteMatch6)
-	r.store.Fix(t)
+	t := &table.Table{Name: name + table.NameOf(i.Name)}
+	write(t, r.pods.Node.ByteMatch6)
+	r.pods.Store.Fix(t)
 	l.In = append([]lists.Place{{Table: t.Name, SourceCheck: true}}, l.In...)
 	return l
 }
@@ -88,14 +89,14 @@ func (r *Renderer) checked(i *iface, l lists.Lists) lists.Lists {
 func IsSourceCheck(acl string) bool { return table.IsSource(acl) }
 
 // sourceNotes notes the endpoints that allow sources which the check does not.
-func (r *Renderer) sourceNotes(i *iface) (notes []model.Note) {
+func (r *Renderer) sourceNotes(i *endpoint.Iface) (notes []model.Note) {
 	if r.cfg.SourceCheck == SourceOff || r.allowsSources() {
 		return nil
 	}
-	for _, w := range i.work {
-		if len(w.allowed) > 0 {
-			reason := fmt.Sprintf("allowed source prefixes: %s: the source check of this agent is strict: packets from them are dropped", w.allowed[0])
-			notes = append(notes, model.Note{Ref: w.ref(), Reason: reason, Refused: true})
+	for _, w := range i.Work {
+		if len(w.Allowed) > 0 {
+			reason := fmt.Sprintf("allowed source prefixes: %s: the source check of this agent is strict: packets from them are dropped", w.Allowed[0])
+			notes = append(notes, model.Note{Ref: w.Ref(), Reason: reason, Refused: true})
 		}
 	}
 	return notes

@@ -39,7 +39,7 @@ func TestNothingPassesOnTheWay(t *testing.T) {
 		t.Run(view.String(), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newTightCheckedScene(testNode(view), rapid.Bool().Draw(t, "tight"), pick(t, "sources", modes))
-				s.r.segs.Most = pick(t, "most", mosts)
+				s.r.pods.Segs.Most = pick(t, "most", mosts)
 				s.send(start()...)
 				for range rapid.IntRange(1, 8).Draw(t, "changes") {
 					states := []*book{s.b.clone()}

@@ -68,6 +68,15 @@ func Places(uses []table.Use, egress bool) []Place {
 	return out
 }
 
+// Filled returns the place of a table without a segment, if it has a rule.
+func Filled(s *table.Store, name string) []Place {
+	t := s.Fixed(name)
+	if t == nil || len(t.Rules) == 0 {
+		return nil
+	}
+	return []Place{{Table: name, Denies: t.Denies()}}
+}
+
 // Names returns the names of the tables of a list.
 func Names(list []Place) []string {
 	out := make([]string, len(list))

@@ -1,9 +1,10 @@
-package acl
+package outer
 
 import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
@@ -15,8 +16,8 @@ import (
 // destinations, its input denies SCTP to these addresses. nat44 serves no SCTP there; SCTP of the nodes themselves is lost.
 
 // fixFronts writes both tables.
-func fixFronts(r *Renderer) {
-	services, nodes := r.node.Fronts()
+func (g *Evaluator) fixFronts() {
+	services, nodes := g.pods.Node.Fronts()
 	for _, t := range []struct {
 		name, what string
 		fronts     []netip.Prefix
@@ -28,43 +29,43 @@ func fixFronts(r *Renderer) {
 				now.Add(match.Atom{Verb: match.Deny, Src: match.V4.All(), Dst: p, Proto: proto, SrcPorts: match.AllPorts, DstPorts: match.AllPorts}, cause)
 			}
 		}
-		if had := len(r.optional(t.name)) > 0; had != (len(now.Rules) > 0) {
-			r.relistEgress()
+		if had := len(lists.Filled(g.pods.Store, t.name)) > 0; had != (len(now.Rules) > 0) {
+			g.pods.RelistEgress()
 		}
-		r.store.Fix(now)
+		g.pods.Store.Fix(now)
 	}
 }
 
-// frontPlaces returns the places that come before a program's tables: see fixFronts. They decide about packets to addresses that no other hook
+// Fronts returns the places that come before a program's tables: see fixFronts. They decide about packets to addresses that no other hook
 // evaluates.
-func frontPlaces(r *Renderer, p *program) []lists.Place {
-	if !p.closes() || !p.steps.AsksHosts() {
+func (g *Evaluator) Fronts(p *endpoint.Program) []lists.Place {
+	if !p.Closes() || !p.Steps.AsksHosts() {
 		return nil
 	}
-	list := append(r.optional(table.ServiceFronts), r.optional(table.NodeFronts)...)
+	list := append(lists.Filled(g.pods.Store, table.ServiceFronts), lists.Filled(g.pods.Store, table.NodeFronts)...)
 	for k := range list {
 		list[k].Repeats = true
 	}
 	return list
 }
 
-// inFrontOf returns a list with other places in front, behind noSCTP.
-func inFrontOf(list, others []lists.Place) []lists.Place {
+// InFrontOf returns a list with other places in front, behind noSCTP.
+func InFrontOf(list, others []lists.Place) []lists.Place {
 	rest, _ := lists.Tracked(list)
 	return slices.Concat(list[:len(list)-len(rest)], others, rest)
 }
 
-// isFront reports whether a place is one of frontPlaces.
-func isFront(p lists.Place) bool {
+// IsFront reports whether a place is one of Fronts.
+func IsFront(p lists.Place) bool {
 	return p.Table == table.ServiceFronts || p.Table == table.NodeFronts
 }
 
-// noteFronts notes the rules of pods that allow SCTP to a network with an address of nodes behind which nat44 hides pods.
-func noteFronts(r *Renderer, seg *table.Segment, note func(c *match.Clause, format string, args ...any)) {
+// NoteFronts notes the rules of pods that allow SCTP to a network with an address of nodes behind which nat44 hides pods.
+func (g *Evaluator) NoteFronts(seg *table.Segment, note func(c *match.Clause, format string, args ...any)) {
 	if !seg.Scope.Egress || seg.Host || seg.Answers {
 		return
 	}
-	_, nodes := r.node.Fronts()
+	_, nodes := g.pods.Node.Fronts()
 	for i := range seg.Clauses {
 		if c := &seg.Clauses[i]; c.AllowsSCTPTo(nodes) {
 			note(c, "allows SCTP to addresses of nodes: with nat44 any pod may be behind them, so SCTP to them is denied")

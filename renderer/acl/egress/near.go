@@ -1,10 +1,11 @@
-package acl
+package egress
 
 import (
 	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 )
 
@@ -18,22 +19,30 @@ type vicinity struct {
 	known   bool // last is computed
 }
 
+// vicinities has the vicinities of one round, and memory that calls reuse.
+type vicinities struct {
+	near   map[*endpoint.Program]*vicinity
+	locals []netip.Addr // addresses of local pods, sorted, while near is made
+	hits   []*match.Clause
+	early  []netip.Addr
+}
+
 // vicinityOf returns the vicinity of a program.
-func (r *Renderer) vicinityOf(p *program) *vicinity {
-	if v := r.near[p]; v != nil {
+func (e *Evaluator) vicinityOf(p *endpoint.Program) *vicinity {
+	if v := e.near[p]; v != nil {
 		return v
 	}
-	if len(r.near) == 0 {
-		r.pods = r.pods[:0]
-		for _, i := range r.ifaces {
-			r.pods = append(r.pods, i.addrs...)
+	if len(e.near) == 0 {
+		e.locals = e.locals[:0]
+		for _, i := range e.pods.Ifaces {
+			e.locals = append(e.locals, i.Addrs...)
 		}
-		slices.SortFunc(r.pods, netip.Addr.Compare)
+		slices.SortFunc(e.locals, netip.Addr.Compare)
 	}
 	v := &vicinity{alike: true}
-	r.near[p] = v
-	for c := range p.steps.Each {
-		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.Dst.Nets != nil && !slices.ContainsFunc(m.Dst.Nets, r.holdsPod) }) {
+	e.near[p] = v
+	for c := range p.Steps.Each {
+		if slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.Dst.Nets != nil && !slices.ContainsFunc(m.Dst.Nets, e.holdsPod) }) {
 			continue
 		}
 		v.clauses = append(v.clauses, c)
@@ -43,38 +52,38 @@ func (r *Renderer) vicinityOf(p *program) *vicinity {
 }
 
 // holdsPod reports whether a local pod has one of the addresses.
-func (r *Renderer) holdsPod(n netip.Prefix) bool {
-	i, _ := slices.BinarySearchFunc(r.pods, n.Addr(), netip.Addr.Compare)
-	return i < len(r.pods) && n.Contains(r.pods[i])
+func (e *Evaluator) holdsPod(n netip.Prefix) bool {
+	i, _ := slices.BinarySearchFunc(e.locals, n.Addr(), netip.Addr.Compare)
+	return i < len(e.locals) && n.Contains(e.locals[i])
 }
 
 // residue returns nil if the program allows everything there. Equal matching clauses give the same residue.
-func (r *Renderer) residue(j *outbound, i *iface) *residue {
-	targets := r.node.Early(r.targets[:0], i.addrs)
-	r.targets = targets
-	if len(targets) == 0 || j.p.free { // exits do not concern local pods
+func (e *Evaluator) residue(j *outbound, i *endpoint.Iface) *residue {
+	targets := e.pods.Node.Early(e.early[:0], i.Addrs)
+	e.early = targets
+	if len(targets) == 0 || j.p.Free { // exits do not concern local pods
 		return nil
 	}
-	v := r.vicinityOf(j.p)
+	v := e.vicinityOf(j.p)
 	if !v.alike || len(targets) > 1 {
-		return r.freshResidue(j, v.clauses, targets)
+		return e.freshResidue(j, v.clauses, targets)
 	}
-	to, hits := netip.PrefixFrom(targets[0], targets[0].BitLen()), r.hits[:0]
+	to, hits := netip.PrefixFrom(targets[0], targets[0].BitLen()), e.hits[:0]
 	for _, c := range v.clauses {
-		if !c.Misses(r.sets, to) {
+		if !c.Misses(e.pods.Sets, to) {
 			hits = append(hits, c)
 		}
 	}
-	r.hits = hits
+	e.hits = hits
 	if f := match.FamilyOf(targets[0]); !v.known || v.family != f || !slices.Equal(v.hits, hits) {
 		v.known, v.family, v.hits = true, f, slices.Clone(hits)
-		v.last = r.freshResidue(j, v.hits, targets)
+		v.last = e.freshResidue(j, v.hits, targets)
 	}
 	return v.last
 }
 
 // freshResidue computes which packets to the addresses some clauses of a program deny.
-func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []netip.Addr) *residue {
+func (e *Evaluator) freshResidue(j *outbound, clauses []*match.Clause, targets []netip.Addr) *residue {
 	froms := []netip.Addr{{}}
 	if !j.blind {
 		froms = j.sources
@@ -86,7 +95,7 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []
 			if src.IsValid() && match.FamilyOf(src) != match.FamilyOf(dst) {
 				continue
 			}
-			denied = append(denied, denial.Of(r.sets, slices.Values(clauses), src, dst)...)
+			denied = append(denied, denial.Of(e.pods.Sets, slices.Values(clauses), src, dst)...)
 		}
 		if len(denied) > 0 {
 			res.lines = append(res.lines, residueLine{src, denied})
@@ -97,10 +106,4 @@ func (r *Renderer) freshResidue(j *outbound, clauses []*match.Clause, targets []
 	}
 	res.sign()
 	return res
-}
-
-// reused is memory that calls reuse.
-type reused struct {
-	hits    []*match.Clause
-	targets []netip.Addr
 }
