@@ -25,8 +25,8 @@ func (r *Renderer) Cause(iface string, output bool, place, rule int) (dataplane.
 	if c.Host { // of an exit
 		return c, true
 	}
-	if h := r.hooks[iface]; h != nil && !output && c.Kind != dataplane.CauseStatic && !l.Repeats(place) {
-		c.Endpoint, c.Host, c.Egress = h.endpoint, true, h.egress
+	if h := r.hosts.Hook(iface); h != nil && !output && c.Kind != dataplane.CauseStatic && !l.Repeats(place) {
+		c.Endpoint, c.Host, c.Egress = h.Endpoint, true, h.Egress
 		return c, true
 	}
 	if c.Kind != dataplane.CauseStatic && rule >= 0 {
@@ -58,7 +58,7 @@ func (r *Renderer) elsewhere(iface string, l lists.Lists, output bool, place, ru
 	if src, ok = r.egress.Cause(i, table, rule, c); ok {
 		return src, true
 	}
-	return r.refuser.cause(i, table, rule, c)
+	return r.closed.Cause(i, table, rule, c)
 }
 
 // workloadAt returns the workload with an address, "" if none has it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	vppacl "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/closed"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
@@ -119,7 +120,7 @@ func (s *scene) checkClosed(t *rapid.T, refused map[bool]int) {
 			}
 			for _, in := range []string{"uplink", "overlay"} {
 				host := s.w.hostAllows(s.w.hostAt(in), false, false, p)
-				if h := s.r.hooks[in]; refuses && h != nil && !h.forwards {
+				if h := s.r.hosts.Hook(in); refuses && h != nil && !h.Forwards {
 					continue
 				}
 				if want, got := host && !refuses, s.b.on(in, false, p); want != got && !s.excused(got) {
@@ -237,7 +238,7 @@ func TestInvitationsThatAreTooBig(t *testing.T) {
 		s.send(setMessage("many", felix.IPSetUpdate_NET, many))
 		s.settle(t)
 	}
-	s.r.pods.Segs.Most = mostInvited
+	s.r.pods.Segs.Most = closed.MostInvited
 	s.send(setMessage("many", felix.IPSetUpdate_NET, nil), policyMessage(policyIDs[1], &felix.Policy{InboundRules: []*felix.Rule{{Action: "allow", SrcIpSetIds: []string{"many"}}}}))
 	s.send(podMessage(1, &felix.WorkloadEndpoint{State: "active", Tiers: []*felix.TierInfo{{Name: "a", IngressPolicies: []string{"a2"}, EgressPolicies: []string{"a2"}}}}))
 	refused := func(pod int) bool {

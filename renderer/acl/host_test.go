@@ -144,7 +144,7 @@ func (s *scene) checkHosts(t *rapid.T) {
 					for _, iface := range []string{"uplink", "overlay"} {
 						host := s.w.hostAllows(s.w.hostAt(iface), false, own, p)
 						if host && s.refuses(pod[near], p) {
-							if h := s.r.hooks[iface]; h == nil || h.forwards {
+							if h := s.r.hosts.Hook(iface); h == nil || h.Forwards {
 								verdict(iface, p, false)
 							}
 							continue

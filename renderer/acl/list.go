@@ -22,17 +22,17 @@ func (r *Renderer) list(i *endpoint.Iface) {
 	case in == nil || out == nil:
 		now, notes = r.isolated(), shared(i)
 		now.Served = i.Served
-	case in.Open && out.Open && len(r.egress.Places(i)) == 0 && len(r.refuser.places(i)) == 0:
+	case in.Open && out.Open && len(r.egress.Places(i)) == 0 && len(r.closed.Places(i)) == 0:
 	default:
 		now, f, notes = r.podLists(i, in, out)
 	}
-	r.pods.Notes.Set("interface\x00"+i.Name, append(notes, r.sourceNotes(i)...))
-	r.out.Enlist(i.Name, r.checked(i, r.letThrough(i.Name, now, f)))
+	r.pods.Notes.Set("interface\x00"+i.Name, append(notes, r.checks.Notes(i)...))
+	r.out.Enlist(i.Name, r.checks.InFront(i, r.letThrough(i.Name, now, f)))
 }
 
 // podLists returns the lists of a pod with these programs and the tables beside them.
 func (r *Renderer) podLists(i *endpoint.Iface, in, out *endpoint.Program) (now lists.Lists, f *table.Filter, notes []model.Note) {
-	now = lists.Lists{In: r.direction(i, out, r.refuser.places(i)), Out: r.direction(i, in, r.egress.Places(i)), Served: i.Served}
+	now = lists.Lists{In: r.direction(i, out, r.closed.Places(i)), Out: r.direction(i, in, r.egress.Places(i)), Served: i.Served}
 	fits := true
 	if table.AskPorts(in.Uses) || table.AskPorts(out.Uses) {
 		before := func(list []lists.Place, uses []table.Use) []lists.Place {

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/host"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/interim"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/note"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
@@ -17,6 +18,9 @@ const (
 	KindWorkload     = note.KindWorkload // Name is the workload's
 	KindHostEndpoint = note.KindHostEndpoint
 )
+
+// HostNotEnforced is the reason in the note on a host endpoint of which no part is enforced.
+const HostNotEnforced = host.NotEnforced
 
 // Owner is the prefix of the renderer's owners at the sink: see interim.Owner; "acl/note/<object>" has notes.
 const Owner = interim.Owner

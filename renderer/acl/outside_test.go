@@ -71,7 +71,7 @@ func TestOutsideSources(t *testing.T) {
 				}{
 					{"ingress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", ""))}, table.OutsideOnly},
 					{"egress", []*felix.ToDataplane{podMessage(0, withPolicies("a1", "a2"))}, map[dataplane.View]string{dataplane.PreDNAT: table.OutsideFirst, dataplane.PostDNAT: table.OutsideOnly}[view]},
-					{"a host endpoint", []*felix.ToDataplane{hostMessage("h", &felix.HostEndpoint{Name: allInterfaces, ProfileIds: []string{"open"}})}, table.OutsideFirst},
+					{"a host endpoint", []*felix.ToDataplane{hostMessage("h", &felix.HostEndpoint{Name: "*", ProfileIds: []string{"open"}})}, table.OutsideFirst},
 				} {
 					s.send(step.msg...)
 					s.settle(t)

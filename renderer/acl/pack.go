@@ -1,9 +1,6 @@
 package acl
 
 import (
-	"slices"
-	"strings"
-
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
@@ -29,26 +26,6 @@ func (r *Renderer) crowded(list []lists.Place, i *endpoint.Iface) (notes []model
 		for _, a := range r.pods.Store.Fixed(at.Table).Rules {
 			say(r.pods.Ifaces[r.pods.Node.Interfaces[a.Src.Addr()]])
 		}
-	}
-	return notes
-}
-
-// crowdedHosts is crowded for the rules of host endpoints in the lists of an interface.
-func (r *Renderer) crowdedHosts(name string, l lists.Lists) (notes []model.Note) {
-	for _, at := range slices.Concat(l.In, l.Out) {
-		if !r.packs.Over(at.Table) {
-			continue
-		}
-		note := model.Note{Reason: "its policies make too many rules: what they allow is denied", Refused: true}
-		switch h, e := r.hooks[name], r.exits[name]; {
-		case h != nil && strings.HasPrefix(at.Table, hostPack):
-			note.Ref = model.Ref{Kind: KindHostEndpoint, Name: h.endpoint}
-		case e != nil && strings.HasPrefix(at.Table, exitPack):
-			note.Ref = model.Ref{Kind: KindHostEndpoint, Name: e.endpoint}
-		default:
-			continue
-		}
-		notes = append(notes, note)
 	}
 	return notes
 }

@@ -16,22 +16,22 @@ import (
 
 // remoteFilter returns the filter of an interface to destinations other than local pods, and the notes if it would be too big.
 func (r *Renderer) remoteFilter(name string) (f *table.Filter, notes []model.Note) {
-	h, e := r.hooks[name], r.exits[name]
+	h, e := r.hosts.Hook(name), r.hosts.Exit(name)
 	egress, asking := r.egress.RemoteUses()
-	if !table.AskPorts(egress) && (h == nil || !table.AskPorts(h.uses)) && (e == nil || !table.AskPorts(e.uses)) {
+	if !table.AskPorts(egress) && (h == nil || !table.AskPorts(h.Uses)) && (e == nil || !table.AskPorts(e.Uses)) {
 		return nil, nil
 	}
 	answers := table.Use{Cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "to let answers pass"}}
 	in, out := lists.Origins(nil, []table.Use{answers}), lists.Origins([]lists.Place{{Table: table.Outgoing}}, egress)
 	if h != nil {
 		in = nil
-		for _, t := range h.before {
+		for _, t := range h.Before {
 			in = append(in, table.Origin{Table: t})
 		}
-		in = append(in, lists.Origins(nil, h.uses)...)
+		in = append(in, lists.Origins(nil, h.Uses)...)
 	}
 	if e != nil {
-		out = append(out, lists.Origins(nil, e.uses)...)
+		out = append(out, lists.Origins(nil, e.Uses)...)
 	} else {
 		out = append(out[1:], table.Origin{Use: table.Use{Cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}})
 	}
@@ -45,10 +45,10 @@ func (r *Renderer) remoteFilter(name string) (f *table.Filter, notes []model.Not
 		}
 	}
 	if h != nil {
-		notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: h.endpoint}, Reason: unfiltered, Refused: true})
+		notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: h.Endpoint}, Reason: unfiltered, Refused: true})
 	}
-	if e != nil && (h == nil || h.endpoint != e.endpoint) {
-		notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: e.endpoint}, Reason: unfiltered, Refused: true})
+	if e != nil && (h == nil || h.Endpoint != e.Endpoint) {
+		notes = append(notes, model.Note{Ref: model.Ref{Kind: KindHostEndpoint, Name: e.Endpoint}, Reason: unfiltered, Refused: true})
 	}
 	return nil, notes
 }

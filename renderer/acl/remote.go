@@ -13,13 +13,14 @@ import (
 
 // listRemote makes the lists of the interfaces to anywhere but local pods.
 func (r *Renderer) listRemote() {
-	if r.checkOutside(); !r.pods.Leaving {
+	guarded := r.checks.Outside(r.hosts.Enforces())
+	if !r.pods.Leaving {
 		return
 	}
 	r.pods.Leaving = false
 	r.pods.Store.Fix(r.servedTable())
-	r.fixOutside()
-	places := r.egress.RemotePlaces(len(r.exits) > 0)
+	r.checks.FixOutside()
+	places := r.egress.RemotePlaces(r.hosts.HasExits())
 	notes := r.crowded(places, nil)
 	now := map[string]lists.Lists{}
 	for _, name := range []string{r.pods.Node.Uplink, r.pods.Node.Overlay, r.pods.Node.Host} {
@@ -27,41 +28,41 @@ func (r *Renderer) listRemote() {
 		if name == "" {
 			continue
 		}
-		if len(places)+len(r.hooks)+len(r.exits)+len(r.refuser.of) == 0 {
-			if outside && r.outside != nil {
-				now[name] = r.checkedOutside(name, lists.Lists{})
+		if len(places) == 0 && !r.hosts.Enforces() && r.closed.Empty() {
+			if outside && guarded {
+				now[name] = r.checks.InFrontOutside(name, lists.Lists{})
 			}
 			continue
 		}
 		f, unfit := r.remoteFilter(name)
 		l := lists.Lists{In: append(lists.Filled(r.pods.Store, table.ServedHigh), lists.Answers(false)), Out: []lists.Place{lists.Answers(name != r.pods.Node.Host)}}
 		end := lists.Place{Table: l.Out[0].Table, Cause: &dataplane.Cause{Kind: dataplane.CauseStatic, Text: "no pod's egress"}}
-		switch e := r.exits[name]; {
+		switch e := r.hosts.Exit(name); {
 		case e != nil:
 			l.Out = append([]lists.Place{{Table: table.StaticOut}, {Table: table.Outgoing}}, places...)
-			l.Out = append(l.Out, r.exitPlaces(name, e, r.room(f)-len(l.Out)-4)...)
-		case r.hooks[name] != nil && name != r.pods.Node.Host:
+			l.Out = append(l.Out, r.hosts.ExitPlaces(name, e, r.room(f)-len(l.Out)-4)...)
+		case r.hosts.Hook(name) != nil && name != r.pods.Node.Host:
 			l.Out = append(append([]lists.Place{{Table: table.StaticOut}, {Table: table.Outgoing}}, places...), end)
 		case len(places) > 0:
 			l.Out = append(append([]lists.Place{{Table: table.StaticOut}}, places...), end)
 		}
-		served, named, last := r.refuser.invitedPlaces(r.room(f) - len(l.Out) - 5)
-		switch h := r.hooks[name]; {
+		served, named, last := r.closed.InvitedPlaces(r.room(f) - len(l.Out) - 5)
+		switch h := r.hosts.Hook(name); {
 		case h != nil:
-			l.In = r.hostPlaces(name, h, r.room(f)-len(l.Out)-len(named)-len(last))
-			if outside && h.forwards {
-				l.In = slices.Insert(l.In, len(l.In)-1, slices.Concat(r.refuser.homeless(), named, last)...)
+			l.In = r.hosts.HookPlaces(name, h, r.room(f)-len(l.Out)-len(named)-len(last))
+			if outside && h.Forwards {
+				l.In = slices.Insert(l.In, len(l.In)-1, slices.Concat(r.closed.Homeless(), named, last)...)
 			}
 		case outside:
-			l.In = slices.Concat(r.refuser.homeless(), served, lists.Filled(r.pods.Store, table.ServedHigh), named, last, []lists.Place{lists.Answers(false)})
+			l.In = slices.Concat(r.closed.Homeless(), served, lists.Filled(r.pods.Store, table.ServedHigh), named, last, []lists.Place{lists.Answers(false)})
 		}
 		if l = r.letThrough(name, l, f); outside {
-			l = r.checkedOutside(name, l)
+			l = r.checks.InFrontOutside(name, l)
 		}
 		now[name] = l
-		notes = append(append(notes, r.crowdedHosts(name, l)...), unfit...)
+		notes = append(append(notes, r.hosts.CrowdedNotes(name, l)...), unfit...)
 	}
-	r.pods.Notes.Set("leaving", append(notes, r.refuser.left()...))
+	r.pods.Notes.Set("leaving", append(notes, r.closed.NotesLeftOut()...))
 	for name := range r.remote {
 		if _, still := now[name]; !still {
 			r.letThrough(name, lists.Lists{}, nil)

@@ -8,9 +8,10 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/closed"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/egress"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/failsafe"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/host"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/interim"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
@@ -18,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/acl/note"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/outer"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
+	"github.com/contiv-agent/contiv-agent/renderer/acl/source"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -56,22 +58,14 @@ type Renderer struct {
 	inSync bool
 	news   bool // a message arrived since the last check of it
 
-	pods    *endpoint.Pods // what was received, and the programs made from it
-	egress  *egress.Evaluator
-	outer   *outer.Evaluator
-	refuser *refuser
-	packs   *lists.Packs
-	remote  map[string]lists.Lists // lists of interfaces that are not a pod's
-	outside *lists.Check           // sources that no host outside has, at these interfaces; nil: not checked
-
-	hosts       map[string]*felix.HostEndpointUpdate
-	hooks       map[string]*hostHook    // hooks of host endpoints, by interface
-	exits       map[string]*exit        // exits of host endpoints that deny forwarded packets, by interface
-	hostDirty   map[string]struct{}     // host endpoints that changed
-	hostSegs    []*table.Segment        // of hooks
-	hostMatches map[string]*match.Match // by kind of packets
-	failsafe    [2][]failsafe.Port      // in, out
-	spoofing    bool                    // Felix's settings let pods send from the prefixes their endpoints allow
+	pods   *endpoint.Pods // what was received, and the programs made from it
+	egress *egress.Evaluator
+	outer  *outer.Evaluator
+	checks *source.Checks
+	closed *closed.Refuser
+	hosts  *host.Endpoints
+	packs  *lists.Packs
+	remote map[string]lists.Lists // lists of interfaces that are not a pod's
 
 	out *interim.Output
 }
@@ -82,13 +76,13 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 	w.Segs = table.NewSegments(w.Store, w.Sets, w.Notes, table.MaxRules)
 	r := &Renderer{
 		cfg: cfg, sink: sink, pods: endpoint.New(w), packs: lists.NewPacks(w.Store, w.Segs, cfg.maxACLs()),
-		hosts: map[string]*felix.HostEndpointUpdate{}, hostDirty: map[string]struct{}{},
-		hooks: map[string]*hostHook{}, hostMatches: map[string]*match.Match{}, failsafe: failsafe.Ports(nil),
 	}
+	r.hosts = host.New(r.pods, r.packs)
 	r.out = interim.NewOutput(sink, w.Store, facts{r}, cfg.maxACLs(), cfg.Evaluated)
 	r.egress = egress.New(r.pods, r.packs, cfg.maxACLs())
 	r.outer = outer.New(r.pods, r.egress)
-	r.refuser = newRefuser(r)
+	r.checks = source.New(r.pods, cfg.SourceCheck)
+	r.closed = closed.New(r.pods, r.packs, r.egress, r.checks)
 	return r
 }
 
@@ -97,8 +91,8 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	r.news = true
 	switch m := m.GetPayload().(type) {
 	case *felix.ToDataplane_ConfigUpdate:
-		r.failsafe, r.pods.Hosts = failsafe.Ports(m.ConfigUpdate.GetConfig()), true
-		r.setSpoofing(m.ConfigUpdate.GetConfig()[configSpoofing] == spoofingAllowed)
+		r.hosts.Configure(m.ConfigUpdate.GetConfig())
+		r.checks.Configure(m.ConfigUpdate.GetConfig())
 	case *felix.ToDataplane_InSync:
 		r.inSync = true
 	case *felix.ToDataplane_IpsetUpdate:
@@ -117,13 +111,9 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 	case *felix.ToDataplane_WorkloadEndpointRemove:
 		r.pods.RemoveWorkload(endpoint.IDOf(m.WorkloadEndpointRemove.GetId()))
 	case *felix.ToDataplane_HostEndpointUpdate:
-		r.hosts[m.HostEndpointUpdate.GetId().GetEndpointId()] = m.HostEndpointUpdate
-		r.pods.Hosts = true
-		r.hostDirty[m.HostEndpointUpdate.GetId().GetEndpointId()] = struct{}{}
+		r.hosts.PutEndpoint(m.HostEndpointUpdate)
 	case *felix.ToDataplane_HostEndpointRemove:
-		delete(r.hosts, m.HostEndpointRemove.GetId().GetEndpointId())
-		r.pods.Hosts = true
-		r.hostDirty[m.HostEndpointRemove.GetId().GetEndpointId()] = struct{}{}
+		r.hosts.RemoveEndpoint(m.HostEndpointRemove.GetId().GetEndpointId())
 	}
 }
 
@@ -131,7 +121,7 @@ func (r *Renderer) OnUpdate(m *felix.ToDataplane) {
 func (r *Renderer) setReplaced(id string) {
 	r.pods.Segs.SetReplaced(id)
 	r.egress.SetReplaced(id)
-	r.refuser.setReplaced(id)
+	r.closed.SetReplaced(id)
 }
 
 func (r *Renderer) setChanged(m *felix.IPSetDeltaUpdate) {
@@ -194,10 +184,10 @@ func (r *Renderer) Apply() (again bool) {
 // settle updates programs, segments, tables and lists.
 func (r *Renderer) settle() {
 	r.locate()
-	r.findExits()
+	r.hosts.FindExits()
 	r.refresh()
 	r.evaluate()
-	r.evaluateHosts()
+	r.hosts.Evaluate()
 	r.compile()
 	for _, i := range endpoint.Sorted(r.pods.Lists) {
 		r.list(i)
@@ -216,9 +206,9 @@ func (r *Renderer) settle() {
 
 // refresh flattens again the programs whose policies changed.
 func (r *Renderer) refresh() {
-	r.pods.Refresh(r.behindExits)
+	r.pods.Refresh(r.hosts.BehindExits)
 	r.noteRules()
-	r.pods.Hosts = r.pods.Hosts || len(r.hosts) > 0 && r.pods.Book.Changed()
+	r.hosts.PoliciesChanged()
 	r.pods.Book.Settled()
 }
 
@@ -237,19 +227,20 @@ func (r *Renderer) locate() {
 		r.pods.Leaving, r.pods.Outer = true, true
 	}
 	r.outer.Expose()
-	r.pods.Hosts = r.pods.Hosts || len(r.exits) > 0 // near includes pods
+	r.hosts.PodsMoved()
 	r.pods.Facts, r.pods.Places = false, false
 }
 
 // forgetIface forgets an interface that exists no more.
 func (r *Renderer) forgetIface(i *endpoint.Iface) {
-	for _, t := range []string{node.OwnName(i.Name), node.SelfName(i.Name), table.SourceOnly + table.NameOf(i.Name), table.SourceFirst + table.NameOf(i.Name)} {
+	for _, t := range []string{node.OwnName(i.Name), node.SelfName(i.Name)} {
 		r.pods.Store.Forget(t)
 	}
 	r.letThrough(i.Name, lists.Lists{}, nil)
 	r.egress.ForgetIface(i)
 	r.outer.ForgetIface(i)
-	r.refuser.leave(i)
+	r.closed.ForgetIface(i)
+	r.checks.ForgetIface(i)
 	r.out.Remove(i.Name)
 	r.pods.Notes.Forget("interface\x00" + i.Name)
 }
@@ -258,8 +249,8 @@ func (r *Renderer) forgetIface(i *endpoint.Iface) {
 func (r *Renderer) evaluate() {
 	changed := r.egress.Update()
 	r.outer.Evaluate(changed)
-	r.egress.Evaluate(changed, len(r.exits)+len(r.hosts) > 0)
-	r.refuser.evaluate()
+	r.egress.Evaluate(changed, !r.hosts.Empty())
+	r.closed.Evaluate()
 	r.pods.Evaluated()
 }
 
@@ -274,7 +265,7 @@ func (r *Renderer) compile() {
 		if !relisted {
 			return
 		}
-		r.pods.Leaving = r.pods.Leaving || seg.Host || (seg.Scope.Egress || len(r.refuser.of) > 0) && !r.egress.Empty()
+		r.pods.Leaving = r.pods.Leaving || seg.Host || (seg.Scope.Egress || !r.closed.Empty()) && !r.egress.Empty()
 		r.pods.UsersOf(seg, r.pods.Relist)
 	})
 }

@@ -109,7 +109,7 @@ func TestSourceCheckComesFirst(t *testing.T) {
 // Sources that an endpoint allows count if the agent's setting or Felix's says so; otherwise the endpoint's note says that they do not.
 func TestAllowedSources(t *testing.T) {
 	other := packet{netip.MustParseAddr("172.16.3.4"), remotes[0], 6, 40000, 80}
-	felixSays := &felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{configSpoofing: spoofingAllowed}}}}
+	felixSays := &felix.ToDataplane{Payload: &felix.ToDataplane_ConfigUpdate{ConfigUpdate: &felix.ConfigUpdate{Config: map[string]string{"WorkloadSourceSpoofing": "Any"}}}}
 	for _, c := range []struct {
 		mode  SourceCheck
 		felix bool

@@ -25,14 +25,14 @@ var (
 	hostLink      = edit{"test/adversary/game.go", "\tc.Seed, c.Agent.Services.Renderer.Choice = ", "\tc.Agent.Policies.TrustNodeAddresses = true\n\tc.Seed, c.Agent.Services.Renderer.Choice = "}
 	closedFirst   = edit{"vppagent/plan.go", "\tshut := p.shut()\n", "\tvar shut [][]Step\n"}
 	unknownDenied = edit{"test/adversary/game.go", "\tc.Seed, c.Agent.Services.Renderer.Choice = ", "\tc.Agent.Policies.AllowUnknown = true\n\tc.Seed, c.Agent.Services.Renderer.Choice = "}
-	sourceCheck   = edit{"renderer/acl/source.go", "if r.cfg.SourceCheck == SourceOff || len(i.Addrs) == 0 {", "if true || len(i.Addrs) == 0 {"}
+	sourceCheck   = edit{"renderer/acl/source/source.go", "if g.mode == Off || len(i.Addrs) == 0 {", "if true || len(i.Addrs) == 0 {"}
 	insideFirst   = edit{
 		"vppagent/descriptor/nat/interface.go", "\tif len(add) == 2 {\n\t\tbothRoles(add, role)\n\t}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n",
 	}
 	closedSCTP = edit{"renderer/acl/lists/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
 	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.Spec.Egress, table.AskPeers(p.Uses))", "r.static(!p.Spec.Egress, false)"}
-	uplinks    = edit{"renderer/acl/outside.go", "\t\tnow = r.ownPrefixes()\n", "\t\tnow = nil\n"}
-	hosts      = edit{"renderer/acl/host.go", "\tat := r.hostsAt()\n", "\tat := map[string]string{}\n"}
+	uplinks    = edit{"renderer/acl/source/outside.go", "\t\tnow = g.ownPrefixes()\n", "\t\tnow = nil\n"}
+	hosts      = edit{"renderer/acl/host/host.go", "\tat := g.hostsAt()\n", "\tat := map[string]string{}\n"}
 )
 
 // fixes are in the order of the table in the package doc.

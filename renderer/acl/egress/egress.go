@@ -2,6 +2,8 @@ package egress
 
 import (
 	"encoding/binary"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -17,7 +19,7 @@ import (
 
 // If the input hook sees Services before DNAT (PreDNAT), a pod's egress to a Service is evaluated where the packet leaves VPP:
 //
-//	source S ── input: own rules pass services, all else is judged ──▶ translation ──┬─▶ output of local pod B: residue of S's
+//	source S ── input: own rules pass services, evaluate the rest ───▶ translation ──┬─▶ output of local pod B: residue of S's
 //	                                                                                 │    program at B, then B's ingress
 //	                                                                                 └─▶ output of uplink, overlay, host:
 //	                                                                                      S's program for packets from S
@@ -85,13 +87,8 @@ func New(pods *endpoint.Pods, packs *lists.Packs, most int) *Evaluator {
 // Empty reports whether no program is evaluated where packets leave.
 func (e *Evaluator) Empty() bool { return len(e.outbound) == 0 }
 
-// Programs returns the programs that are evaluated where packets leave, by key.
-func (e *Evaluator) Programs() (out []*endpoint.Program) {
-	for _, j := range e.sortedOutbound() {
-		out = append(out, j.p)
-	}
-	return out
-}
+// Programs yields the programs that are evaluated where packets leave, in any order.
+func (e *Evaluator) Programs() iter.Seq[*endpoint.Program] { return maps.Keys(e.outbound) }
 
 // Sources returns the sources for which a program is evaluated where packets leave; nil: for none.
 func (e *Evaluator) Sources(p *endpoint.Program) []netip.Addr {

@@ -11,7 +11,7 @@ import (
 )
 
 // Check is the source check of an interface: the prefixes that its pod may send from, or those that no host behind it has
-// (outside.go); each sorted, one of them empty. Nil checks nothing.
+// (package outside); each sorted, one of them empty. Nil checks nothing.
 //
 // A pod without any other list has one list, which permits these prefixes and reflects nothing. A pod with lists has the check in
 // front of its input, as rules that deny all other prefixes: a list has no "continue".

@@ -1,6 +1,7 @@
 package outer
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -32,7 +33,7 @@ type Evaluator struct {
 
 // Senders has the programs that are evaluated where packets leave, and their sources.
 type Senders interface {
-	Programs() []*endpoint.Program
+	Programs() iter.Seq[*endpoint.Program]
 	Sources(p *endpoint.Program) []netip.Addr
 }
 
@@ -123,7 +124,7 @@ func (g *Evaluator) Evaluate(programs map[*endpoint.Program]struct{}) {
 			g.pods.RelistUsers(p)
 		}
 	}
-	for _, p := range g.senders.Programs() {
+	for p := range g.senders.Programs() {
 		if _, changed := programs[p]; changed || g.pods.Outer || g.asksBehind(p) {
 			g.fixOuter(p)
 		}

@@ -1,6 +1,8 @@
 package outer
 
 import (
+	"iter"
+	"maps"
 	"net/netip"
 	"testing"
 
@@ -17,12 +19,7 @@ import (
 // senders has programs with one source.
 type senders map[*endpoint.Program]netip.Addr
 
-func (s senders) Programs() (out []*endpoint.Program) {
-	for p := range s {
-		out = append(out, p)
-	}
-	return out
-}
+func (s senders) Programs() iter.Seq[*endpoint.Program] { return maps.Keys(s) }
 
 func (s senders) Sources(p *endpoint.Program) []netip.Addr {
 	if a, ok := s[p]; ok {

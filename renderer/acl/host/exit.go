@@ -1,4 +1,4 @@
-package acl
+package host
 
 import (
 	"net/netip"
@@ -22,11 +22,11 @@ import (
 // The output of the uplink alone would not suffice: there, masqueraded packets have the node's address and look like packets of
 // the node itself, which are evaluated where they enter.
 
-// exit has the packets that may not leave by an interface.
-type exit struct {
-	endpoint string
+// Exit has the packets that may not leave by an interface.
+type Exit struct {
+	Endpoint string
 	steps    policy.Steps // the last decides everything
-	uses     []table.Use  // the steps at the interface's output
+	Uses     []table.Use  // the steps at the interface's output
 }
 
 // Names of the matches that exits depend on.
@@ -41,48 +41,48 @@ const (
 	exitPack = "exit-"
 )
 
-// findExits finds the packets that host endpoints deny to leave, and marks the programs that must include those denials. It runs
+// FindExits finds the packets that host endpoints deny to leave, and marks the programs that must include those denials. It runs
 // after endpoints are located.
-func (r *Renderer) findExits() {
-	if len(r.hosts)+len(r.exits) == 0 || !r.pods.Hosts && !r.pods.Book.Changed() {
+func (g *Endpoints) FindExits() {
+	if len(g.all)+len(g.exits) == 0 || !g.pods.Hosts && !g.pods.Book.Changed() {
 		return
 	}
-	now := map[string]*exit{}
-	for name, id := range r.hostsAt() {
-		s := policy.SpecOf(true, r.hosts[id].GetEndpoint().GetForwardTiers(), nil)
+	now := map[string]*Exit{}
+	for name, id := range g.hostsAt() {
+		s := policy.SpecOf(true, g.all[id].GetEndpoint().GetForwardTiers(), nil)
 		s.Forward = true
-		if steps := r.pods.Flatten(&s); !steps.Opens() {
-			now[name] = &exit{endpoint: id, steps: policy.Signed(steps, id)}
+		if steps := g.pods.Flatten(&s); !steps.Opens() {
+			now[name] = &Exit{Endpoint: id, steps: policy.Signed(steps, id)}
 		}
 	}
-	if len(now)+len(r.exits) == 0 {
+	if len(now)+len(g.exits) == 0 {
 		return
 	}
-	old, wasNear, wasFar := r.exits, r.hostMatches[near], r.hostMatches[far]
-	if r.exits = now; len(now) > 0 {
-		r.findNear()
+	old, wasNear, wasFar := g.exits, g.matches[near], g.matches[far]
+	if g.exits = now; len(now) > 0 {
+		g.findNear()
 	}
-	if wasNear == r.hostMatches[near] && wasFar == r.hostMatches[far] && sameExits(old, now) {
-		r.exits = old
+	if wasNear == g.matches[near] && wasFar == g.matches[far] && sameExits(old, now) {
+		g.exits = old
 		return
 	}
 	for _, e := range now {
-		r.exitUses(e)
+		g.exitUses(e)
 	}
 	for _, e := range old {
-		r.leave(e)
+		g.dropExit(e)
 	}
-	for _, p := range r.pods.Programs {
+	for _, p := range g.pods.Programs {
 		if p.Spec.Egress {
-			r.pods.Stale[p] = struct{}{}
+			g.pods.Stale[p] = struct{}{}
 		}
 	}
-	r.pods.Leaving = true
+	g.pods.Leaving = true
 }
 
-func sameExits(a, b map[string]*exit) bool {
+func sameExits(a, b map[string]*Exit) bool {
 	for name, e := range a {
-		if f := b[name]; f == nil || e.endpoint != f.endpoint || !slices.EqualFunc(e.steps, f.steps, policy.Step.Identical) {
+		if f := b[name]; f == nil || e.Endpoint != f.Endpoint || !slices.EqualFunc(e.steps, f.steps, policy.Step.Identical) {
 			return false
 		}
 	}
@@ -90,88 +90,88 @@ func sameExits(a, b map[string]*exit) bool {
 }
 
 // exitUses makes the segments of an exit for the output of its interface.
-func (r *Renderer) exitUses(e *exit) {
+func (g *Endpoints) exitUses(e *Exit) {
 	for i := range e.steps {
 		s := &e.steps[i]
 		c := &s.Clauses[len(s.Clauses)-1]
 		if s.Lone() {
-			e.uses = append(e.uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
+			e.Uses = append(e.Uses, table.Use{Seg: nil, Verb: c.Verb, Cause: c.Cause})
 			continue
 		}
-		seg := r.pods.Segs.Take(s.Role, table.Scope{Egress: true}, s.Clauses)
+		seg := g.pods.Segs.Take(s.Role, table.Scope{Egress: true}, s.Clauses)
 		seg.Host = true
-		e.uses = append(e.uses, table.Use{Seg: seg, Verb: c.Verb, Cause: nil})
+		e.Uses = append(e.Uses, table.Use{Seg: seg, Verb: c.Verb, Cause: nil})
 	}
 }
 
-// leave releases the segments of an exit.
-func (r *Renderer) leave(e *exit) {
-	for _, u := range e.uses {
+// dropExit releases the segments of an exit.
+func (g *Endpoints) dropExit(e *Exit) {
+	for _, u := range e.Uses {
 		if u.Seg != nil {
-			r.pods.Segs.Drop(u.Seg)
+			g.pods.Segs.Drop(u.Seg)
 		}
 	}
 }
 
 // findNear computes the match of packets that do not leave by the uplink.
-func (r *Renderer) findNear() {
+func (g *Endpoints) findNear() {
 	var here, there []netip.Prefix
-	for _, n := range r.pods.Node.Near {
+	for _, n := range g.pods.Node.Near {
 		here = append(here, n.Masked())
 	}
 	alone := func(a netip.Addr) {
-		if !slices.ContainsFunc(here[:len(r.pods.Node.Near)], func(n netip.Prefix) bool { return n.Contains(a) }) {
+		if !slices.ContainsFunc(here[:len(g.pods.Node.Near)], func(n netip.Prefix) bool { return n.Contains(a) }) {
 			here = append(here, netip.PrefixFrom(a, a.BitLen()))
 		}
 	}
-	for _, i := range r.pods.Ifaces {
+	for _, i := range g.pods.Ifaces {
 		for _, a := range i.Addrs {
 			alone(a)
 		}
 	}
-	for _, list := range [][]netip.Addr{r.pods.Node.Addrs, r.pods.Node.Hairpin} {
+	for _, list := range [][]netip.Addr{g.pods.Node.Addrs, g.pods.Node.Hairpin} {
 		for _, a := range list {
 			alone(a)
 		}
 	}
-	if r.pods.Node.Overlay != "" && r.pods.Node.Overlay != r.pods.Node.Uplink {
-		for _, n := range r.pods.Node.Far {
+	if g.pods.Node.Overlay != "" && g.pods.Node.Overlay != g.pods.Node.Uplink {
+		for _, n := range g.pods.Node.Far {
 			there = append(there, n.Masked())
 		}
-		if r.exits[r.pods.Node.Overlay] == nil {
+		if g.exits[g.pods.Node.Overlay] == nil {
 			here = append(here, there...)
 		}
 	}
 	for name, nets := range map[string][]netip.Prefix{near: here, far: there} {
 		slices.SortFunc(nets, netset.Compare)
-		r.hostMatch(name, match.Match{Proto: -1, Dst: match.Side{Nets: slices.Compact(append([]netip.Prefix{}, nets...))}})
+		g.matches.keepMatch(name, match.Match{Proto: -1, Dst: match.Side{Nets: slices.Compact(append([]netip.Prefix{}, nets...))}})
 	}
 }
 
-// behindExits returns a program of a local pod with the exits in front of it:
+// BehindExits returns a program of a local pod with the exits in front of it:
 //
 //	near: the pod's program │ far: the overlay's exit, and what that allows: the pod's program │ the uplink's exit likewise
-func (r *Renderer) behindExits(own policy.Steps) policy.Steps {
-	if len(r.exits) == 0 {
+func (g *Endpoints) BehindExits(own policy.Steps) policy.Steps {
+	if len(g.exits) == 0 {
 		return own
 	}
-	return policy.Unfold(r.inFront(own), r.pods.Node.ByteMatch6)
+	return policy.Unfold(g.inFront(own), g.pods.Node.ByteMatch6)
 }
 
-func (r *Renderer) inFront(own policy.Steps) policy.Steps {
+func (g *Endpoints) inFront(own policy.Steps) policy.Steps {
 	if own.Opens() {
 		own = own[len(own)-1:]
 	}
-	uplink, overlay := r.exits[r.pods.Node.Uplink], r.exits[r.pods.Node.Overlay]
+	uplink, overlay := g.exits[g.pods.Node.Uplink], g.exits[g.pods.Node.Overlay]
 	var out []policy.Step
 	if uplink != nil {
 		for _, s := range own {
-			out = append(out, s.And(r.hostMatches[near], near))
+			out = append(out, s.And(g.matches[near], near))
 		}
 	}
-	if overlay != nil && r.pods.Node.Overlay != r.pods.Node.Uplink {
+	if overlay != nil && g.pods.Node.Overlay != g.pods.Node.Uplink {
 		for _, s := range overlay.steps {
-			out = append(out, s.And(r.hostMatches[far], far).Before(own)...)
+			out = append(out, s.And(g.matches[far], far).Before(own)...)
 		}
 	}
 	if uplink == nil {
@@ -189,33 +189,33 @@ func (r *Renderer) inFront(own policy.Steps) policy.Steps {
 	return out
 }
 
-// exitPlaces returns the end of the output list of an interface with an exit, in at most the given number of tables, which is at least two.
-func (r *Renderer) exitPlaces(name string, e *exit, most int) []lists.Place {
-	out := lists.Places(e.uses, true)
+// ExitPlaces returns the end of the output list of an interface with an exit, in at most the given number of tables, which is at least two.
+func (g *Endpoints) ExitPlaces(name string, e *Exit, most int) []lists.Place {
+	out := lists.Places(e.Uses, true)
 	if len(out) <= most {
 		return out
 	}
 	last := len(out) - 1 // the last step decides everything
-	return []lists.Place{r.packs.Join(exitPack+table.NameOf(name), out[:last]), out[last]}
+	return []lists.Place{g.packs.Join(exitPack+table.NameOf(name), out[:last]), out[last]}
 }
 
 // leadingTable denies packets to Services at the node's addresses that lead out again, if the uplink's exit denies that: when they
 // leave, they are masqueraded.
-func (r *Renderer) leadingTable() *table.Table {
+func (g *Endpoints) leadingTable() *table.Table {
 	t := &table.Table{Name: leading}
-	e := r.exits[r.pods.Node.Uplink]
-	if e == nil || r.pods.Node.Overlay == "" || r.pods.Node.Overlay == r.pods.Node.Uplink {
+	e := g.exits[g.pods.Node.Uplink]
+	if e == nil || g.pods.Node.Overlay == "" || g.pods.Node.Overlay == g.pods.Node.Uplink {
 		return t // nothing is masqueraded
 	}
-	out := denial.NewSender(r.pods.Sets, e.steps.Each, netip.Addr{})
-	for k := range r.pods.Node.Outer {
-		o := &r.pods.Node.Outer[k]
-		if r.pods.Node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
+	out := denial.NewSender(g.pods.Sets, e.steps.Each, netip.Addr{})
+	for k := range g.pods.Node.Outer {
+		o := &g.pods.Node.Outer[k]
+		if g.pods.Node.View(match.FamilyOf(o.Addr)) != dataplane.PreDNAT {
 			continue
 		}
 		for _, b := range o.Backends {
 			to := netip.PrefixFrom(b.Addr(), b.Addr().BitLen())
-			if match.Prefixes(r.hostMatches[near].Dst.Nets).Covers(to) || match.Prefixes(r.hostMatches[far].Dst.Nets).Covers(to) {
+			if match.Prefixes(g.matches[near].Dst.Nets).Covers(to) || match.Prefixes(g.matches[far].Dst.Nets).Covers(to) {
 				continue
 			}
 			if c := out.Denied(b, o.Proto, false); c != nil {

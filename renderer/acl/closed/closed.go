@@ -1,4 +1,4 @@
-package acl
+package closed
 
 import (
 	"cmp"
@@ -69,36 +69,55 @@ type sender struct {
 	own      bool // its source check admits only its addresses
 }
 
-// refuser evaluates what other pods may not send to closed pods. The zero value needs r.
-type refuser struct {
-	r       *Renderer
-	pods    map[[2]*endpoint.Program]*closedPods
+// Refuser evaluates what other pods may not send to closed pods.
+type Refuser struct {
+	pods    *endpoint.Pods
+	packs   *lists.Packs
+	denials Denials
+	checks  Checks
+	closed  map[[2]*endpoint.Program]*closedPods
 	senders map[*endpoint.Iface]*sender
 	groups  *group.Groups[*closedPods, *refusal]
-	moved   bool // endpoints of interfaces changed, or source checks
 	invitations
 }
 
-func newRefuser(r *Renderer) *refuser {
-	return &refuser{r: r, pods: map[[2]*endpoint.Program]*closedPods{}, senders: map[*endpoint.Iface]*sender{}, groups: group.New(table.ClosedPrefix, r.pods.Store, refusalTable), invitations: newInvitations()}
+// Denials has the result of egress programs at local pods.
+type Denials interface {
+	// Denies reports whether a program denies packets to a pod.
+	Denies(i *endpoint.Iface, p *endpoint.Program) bool
+}
+
+// Checks has the source checks of pods' interfaces.
+type Checks interface {
+	// SendsOwn reports whether the check of an interface admits the pod's addresses only.
+	SendsOwn(i *endpoint.Iface) bool
+}
+
+// New returns a refuser without closed pods.
+func New(pods *endpoint.Pods, packs *lists.Packs, denials Denials, checks Checks) *Refuser {
+	return &Refuser{
+		pods: pods, packs: packs, denials: denials, checks: checks,
+		closed: map[[2]*endpoint.Program]*closedPods{}, senders: map[*endpoint.Iface]*sender{},
+		groups: group.New(table.ClosedPrefix, pods.Store, refusalTable), invitations: newInvitations(),
+	}
 }
 
 // mostRects bounds the rules for one sender and one closed pod. The largest remain: the rest is let pass, and C's own list drops it unless C invited it.
 const mostRects = 256
 
-// evaluate updates the refusals. It runs after residues are known and before their dirt is cleared.
-func (g *refuser) evaluate() {
-	d := &g.r.pods.Marks
-	if !g.r.pods.Senders && len(d.Changed)+len(d.Moved)+len(d.Members) == 0 {
+// Evaluate updates the refusals and the invitations. It runs after residues are known, and before their marks are removed.
+func (g *Refuser) Evaluate() {
+	d := &g.pods.Marks
+	if !g.pods.Senders && len(d.Changed)+len(d.Moved)+len(d.Members) == 0 {
 		return
 	}
-	gone := g.locate()
-	g.r.pods.Senders = false
-	if len(g.pods)+len(gone) == 0 {
+	gone := g.locateClosed()
+	g.pods.Senders = false
+	if len(g.closed)+len(gone) == 0 {
 		return
 	}
 	g.invite()
-	for _, i := range g.r.pods.Ifaces {
+	for _, i := range g.pods.Ifaces {
 		s := g.senders[i]
 		if s == nil {
 			s = &sender{refusals: map[*closedPods]*refusal{}}
@@ -108,18 +127,18 @@ func (g *refuser) evaluate() {
 			s.replaceRefusal(c, nil)
 		}
 		_, all := d.Moved[i]
-		own := g.sendsOwn(i)
+		own := g.checks.SendsOwn(i)
 		all, s.own = all || own != s.own, own
-		for _, c := range g.pods {
+		for _, c := range g.closed {
 			if all || c.stale || g.touched(i, c) {
 				s.replaceRefusal(c, g.refusal(i, s, c))
 			}
 		}
 		if s.regroup {
-			g.regroup(i, s)
+			g.regroupAt(i, s)
 		}
 	}
-	g.rewrite()
+	g.rewriteTables()
 }
 
 // replaceRefusal replaces the refusal for closed pods; nil: none.
@@ -133,34 +152,34 @@ func (s *sender) replaceRefusal(c *closedPods, now *refusal) {
 	s.regroup = s.regroup || (old == nil) != (now == nil) || old != nil && old.sig != now.sig
 }
 
-// locate finds the closed pods. It returns those that exist no more.
-func (g *refuser) locate() (gone []*closedPods) {
+// locateClosed finds the closed pods. It returns those that exist no more.
+func (g *Refuser) locateClosed() (gone []*closedPods) {
 	addrs := map[[2]*endpoint.Program][]netip.Addr{}
-	if r := g.r; len(r.pods.Node.Frontends)+len(r.pods.Node.Outer) > 0 {
-		for _, i := range r.pods.Ifaces {
+	if n := g.pods.Node; len(n.Frontends)+len(n.Outer) > 0 {
+		for _, i := range g.pods.Ifaces {
 			if i.Progs[0].Closes() && i.Progs[1].Closes() {
-				if list := r.pods.Node.Early(addrs[i.Progs], i.Addrs); len(list) > 0 {
+				if list := n.Early(addrs[i.Progs], i.Addrs); len(list) > 0 {
 					addrs[i.Progs] = list
 				}
 			}
 		}
 	}
-	for key, c := range g.pods {
+	for key, c := range g.closed {
 		if addrs[key] == nil {
 			gone = append(gone, c)
-			delete(g.pods, key)
+			delete(g.closed, key)
 		}
 	}
 	for key, list := range addrs {
 		slices.SortFunc(list, netip.Addr.Compare)
-		c := g.pods[key]
+		c := g.closed[key]
 		if c == nil {
 			c = &closedPods{key: strconv.Itoa(len(key[0].Key)) + key[0].Key + key[1].Key, in: key[0], out: key[1], stale: true}
 			c.part = group.PartOf(c.key)
-			g.pods[key] = c
+			g.closed[key] = c
 		}
-		_, in := g.r.pods.Changed[c.in]
-		_, out := g.r.pods.Changed[c.out]
+		_, in := g.pods.Changed[c.in]
+		_, out := g.pods.Changed[c.out]
 		if c.stale = c.stale || in || out; c.stale {
 			c.blind = c.in.Steps.IgnoresDestinations() && c.out.Steps.IgnoresSources()
 		}
@@ -173,8 +192,8 @@ func (g *refuser) locate() (gone []*closedPods) {
 
 // touched reports whether a sender joined or left a set that the programs of closed pods use. A closed pod that did so changes its program, or
 // every refusal that depends on its address.
-func (g *refuser) touched(i *endpoint.Iface, c *closedPods) bool {
-	for id, members := range g.r.pods.Members {
+func (g *Refuser) touched(i *endpoint.Iface, c *closedPods) bool {
+	for id, members := range g.pods.Members {
 		touches := func(a netip.Addr) bool {
 			return slices.ContainsFunc(members, func(m netip.Prefix) bool { return m.Contains(a) })
 		}
@@ -186,11 +205,11 @@ func (g *refuser) touched(i *endpoint.Iface, c *closedPods) bool {
 }
 
 // refusal computes which packets a pod may not send to closed pods; nil: it may send all.
-func (g *refuser) refusal(i *endpoint.Iface, s *sender, c *closedPods) *refusal {
-	if !g.r.egress.Denies(i, c.out) { // their egress admits all ports
+func (g *Refuser) refusal(i *endpoint.Iface, s *sender, c *closedPods) *refusal {
+	if !g.denials.Denies(i, c.out) { // their egress admits all ports
 		return nil
 	}
-	froms, tos := g.r.pods.Node.Early(nil, i.Addrs), c.addrs
+	froms, tos := g.pods.Node.Early(nil, i.Addrs), c.addrs
 	if c.blind {
 		tos = tos[:1]
 	}
@@ -201,7 +220,7 @@ func (g *refuser) refusal(i *endpoint.Iface, s *sender, c *closedPods) *refusal 
 				continue
 			}
 			line := refusalLine{from: from, to: to}
-			line.rects = uninvited(denial.Of(g.r.pods.Sets, c.in.Steps.Each, from, to), denial.Of(g.r.pods.Sets, c.out.Steps.Each, to, from))
+			line.rects = uninvited(denial.Of(g.pods.Sets, c.in.Steps.Each, from, to), denial.Of(g.pods.Sets, c.out.Steps.Each, to, from))
 			if len(line.rects) == 0 {
 				continue
 			}
@@ -219,12 +238,6 @@ func (g *refuser) refusal(i *endpoint.Iface, s *sender, c *closedPods) *refusal 
 	}
 	res.sign()
 	return res
-}
-
-// sendsOwn reports whether the source check of an interface admits only the pod's addresses.
-func (g *refuser) sendsOwn(i *endpoint.Iface) bool {
-	c := g.r.checkOf(i)
-	return c != nil && len(c.From) == len(i.Addrs)
 }
 
 // uninvited returns the denied packets that are no answers: those of denied whose ports, exchanged, are in back.
@@ -260,15 +273,15 @@ func (res *refusal) sign() {
 	res.sig = string(b)
 }
 
-// regroup assigns the refusals at a sender to tables.
-func (g *refuser) regroup(i *endpoint.Iface, s *sender) {
+// regroupAt assigns the refusals at a sender to tables.
+func (g *Refuser) regroupAt(i *endpoint.Iface, s *sender) {
 	s.groups, s.regroup = g.groups.Replace(s.groups, s.refusals), false
-	g.r.pods.Relist(i)
+	g.pods.Relist(i)
 }
 
-// rewrite writes the tables of closed pods that changed.
-func (g *refuser) rewrite() {
-	for _, c := range g.pods {
+// rewriteTables writes the tables of closed pods that changed.
+func (g *Refuser) rewriteTables() {
+	for _, c := range g.closed {
 		if c.stale || c.moved {
 			g.groups.Rewrite(c)
 		}
@@ -303,8 +316,8 @@ func (l *refusalLine) targets(c *closedPods) []netip.Addr {
 	return c.addrs
 }
 
-// places returns the places of refusals in the input list of an interface.
-func (g *refuser) places(i *endpoint.Iface) (out []lists.Place) {
+// Places returns the places of refusals in the input list of an interface.
+func (g *Refuser) Places(i *endpoint.Iface) (out []lists.Place) {
 	if s := g.senders[i]; s != nil {
 		for _, q := range s.groups {
 			out = append(out, lists.Place{Table: q.Name, Denies: true, Repeats: true})
@@ -313,27 +326,27 @@ func (g *refuser) places(i *endpoint.Iface) (out []lists.Place) {
 	return out
 }
 
-// setReplaced marks the closed pods whose programs use a set.
-func (g *refuser) setReplaced(id string) {
-	for _, c := range g.pods {
+// SetReplaced marks the closed pods whose programs use a set.
+func (g *Refuser) SetReplaced(id string) {
+	for _, c := range g.closed {
 		if c.in.Steps.NamesSet(id) || c.out.Steps.NamesSet(id) {
-			c.stale, g.r.pods.Senders = true, true
+			c.stale, g.pods.Senders = true, true
 		}
 	}
 }
 
-// leave forgets an interface that exists no more.
-func (g *refuser) leave(i *endpoint.Iface) {
+// ForgetIface forgets an interface that exists no more.
+func (g *Refuser) ForgetIface(i *endpoint.Iface) {
 	if s := g.senders[i]; s != nil {
 		g.groups.Release(s.groups)
 		delete(g.senders, i)
 	}
-	g.r.pods.Senders = true
+	g.pods.Senders = true
 }
 
-// cause completes the cause of a rule in a table of refusals at a sender: equal rules may have other causes at other senders. It returns the
+// Cause completes the cause of a rule in a table of refusals at a sender: equal rules may have other causes at other senders. It returns the
 // address of the pod that refuses the packet.
-func (g *refuser) cause(i *endpoint.Iface, name string, rule int, c *dataplane.Cause) (of netip.Addr, ok bool) {
+func (g *Refuser) Cause(i *endpoint.Iface, name string, rule int, c *dataplane.Cause) (of netip.Addr, ok bool) {
 	q := g.groups.Named(name)
 	if q == nil || g.senders[i] == nil {
 		return of, false

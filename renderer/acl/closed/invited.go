@@ -1,4 +1,4 @@
-package acl
+package closed
 
 import (
 	"cmp"
@@ -68,21 +68,21 @@ func newInvitations() invitations {
 	}
 }
 
-// mostInvited bounds the rules of all invitations that name addresses. Invitations beyond it are left out: those closed pods' own lists decide alone.
-const mostInvited = 1 << 15
+// MostInvited bounds the rules of all invitations that name addresses. Invitations beyond it are left out: those closed pods' own lists decide alone.
+const MostInvited = 1 << 15
 
 // invite updates the invitations. Closed pods are known.
-func (g *refuser) invite() {
+func (g *Refuser) invite() {
 	now := map[invitationKey][]netip.Addr{}
 	served := map[string]*law.Ports{}
-	for _, i := range g.r.pods.Ifaces {
-		if g.pods[i.Progs] == nil {
+	for _, i := range g.pods.Ifaces {
+		if g.closed[i.Progs] == nil {
 			continue
 		}
 		for _, p := range []*law.Ports{nil, i.Served} {
 			key := invitationKey{i.Progs[0], i.Progs[1], p.Key()}
 			served[key.served] = p
-			if list := g.r.pods.Node.Early(now[key], i.Addrs); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
+			if list := g.pods.Node.Early(now[key], i.Addrs); len(list) > 0 && (p == nil || len(p.High(match.TCP))+len(p.High(match.UDP)) > 0) {
 				now[key] = list
 			}
 			if i.Served == nil {
@@ -92,7 +92,7 @@ func (g *refuser) invite() {
 	}
 	for key, v := range g.of {
 		if now[key] == nil {
-			g.drop(v)
+			g.dropInvitation(v)
 			delete(g.of, key)
 		}
 	}
@@ -103,7 +103,7 @@ func (g *refuser) invite() {
 			v = &invitation{served: served[key.served], stale: true}
 			g.of[key] = v
 		}
-		v.closedPods = g.pods[[2]*endpoint.Program{key.in, key.out}]
+		v.closedPods = g.closed[[2]*endpoint.Program{key.in, key.out}]
 		if !slices.Equal(v.addrs, list) {
 			v.addrs, v.stale = list, true
 			v.to = destinations(list, v.served)
@@ -114,14 +114,14 @@ func (g *refuser) invite() {
 	for _, v := range g.inOrder() {
 		if v.stale {
 			v.stale = false
-			g.write(v)
+			g.writeInvitation(v)
 		}
 	}
 }
 
 func (v *invitation) title() string { return v.key + "\x00" + v.served.Key() }
 
-func (g *refuser) inOrder() []*invitation {
+func (g *Refuser) inOrder() []*invitation {
 	return slices.SortedFunc(maps.Values(g.of), func(a, b *invitation) int { return cmp.Compare(a.title(), b.title()) })
 }
 
@@ -147,10 +147,10 @@ func destinations(list []netip.Addr, served *law.Ports) []*match.Match {
 }
 
 // weigh estimates the sizes, and chooses the last: the biggest for all ports. Those that are too big to name addresses are left out.
-func (g *refuser) weigh() {
+func (g *Refuser) weigh() {
 	var last *invitation
 	for _, v := range g.inOrder() {
-		v.weight = bits.Len(uint(g.r.sizeOf(v.in) + g.r.sizeOf(v.out)))
+		v.weight = bits.Len(uint(g.sizeOf(v.in) + g.sizeOf(v.out)))
 		if v.served == nil && (last == nil || v.rank() > last.rank()) {
 			last = v
 		}
@@ -160,7 +160,7 @@ func (g *refuser) weigh() {
 	sum := 0
 	for _, v := range list {
 		sum += v.named()
-		v.choose(false, sum > min(mostInvited, g.r.pods.Segs.Most))
+		v.choose(false, sum > min(MostInvited, g.pods.Segs.Most))
 	}
 	if last != nil {
 		last.choose(true, false)
@@ -180,50 +180,50 @@ func (v *invitation) rank() int { return max(10, bits.Len(uint(v.named()))) }
 func (v *invitation) named() int { return len(v.addrs) << v.weight }
 
 // sizeOf estimates the number of rules of a program.
-func (r *Renderer) sizeOf(p *endpoint.Program) (n int) {
+func (g *Refuser) sizeOf(p *endpoint.Program) (n int) {
 	for c := range p.Steps.Each {
 		most := 1
 		for _, m := range c.Matches {
 			m.EachSet(func(id string) {
-				if s := r.pods.Sets[id]; s != nil {
+				if s := g.pods.Sets[id]; s != nil {
 					most = max(most, s.Size(match.V4))
 				}
 			})
 		}
-		n += most * c.Pieces(0, r.pods.Node.ByteMatch6)
+		n += most * c.Pieces(0, g.pods.Node.ByteMatch6)
 	}
 	return n
 }
 
-// write makes the segments of an invitation.
-func (g *refuser) write(v *invitation) {
+// writeInvitation makes the segments of an invitation.
+func (g *Refuser) writeInvitation(v *invitation) {
 	old := v.segs
 	v.segs = nil
-	steps, fits := g.steps(v)
+	steps, fits := g.stepsFor(v)
 	if v.over = v.big || !fits; !v.over {
 		for _, s := range steps {
-			seg := g.r.pods.Segs.Take(s.Role, table.Scope{}, s.Clauses)
+			seg := g.pods.Segs.Take(s.Role, table.Scope{}, s.Clauses)
 			seg.Answers = s.Answers
 			v.segs = append(v.segs, seg)
 		}
 	}
 	for _, seg := range old {
-		g.r.pods.Segs.Drop(seg)
+		g.pods.Segs.Drop(seg)
 	}
-	g.r.pods.Leaving = g.r.pods.Leaving || !slices.Equal(old, v.segs)
+	g.pods.Leaving = g.pods.Leaving || !slices.Equal(old, v.segs)
 }
 
-// drop removes the segments of an invitation.
-func (g *refuser) drop(v *invitation) {
+// dropInvitation removes the segments of an invitation.
+func (g *Refuser) dropInvitation(v *invitation) {
 	for _, seg := range v.segs {
-		g.r.pods.Segs.Drop(seg)
+		g.pods.Segs.Drop(seg)
 	}
-	g.r.pods.Leaving = g.r.pods.Leaving || len(v.segs) > 0
+	g.pods.Leaving = g.pods.Leaving || len(v.segs) > 0
 }
 
-// steps returns the program of an invitation: the closed pods' ingress, and what that denies: their egress in reverse. It reports whether that is
+// stepsFor returns the program of an invitation: the closed pods' ingress, and what that denies: their egress in reverse. It reports whether that is
 // small enough to write.
-func (g *refuser) steps(v *invitation) (out []policy.Step, fits bool) {
+func (g *Refuser) stepsFor(v *invitation) (out []policy.Step, fits bool) {
 	back, n := g.reversed(v), 0
 	for k := range v.in.Steps {
 		s := &v.in.Steps[k]
@@ -260,7 +260,7 @@ func (g *refuser) steps(v *invitation) (out []policy.Step, fits bool) {
 }
 
 // allowing limits an allowing step to TCP, UDP and the closed pods. A shared step stays as it is: the closed pods' own lists have it.
-func (g *refuser) allowing(v *invitation, s policy.Step, shared bool) policy.Step {
+func (g *Refuser) allowing(v *invitation, s policy.Step, shared bool) policy.Step {
 	if shared {
 		return s
 	}
@@ -283,7 +283,7 @@ func (g *refuser) allowing(v *invitation, s policy.Step, shared bool) policy.Ste
 }
 
 // only returns a clause for packets that another match has, too, of TCP and UDP alone if it negates protocols: those are many.
-func (g *refuser) only(c match.Clause, limit *match.Match) []match.Clause {
+func (g *Refuser) only(c match.Clause, limit *match.Match) []match.Clause {
 	c.Matches = append(slices.Clone(c.Matches), limit)
 	if !slices.ContainsFunc(c.Matches, func(m *match.Match) bool { return m.NotProto > 0 || m.NotICMP != nil }) {
 		return []match.Clause{c}
@@ -292,7 +292,7 @@ func (g *refuser) only(c match.Clause, limit *match.Match) []match.Clause {
 }
 
 // transport returns the clauses for TCP and UDP.
-func (g *refuser) transport(c match.Clause) (out []match.Clause) {
+func (g *Refuser) transport(c match.Clause) (out []match.Clause) {
 	for _, m := range []*match.Match{g.tcp, g.udp} {
 		out = append(out, match.Clause{Verb: c.Verb, Matches: append(slices.Clone(c.Matches), m), Cause: c.Cause})
 	}
@@ -300,7 +300,7 @@ func (g *refuser) transport(c match.Clause) (out []match.Clause) {
 }
 
 // denying limits a denying step to TCP, UDP and the closed pods.
-func (g *refuser) denying(v *invitation, s policy.Step) policy.Step {
+func (g *Refuser) denying(v *invitation, s policy.Step) policy.Step {
 	out := policy.Step{Role: table.InvitedPrefix + v.title() + "\x00" + s.Role}
 	for _, c := range s.Clauses {
 		for _, m := range v.to {
@@ -316,7 +316,7 @@ func (g *refuser) denying(v *invitation, s policy.Step) policy.Step {
 }
 
 // reversed returns the egress program of closed pods for answers: with source and destination exchanged.
-func (g *refuser) reversed(v *invitation) []policy.Step {
+func (g *Refuser) reversed(v *invitation) []policy.Step {
 	out := make([]policy.Step, len(v.out.Steps))
 	for i, s := range v.out.Steps {
 		out[i] = policy.Step{Role: "back\x00" + s.Role, Clauses: make([]match.Clause, len(s.Clauses))}
@@ -331,9 +331,9 @@ func (g *refuser) reversed(v *invitation) []policy.Step {
 	return out
 }
 
-// invitedPlaces returns the places of invitations at the inputs of uplink and overlay, in at most some tables: those to served ports, those that
+// InvitedPlaces returns the places of invitations at the inputs of uplink and overlay, in at most some tables: those to served ports, those that
 // name addresses, and the last. Too many tables are joined.
-func (g *refuser) invitedPlaces(most int) (served, named, last []lists.Place) {
+func (g *Refuser) InvitedPlaces(most int) (served, named, last []lists.Place) {
 	var parts [group.Parts][]lists.Place
 	for _, v := range g.inOrder() {
 		switch list := v.places(); {
@@ -352,11 +352,11 @@ func (g *refuser) invitedPlaces(most int) (served, named, last []lists.Place) {
 		}
 		named = nil
 		for n := 0; n < group.Parts; n += share {
-			named = append(named, g.join(strconv.Itoa(share)+"-"+strconv.Itoa(n), slices.Concat(parts[n:n+share]...))...)
+			named = append(named, g.joinTables(strconv.Itoa(share)+"-"+strconv.Itoa(n), slices.Concat(parts[n:n+share]...))...)
 		}
 	}
 	if len(served)+len(named)+len(last) > most {
-		last = g.join("last", last)
+		last = g.joinTables("last", last)
 	}
 	if len(served)+len(named)+len(last) > most {
 		served = nil
@@ -373,38 +373,41 @@ func (v *invitation) places() (out []lists.Place) {
 	return out
 }
 
-// join joins the tables of invitations; nil: they are too many rules.
-func (g *refuser) join(name string, list []lists.Place) []lists.Place {
+// joinTables joins the tables of invitations; nil: they are too many rules.
+func (g *Refuser) joinTables(name string, list []lists.Place) []lists.Place {
 	n := 0
 	for _, p := range list {
-		if t := g.r.pods.Store.Lookup(p.Table); t != nil {
+		if t := g.pods.Store.Lookup(p.Table); t != nil {
 			n += len(t.Rules)
 		}
 	}
-	if n == 0 || n > g.r.pods.Segs.Most {
+	if n == 0 || n > g.pods.Segs.Most {
 		return nil
 	}
-	at := g.r.packs.Join(table.InvitedPrefix+name, list)
+	at := g.packs.Join(table.InvitedPrefix+name, list)
 	at.Repeats = true
 	return []lists.Place{at}
 }
 
-// homeless returns the place that permits packets of the node's own processes, if these have no separate interface and there are closed pods.
-func (g *refuser) homeless() []lists.Place {
-	if g.r.pods.Node.Host != "" || len(g.of) == 0 || !g.r.pods.Store.Full(table.FromNode) {
+// Homeless returns the place that permits packets of the node's own processes, if these have no separate interface and there are closed pods.
+func (g *Refuser) Homeless() []lists.Place {
+	if g.pods.Node.Host != "" || len(g.of) == 0 || !g.pods.Store.Full(table.FromNode) {
 		return nil
 	}
 	return []lists.Place{{Table: table.FromNode, Repeats: true}}
 }
 
-// left notes the closed pods whose invitations are left out.
-func (g *refuser) left() (notes []model.Note) {
+// NotesLeftOut notes the closed pods whose invitations are left out.
+func (g *Refuser) NotesLeftOut() (notes []model.Note) {
 	for _, v := range g.inOrder() {
 		for _, a := range v.addrs {
-			if i := g.r.pods.Ifaces[g.r.pods.Node.Interfaces[a]]; v.over && i != nil {
+			if i := g.pods.Ifaces[g.pods.Node.Interfaces[a]]; v.over && i != nil {
 				notes = append(notes, i.Notes("its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that")...)
 			}
 		}
 	}
 	return notes
 }
+
+// Empty reports whether there are no closed pods that other senders may reach.
+func (g *Refuser) Empty() bool { return len(g.of) == 0 }
