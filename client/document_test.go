@@ -60,24 +60,24 @@ linuxConfig: {}
 		t.Errorf("twice: %v", err)
 	}
 	for text, want := range map[string]string{
-		"key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtuu: 1}":   `f: document 1 (line 1): value: unknown field "mtuu"`,
-		"key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtu: high}": `f: document 1 (line 1): value: invalid value for uint32 field mtu: "high"`,
-		"key: config/vpp/v2/interfaces/a\nvalue: {name: b}":            `value: its key is "config/vpp/v2/interfaces/b", not "config/vpp/v2/interfaces/a"`,
-		"key: config/vpp/v2/interface/a":                               `key "config/vpp/v2/interface/a": no model`,
-		"model: vpp.interface\nname: a":                                `model "vpp.interface": is unknown: must be one of `,
-		"model: vpp.interfaces":                                        "name: is missing: a model without a value needs it",
-		"model: vpp.interfaces\nkey: x":                                "key: must not be given together with model and name",
-		"value: {}":                                                    "must have a key or a model",
-		"kind: Service":                                                `unknown field "kind"`,
-		"- a":                                                          "must be a mapping",
-		"a: b: c":                                                      "mapping values are not allowed",
-		"model: vpp.interfaces\nmodel: vpp.interfaces":                 `"model" already set`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtuu: 1}":          `f: document 1 (line 1): value: unknown field "mtuu"`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: a, mtu: high}":        `f: document 1 (line 1): value: invalid value for uint32 field mtu: "high"`,
+		"key: config/vpp/v2/interfaces/a\nvalue: {name: b}":                   `value: its key is "config/vpp/v2/interfaces/b", not "config/vpp/v2/interfaces/a"`,
+		"key: config/vpp/v2/interface/a":                                      `key "config/vpp/v2/interface/a": no model`,
+		"model: vpp.interface\nname: a":                                       `model "vpp.interface": is unknown: must be one of `,
+		"model: vpp.interfaces":                                               "name: is missing: a model without a value needs it",
+		"model: vpp.interfaces\nkey: x":                                       "key: must not be given together with model and name",
+		"value: {}":                                                           "must have a key or a model",
+		"kind: Service":                                                       `unknown field "kind"`,
+		"- a":                                                                 "must be a mapping",
+		"a: b: c":                                                             "mapping values are not allowed",
+		"model: vpp.interfaces\nmodel: vpp.interfaces":                        `"model" already set`,
 		"key: config/vpp/v2/interfaces/a\nvalue: {name: a}\nmerge: no":        "merge: must be a string, is a bool",
 		"key: config/vpp/v2/interfaces/a\nvalue: {name: a}\nmerge: twice":     `merge "twice"`,
 		"key: config/vpp/v2/interfaces/a\nvalue: {name: a}\nmerge: replace=x": `no field "x"`,
 		"vppConfig: {interface: []}":                                          `unknown field "interface"`,
 		"vppConfig: {interfaces: [{name: a}, {}]}":                            "interfaces[1]: ",
-		"---\n---\nmodel: 1": "f: document 1 (line 3): ",
+		"---\n---\nmodel: 1":                                                  "f: document 1 (line 3): ",
 	} {
 		_, err := ReadDocuments("f", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
