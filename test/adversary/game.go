@@ -285,9 +285,9 @@ func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() e
 	return found, err
 }
 
-// listed has the law know which interfaces got lists: behind the end of the sessions they inherited, which needs lists of one direction.
+// listed has the law know which interfaces got lists. Lists of one direction do not count in front of the end of inherited sessions, which needs them.
 func (t *table) listed(node, before string, r sim.Record) {
-	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 || before != "acl_interface_set_etype_whitelist" {
+	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 || before != "acl_interface_set_etype_whitelist" && strings.Contains(r.Text, "put=[]") {
 		return
 	}
 	if strings.Contains(r.Text, "="+cni.Uplink+" ") {
