@@ -205,6 +205,6 @@ func TestLedgerIsBounded(t *testing.T) {
 		}
 	}
 	if s := l.sets["s"]; len(l.sets) > 11 || l.countUnsent() > 11 || len(s.members) != 1 || len(s.delta) > 2 {
-		t.Errorf("%d sets, %d to tell, one of %d members and %d changes", len(l.sets), l.countUnsent(), len(s.members), len(s.delta))
+		t.Errorf("%d sets, %d unsent; the set has %d members and %d changes", len(l.sets), l.countUnsent(), len(s.members), len(s.delta))
 	}
 }

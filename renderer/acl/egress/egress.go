@@ -43,7 +43,7 @@ type residueLine struct {
 type outbound struct {
 	p       *endpoint.Program
 	sources []netip.Addr     // sorted: sources of the packets
-	remote  []*table.Segment // the program for these sources, where packets leave for destinations other than local pods
+	remote  []*table.Segment // the program for these sources, at the outputs of interfaces that are not a local pod's
 	last    bool             // remote is last in the list, so its allowing rules need not name sources
 	clauses int              // number of clauses
 	blind   bool             // its result is the same for all sources

@@ -122,8 +122,8 @@ func (e *Evaluator) RemotePlaces(exits bool) []lists.Place {
 	return append(all, e.packs.Packed(last)...)
 }
 
-// RemoteUses returns the steps of all programs where packets leave for destinations other than local pods, those of the last program at the
-// end, and the programs of which a step names ports of SCTP.
+// RemoteUses returns the steps of all programs that the outputs of the uplink, the overlay and the host link evaluate. The steps of the last program
+// are at the end. It also returns the programs that have a step with ports of SCTP.
 func (e *Evaluator) RemoteUses() (uses []table.Use, asking map[*endpoint.Program]bool) {
 	asking = map[*endpoint.Program]bool{}
 	for _, last := range []bool{false, true} {
