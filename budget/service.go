@@ -1,6 +1,10 @@
 package budget
 
-import "github.com/contiv-agent/contiv-agent/model"
+import (
+	"fmt"
+
+	"github.com/contiv-agent/contiv-agent/model"
+)
 
 // nodePorts is how many frontends a node port counts for. It is a constant, so that no verdict changes when a node joins.
 const nodePorts = 2
@@ -9,11 +13,7 @@ const nodePorts = 2
 // endpoints of its slices; and where it restricts clients, the rules that deny all others.
 func OfService(s *model.Service, parts []*model.EndpointSlice) Size {
 	var out Size
-	endpoints := 0
-	for _, p := range parts {
-		endpoints += len(p.Endpoints)
-	}
-	addrs := len(s.ClusterIPs) + len(s.ExternalIPs) + len(s.LoadBalancerIPs)
+	addrs, endpoints := factors(s, parts)
 	for _, p := range s.Ports {
 		n := addrs
 		if p.NodePort != 0 {
@@ -24,6 +24,20 @@ func OfService(s *model.Service, parts []*model.EndpointSlice) Size {
 	out[RangeRules] = rangeRules(s)
 	out[Memory] = out[Backends] / perKiB
 	return out
+}
+
+// factors returns the numbers that the backends of each port are the product of, without the addresses of its node port.
+func factors(s *model.Service, parts []*model.EndpointSlice) (addrs, endpoints int) {
+	for _, p := range parts {
+		endpoints += len(p.Endpoints)
+	}
+	return len(s.ClusterIPs) + len(s.ExternalIPs) + len(s.LoadBalancerIPs), endpoints
+}
+
+// WhyBackends names the fields that make the backends of a Service, for a refusal: "spec.ports: 2, for 3 addresses and 10 endpoints".
+func WhyBackends(s *model.Service, parts []*model.EndpointSlice) string {
+	addrs, endpoints := factors(s, parts)
+	return fmt.Sprintf("spec.ports: %d, for %d addresses and %d endpoints", len(s.Ports), addrs, endpoints)
 }
 
 // rangeRules is how many rules the source ranges of a Service make. VPP's NAT has one mapping for all clients and its access lists end with

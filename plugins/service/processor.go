@@ -348,7 +348,7 @@ func (p *Processor) form(s *service, env surroundings) (*renderer.ContivService,
 	}
 	now, notes := build(s.spec, parts, env, refused)
 	if crowded != "" {
-		notes = append(notes, noteOn(s.spec, true, "its endpoints are not served, and its addresses reject: %s", crowded))
+		notes = append(notes, noteOn(s.spec, true, "its endpoints are not served, and its addresses reject: %s; %s", crowded, budget.WhyBackends(s.spec, s.parts)))
 	}
 	if why := p.shares.rangesRefused(s.id); why != "" {
 		now.SourceRangesRefused = why

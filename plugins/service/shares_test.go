@@ -1,6 +1,7 @@
 package service
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -78,4 +79,41 @@ func TestServicesThatAskForTooMuch(t *testing.T) {
 	step("too many of the namespace", "b backends, c backends")
 	p.Apply(event.Change{Ref: balanced("old", 0, 0).Ref()})
 	step("one is gone", "c backends")
+}
+
+// A Service with more endpoints than one object may have is refused with its fields, and an older or younger Service goes on.
+func TestHugeServiceIsRefusedAlone(t *testing.T) {
+	p := New(Config{NodeName: "node-1", Limits: budget.Defaults()})
+	put := func(o model.Object) { p.Apply(event.Change{Ref: o.Ref(), Object: o}) }
+	endpoints := func(of string, n int) *model.EndpointSlice {
+		e := &model.EndpointSlice{
+			ID: model.SliceID{Namespace: "prod", Name: of}, Service: model.ServiceID{Namespace: "prod", Name: of},
+			Ports: []model.EndpointPort{{Name: "p", Protocol: model.TCP, Port: 80}},
+		}
+		for i := range n {
+			e.Endpoints = append(e.Endpoints, model.Endpoint{Addr: netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), Ready: true, Serving: true})
+		}
+		return e
+	}
+	for age, name := range []string{"old", "huge", "new"} {
+		put(balanced(name, age, 0))
+		put(endpoints(name, 3))
+	}
+	most := budget.Defaults()[budget.Backends].Object
+	put(endpoints("huge", most/2+1)) // at two addresses
+	if err := p.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("its endpoints are not served, and its addresses reject: it asks for %d backends of Services, and an object may have %d "+
+		"(--max-service-backends); spec.ports: 1, for 2 addresses and %d endpoints", most+2, most, most/2+1)
+	for _, s := range p.Services() {
+		switch n := len(s.Rendered.Backends["p"]); {
+		case s.ID.Name == "huge":
+			if n != 0 || len(s.Notes) != 1 || s.Notes[0].Reason != want || s.Notes[0].Ref != serviceRef(s.ID) {
+				t.Errorf("huge: %d backends, %v, want %q", n, s.Notes, want)
+			}
+		case n != 3 || len(s.Notes) != 0:
+			t.Errorf("%s: %d backends, %v", s.ID.Name, n, s.Notes)
+		}
+	}
 }
