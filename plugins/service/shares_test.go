@@ -81,7 +81,7 @@ func TestServicesThatAskForTooMuch(t *testing.T) {
 	step("one is gone", "c backends")
 }
 
-// A Service with more endpoints than one object may have is refused with its fields, and an older or younger Service goes on.
+// A Service with more endpoints than one object may have is refused with its fields, and an older or younger Service continues.
 func TestHugeServiceIsRefusedAlone(t *testing.T) {
 	p := New(Config{NodeName: "node-1", Limits: budget.Defaults()})
 	put := func(o model.Object) { p.Apply(event.Change{Ref: o.Ref(), Object: o}) }
