@@ -1,6 +1,8 @@
 package acl
 
 import (
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,6 +56,29 @@ func TestNoMoreRulesThanClaimed(t *testing.T) {
 			t.Fatalf("%d rules and %d lists, claimed were %d and %d: %v", rules, lists, claim[budget.Rules], claim[budget.Tables], rule)
 		}
 	})
+}
+
+// A policy becomes as many lists as the budget counts for it, for every number of lists: the driver has no other rule about that.
+func TestAsManyListsAsClaimed(t *testing.T) {
+	for rules, want := range map[int]int{256: 1, 257: 4, 512: 4, 513: 8, 1 << 15: 8, 1<<15 + 1: 16, 1 << 16: 16} {
+		s := newScene(testNode(dataplane.PostDNAT))
+		rule := &felix.Rule{Action: "allow", IpVersion: felix.IPVersion_IPV4}
+		for i := range rules { // each in another range of 256 addresses: the driver spreads them by all but their last six bits
+			rule.SrcNet = append(rule.SrcNet, netip.AddrFrom4([4]byte{byte(20 + i>>16), byte(i >> 8), byte(i), 1}).String()+"/32")
+		}
+		slices.Sort(rule.SrcNet)
+		rule.SrcNet = slices.Compact(rule.SrcNet)
+		if len(rule.SrcNet) != rules {
+			t.Fatalf("%d addresses of %d", len(rule.SrcNet), rules)
+		}
+		p := &felix.Policy{InboundRules: []*felix.Rule{rule}}
+		s.send(append(start(), policyMessage(policyIDs[0], p), podMessage(0, withPolicies("a1", "")))...)
+		s.settle(t)
+		claim := budget.OfMessage(p, func(string) *budget.Members { return nil }, false)
+		if lists, n := s.r.pods.Store.CountSegments(); lists != want || claim[budget.Tables] != want || n != rules || claim[budget.Rules] != rules {
+			t.Errorf("%d rules: %d rules and %d lists, claimed were %d and %d, want %d lists", rules, n, lists, claim[budget.Rules], claim[budget.Tables], want)
+		}
+	}
 }
 
 // apart are members of sets, none of which holds another.
