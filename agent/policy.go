@@ -22,7 +22,7 @@ func newPolicies(cfg Config, values *controller.Values) *policy.Processor {
 		return policy.New(c, cfg.Policies.Driver)
 	}
 	lists := cfg.Policies.ACL
-	lists.Evaluated = cfg.DeniesUnknown()
+	lists.Evaluated, lists.Limits = cfg.DeniesUnknown(), cfg.Limits
 	driver := acl.New(lists, values)
 	if cfg.Policies.Felix != nil {
 		return policy.NewStream(c, cfg.Override, driver)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/closed"
@@ -34,6 +35,8 @@ type Config struct {
 	// Evaluated sends an InterfaceACLs without lists for each interface of a pod that needs none: vppagent denies what passes
 	// an interface that has no value (vppagent.Config.DenyUnknown).
 	Evaluated bool
+	// Limits bound the copies of closed pods' policies at the inputs of other pods (package closed): rules and access lists. Zero: nothing does.
+	Limits budget.Limits
 }
 
 // Validate reports whether the settings make sense.
@@ -82,7 +85,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 	r.egress = egress.New(r.pods, r.packs, cfg.maxACLs())
 	r.outer = outer.New(r.pods, r.egress)
 	r.checks = source.New(r.pods, cfg.SourceCheck)
-	r.closed = closed.New(r.pods, r.packs, r.egress, r.checks)
+	r.closed = closed.New(r.pods, r.packs, r.egress, r.checks, cfg.Limits)
 	return r
 }
 

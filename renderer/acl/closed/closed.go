@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/group"
@@ -34,6 +35,7 @@ type closedPods struct {
 	part    int          // of group.Parts
 	stale   bool         // refusals have to be computed again
 	moved   bool         // addrs differ from those in tables
+	refused string       // why refusals are short: exact ones exceed a limit; "": they are exact
 }
 
 // refusal has the packets to closed pods that one sender may not send.
@@ -64,6 +66,7 @@ func (res *refusal) Signature() string { return res.sig }
 // sender has the refusals at the input of one interface.
 type sender struct {
 	refusals map[*closedPods]*refusal
+	asks     map[*closedPods]ask // sizes of the exact ones
 	groups   []*refusalGroup
 	regroup  bool
 	own      bool // its source check admits only its addresses
@@ -75,6 +78,8 @@ type Refuser struct {
 	packs   *lists.Packs
 	denials Denials
 	checks  Checks
+	limits  budget.Limits // of refusals: rules and tables
+	resized bool          // refusals may have other sizes than at the last verdict
 	closed  map[[2]*endpoint.Program]*closedPods
 	senders map[*endpoint.Iface]*sender
 	groups  *group.Groups[*closedPods, *refusal]
@@ -93,10 +98,10 @@ type Checks interface {
 	SendsOwn(i *endpoint.Iface) bool
 }
 
-// New returns a refuser without closed pods.
-func New(pods *endpoint.Pods, packs *lists.Packs, denials Denials, checks Checks) *Refuser {
+// New returns a refuser without closed pods. Limits bound the rules and the tables of refusals; zero: nothing does.
+func New(pods *endpoint.Pods, packs *lists.Packs, denials Denials, checks Checks, limits budget.Limits) *Refuser {
 	return &Refuser{
-		pods: pods, packs: packs, denials: denials, checks: checks,
+		pods: pods, packs: packs, denials: denials, checks: checks, limits: limits,
 		closed: map[[2]*endpoint.Program]*closedPods{}, senders: map[*endpoint.Iface]*sender{},
 		groups: group.New(table.ClosedPrefix, pods.Store, refusalTable), invitations: newInvitations(),
 	}
@@ -120,10 +125,11 @@ func (g *Refuser) Evaluate() {
 	for _, i := range g.pods.Ifaces {
 		s := g.senders[i]
 		if s == nil {
-			s = &sender{refusals: map[*closedPods]*refusal{}}
+			s = &sender{refusals: map[*closedPods]*refusal{}, asks: map[*closedPods]ask{}}
 			g.senders[i] = s
 		}
 		for _, c := range gone {
+			delete(s.asks, c)
 			s.replaceRefusal(c, nil)
 		}
 		_, all := d.Moved[i]
@@ -131,10 +137,15 @@ func (g *Refuser) Evaluate() {
 		all, s.own = all || own != s.own, own
 		for _, c := range g.closed {
 			if all || c.stale || g.touched(i, c) {
-				s.replaceRefusal(c, g.refusal(i, s, c))
+				g.updateRefusal(i, s, c)
 			}
 		}
-		if s.regroup {
+	}
+	if g.resized {
+		g.boundRefusals()
+	}
+	for _, i := range g.pods.Ifaces {
+		if s := g.senders[i]; s.regroup {
 			g.regroupAt(i, s)
 		}
 	}
@@ -167,6 +178,7 @@ func (g *Refuser) locateClosed() (gone []*closedPods) {
 	for key, c := range g.closed {
 		if addrs[key] == nil {
 			gone = append(gone, c)
+			g.resized = true
 			delete(g.closed, key)
 		}
 	}
@@ -184,6 +196,7 @@ func (g *Refuser) locateClosed() (gone []*closedPods) {
 			c.blind = c.in.Steps.IgnoresDestinations() && c.out.Steps.IgnoresSources()
 		}
 		if c.moved = !slices.Equal(c.addrs, list); c.moved {
+			g.resized = true
 			c.addrs, c.stale = list, c.stale || !c.blind
 		}
 	}
@@ -320,7 +333,8 @@ func (l *refusalLine) targets(c *closedPods) []netip.Addr {
 func (g *Refuser) Places(i *endpoint.Iface) (out []lists.Place) {
 	if s := g.senders[i]; s != nil {
 		for _, q := range s.groups {
-			out = append(out, lists.Place{Table: q.Name, Denies: true, Repeats: true})
+			short := slices.ContainsFunc(q.Members, func(m group.Member[*closedPods, *refusal]) bool { return m.Owner.refused != "" })
+			out = append(out, lists.Place{Table: q.Name, Denies: true, Repeats: !short})
 		}
 	}
 	return out
@@ -341,7 +355,7 @@ func (g *Refuser) ForgetIface(i *endpoint.Iface) {
 		g.groups.Release(s.groups)
 		delete(g.senders, i)
 	}
-	g.pods.Senders = true
+	g.pods.Senders, g.resized = true, true
 }
 
 // Cause completes the cause of a rule in a table of refusals at a sender: equal rules may have other causes at other senders. It returns the

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/denial"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/endpoint"
@@ -56,7 +57,7 @@ func world() (*endpoint.Pods, *Refuser) {
 	}
 	pods.Locate()
 	pods.Refresh(func(s policy.Steps) policy.Steps { return s })
-	g := New(pods, lists.NewPacks(w.Store, w.Segs, 255), all{}, all{})
+	g := New(pods, lists.NewPacks(w.Store, w.Segs, 255), all{}, all{}, budget.Limits{})
 	g.Evaluate()
 	w.Segs.Compile(false, func(*table.Segment, func(*match.Clause, string, ...any)) []netip.Prefix { return nil }, func(*table.Segment, bool) {})
 	return pods, g

@@ -397,7 +397,7 @@ func (g *Refuser) Homeless() []lists.Place {
 	return []lists.Place{{Table: table.FromNode, Repeats: true}}
 }
 
-// NotesLeftOut notes the closed pods whose invitations are left out.
+// NotesLeftOut notes the closed pods whose invitations are left out, or whose refusals are short.
 func (g *Refuser) NotesLeftOut() (notes []model.Note) {
 	for _, v := range g.inOrder() {
 		for _, a := range v.addrs {
@@ -406,7 +406,7 @@ func (g *Refuser) NotesLeftOut() (notes []model.Note) {
 			}
 		}
 	}
-	return notes
+	return append(notes, g.notesRefused()...)
 }
 
 // Empty reports whether there are no closed pods that other senders may reach.
