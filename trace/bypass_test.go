@@ -48,6 +48,7 @@ func TestNodeAddressesOfOtherNodes(t *testing.T) {
 				{dial + `"to":"10.96.0.2:80"}`, Dropped},
 				{dial + `"to":"10.1.2.3:8080"}`, tc.bypass},
 				{dial + `"to":"10.1.2.3:81"}`, Delivered},
+				{`{"from":"pod:prod/client","to":"10.1.2.3:8080","protocol":"SCTP","oneWay":true}`, tc.bypass},
 				{`{"from":"node:node-1","to":"10.1.2.3:8080","protocol":"TCP"}`, tc.node},
 				{`{"from":"node:node-1","to":"10.1.2.3:81","protocol":"TCP"}`, Delivered},
 				{`{"from":"node:node-2","to":"10.1.2.3:8080","protocol":"TCP"}`, Delivered},

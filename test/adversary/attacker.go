@@ -112,13 +112,15 @@ func (k *Attacker) restart(objects []policy.Object) Event {
 	return e
 }
 
-// Between is a packet between two messages of an event, of which so many may be left; false: not here.
-func (k *Attacker) Between(objects []policy.Object, left *int) (trace.Step, bool) {
-	if *left == 0 || k.limits.NoBetween || !k.chance(12) {
+// Between is a packet after a message of an event that has this name, of which so many may be left; false: not here. What was heard of goes on
+// while an interface gets its roles of NAT.
+func (k *Attacker) Between(objects []policy.Object, message string, left *int) (trace.Step, bool) {
+	role := message == "nat44_interface_add_del_feature" && len(k.history) > 0
+	if *left == 0 || k.limits.NoBetween || !role && !k.chance(12) || role && !k.chance(2) {
 		return trace.Step{}, false
 	}
 	*left--
-	if len(k.history) > 0 && !k.chance(3) {
+	if len(k.history) > 0 && (role || !k.chance(3)) {
 		return k.again(objects), true
 	}
 	return k.fresh(objects), true

@@ -87,7 +87,7 @@ func (t *table) change(changes []policy.Change) error {
 
 // play lets one event happen. A breach is of the law, or a VPP that died. draw draws packets between messages; nil: those that the event has
 // are sent.
-func (t *table) play(e *Event, draw func() (trace.Step, bool)) (trace.Arrival, Breach, error) {
+func (t *table) play(e *Event, draw func(message string) (trace.Step, bool)) (trace.Arrival, Breach, error) {
 	a, breach, err := t.move(e, draw)
 	for _, node := range t.cluster.Nodes() {
 		if crash := t.cluster.Sim(node).Crashed(); crash != nil && breach.None() {
@@ -98,7 +98,7 @@ func (t *table) play(e *Event, draw func() (trace.Step, bool)) (trace.Arrival, B
 }
 
 // move is play with a VPP that may be dead after it.
-func (t *table) move(e *Event, draw func() (trace.Step, bool)) (a trace.Arrival, breach Breach, err error) {
+func (t *table) move(e *Event, draw func(message string) (trace.Step, bool)) (a trace.Arrival, breach Breach, err error) {
 	switch {
 	case len(e.Changes) > 0 || e.Restart != "":
 		breach, err = t.meanwhile(e, draw, func() error { return t.happen(e) })
@@ -236,7 +236,7 @@ func (t *table) remakeOne() bool {
 }
 
 // meanwhile runs what happens, and sends packets between its messages.
-func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() error) (found Breach, err error) {
+func (t *table) meanwhile(e *Event, draw func(message string) (trace.Step, bool), run func() error) (found Breach, err error) {
 	messages, last, said := map[string]int{}, map[string]string{}, e.Between
 	if draw != nil {
 		e.Between = nil
@@ -269,7 +269,7 @@ func (t *table) meanwhile(e *Event, draw func() (trace.Step, bool), run func() e
 			}
 			return
 		}
-		if s, ok := draw(); ok {
+		if s, ok := draw(r.Name); ok {
 			e.Between = append(e.Between, Between{node, messages[node], s})
 			send(node, &s)
 		}
@@ -377,7 +377,7 @@ func (t *table) one(k *Attacker, e Event, known map[Class]bool) (Breach, error) 
 
 func (t *table) exchange(k *Attacker, e Event, known map[Class]bool) (trace.Arrival, Breach, error) {
 	between := k.between
-	a, breach, err := t.play(&e, func() (trace.Step, bool) { return k.Between(t.objects, &between) })
+	a, breach, err := t.play(&e, func(message string) (trace.Step, bool) { return k.Between(t.objects, message, &between) })
 	if t.law.Tolerate(breach, known) {
 		breach = Breach{}
 	}

@@ -41,13 +41,23 @@ const (
 // fewChances is how often one of 64,000 ports may be the right one by chance.
 const fewChances = 3
 
-// reported is s with the source port that r has, if NAT gave both another one than they came with or might have.
+// reported is s with the source port that r has, if NAT gave both another one than they came with or might have. The packet that an ICMP
+// error is about gets both ports of r's: cnat takes the lowest free port for both, and VPP did not take one for an error that it did not send
+// (rationed).
 func reported(s, r packet.Packet) packet.Packet {
-	if s.SrcPort >= 1024 && r.SrcPort >= 1024 {
+	if drawn(s.SrcPort, r.SrcPort) {
 		s.SrcPort = r.SrcPort
+	}
+	if s.Inner != nil && r.Inner != nil && drawn(s.Inner.SrcPort, r.Inner.SrcPort) && drawn(s.Inner.DstPort, r.Inner.DstPort) {
+		inner := *s.Inner
+		inner.SrcPort, inner.DstPort = r.Inner.SrcPort, r.Inner.DstPort
+		s.Inner = &inner
 	}
 	return s
 }
+
+// drawn reports whether NAT may have chosen both ports.
+func drawn(p, q uint16) bool { return p >= 1024 && q >= 1024 }
 
 // lawPort is the lowest port of a client: lists treat packets from and to lower ones as a server's (ADR 12).
 const lawPort = 32768
