@@ -63,12 +63,12 @@ type flow struct {
 	rx, tx uint32
 	table  uint32 // for the next lookup
 	own    bool   // VPP made it: its TTL stays
-	// badChecksum is kept: later changes update the checksum by differences.
-	badChecksum bool
-	origin      string
-	steps       int
-	fate        *Fate
-	first       *Packet // a fragment behind reassembly: the first fragment of its datagram
+	// badChecksum is kept: later changes update the checksum by differences. broken: VPP made a datagram whole that has a wrong one.
+	badChecksum, broken bool
+	origin              string
+	steps               int
+	fate                *Fate
+	first               *Packet // a fragment behind reassembly: the first fragment of its datagram
 	// of a packet of a vector: pause lets the others reach the same node, reported are the addresses of packets that VPP reported
 	pause    func()
 	reported map[[2]netip.Addr]bool

@@ -188,6 +188,25 @@ func TestSecondFirstFragments(t *testing.T) {
 	}
 }
 
+// TestWholeDatagramsEnterAgain: a datagram for VPP itself passes the input features in fragments, and once more when it is whole. VPP then drops
+// what has a wrong checksum.
+func TestWholeDatagramsEnterAgain(t *testing.T) {
+	v := node(t, Config{})
+	natOn(t, v)
+	p, err := packet.Parse("tcp 198.51.100.7:4000 -> 192.168.16.1:8002 [S]")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last Fate
+	for _, f := range packet.Split(&p, 2, 1) {
+		last = v.Send("uplink", f)
+	}
+	way := fmt.Sprint(last.Hops)
+	if strings.Count(way, "nat44-ed-out2in-slowpath") != 2 || !strings.Contains(way, "uplink: tcp 198.51.100.7:4000 -> 192.168.16.1:8002 [S] ttl") || !strings.Contains(way, "drop: wrong checksum") {
+		t.Error(way)
+	}
+}
+
 // TestOneReportOfAVector: of fragments that pass together VPP reports the first one.
 func TestOneReportOfAVector(t *testing.T) {
 	v := node(t, Config{})

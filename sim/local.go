@@ -64,8 +64,8 @@ func (f *flow) reply(node, origin string, p Packet, rx uint32) {
 // packet, or VPP answers as it does without one.
 func (f *flow) local() {
 	node := f.node("local")
-	if f.own {
-		f.drop(node, "VPP complains to itself")
+	if f.own || f.broken {
+		f.drop(node, "%s", map[bool]string{true: "VPP complains to itself", false: "wrong checksum: fragments here have none of the whole datagram"}[f.own])
 		return
 	}
 	if !f.plausible(node) || f.discovery() {
@@ -106,7 +106,7 @@ func (f *flow) answer(node string) {
 			f.drop(f.node("local-full-reassembly"), "%s", why)
 			return
 		}
-		f.p = whole
+		f.p, f.broken = whole, !whole.IsEchoRequest() || whole.Dst.Is6()
 		f.input(f.v.ifs.get(f.rx)) // VPP processes it from ip4-input on
 	case f.p.IsEchoRequest():
 		f.hop(node, "answered by VPP")

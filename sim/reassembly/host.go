@@ -10,8 +10,7 @@ import (
 // Host has the fragments of datagrams to VPP itself, of either family, until they are whole (ip4_full_reass.c, ip6_full_reass.c of VPP 24.06 to
 // 26.06). A Table has one. It is not safe for concurrent use.
 //
-// BUGS. Fragments here have no checksum of the whole datagram, which VPP verifies of all but echo requests of IPv4: those alone become whole. VPP
-// shortens a fragment that overlaps another one in part; here both are dropped, and the rest of the datagram is.
+// BUGS. VPP shortens a fragment that overlaps another one in part; here both are dropped, and the rest of the datagram is.
 type Host struct {
 	limits [2]Limits // of IPv4 and IPv6; Most has no effect; Waiting is how many fragments may have come while the datagram is not whole
 	by     map[key]collected
@@ -53,9 +52,6 @@ func (h *Host) Collect(table uint32, p *packet.Packet, at time.Time) (whole pack
 	switch {
 	case done:
 		delete(h.by, k)
-		if !whole.IsEchoRequest() || whole.Dst.Is6() {
-			return packet.Packet{}, "VPP verifies the checksum of the whole datagram, which fragments here do not have"
-		}
 		return whole, ""
 	case c.count > limits.Waiting:
 		delete(h.by, k)
