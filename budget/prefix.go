@@ -37,19 +37,29 @@ func written(bits int, six, wholeBytes bool) pieces {
 	return pieces{v6: 1}
 }
 
-// left is how many prefixes one leaves of all others at most, if it is excepted: one of each length up to its own.
-func left(bits int, six, wholeBytes bool) pieces {
-	switch {
-	case !six:
-		return pieces{v4: bits}
-	case !wholeBytes:
-		return pieces{v6: bits}
+// Left returns how many prefixes a prefix of so many bits, if it is excepted, leaves of a prefix of from bits that holds it: one of each length
+// from+1 to bits, for IPv6 and a VPP that compares whole bytes as many of whole bytes as each is.
+func Left(from, bits int, six, wholeBytes bool) int {
+	return leftOfAll(bits, six && wholeBytes) - leftOfAll(from, six && wholeBytes)
+}
+
+func leftOfAll(bits int, wholeBytes bool) int {
+	if !wholeBytes {
+		return bits
 	}
 	n := 255 * (bits / 8) // 1 + 2 + 4 … 128 for each whole byte
 	for length := bits - bits%8 + 1; length <= bits; length++ {
 		n += WholeBytes(length)
 	}
-	return pieces{v6: n}
+	return n
+}
+
+// left is how many prefixes one leaves of all others at most, if it is excepted.
+func left(bits int, six, wholeBytes bool) pieces {
+	if six {
+		return pieces{v6: Left(0, bits, six, wholeBytes)}
+	}
+	return pieces{v4: Left(0, bits, six, wholeBytes)}
 }
 
 // prefixOf reads the length and the family of a member of a set, or of a range: "10.1.1.2/32", "fd00::2", "fd00::2,tcp:80". Near is its text without the

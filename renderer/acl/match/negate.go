@@ -180,13 +180,7 @@ func (s *Side) leaves(f Family, wholeBytes bool) int {
 			}
 			from = s.Nets[at].Bits()
 		}
-		for l := from + 1; l <= hole.Bits(); l++ {
-			if wholeBytes && f == V6 {
-				n += budget.WholeBytes(l)
-			} else {
-				n++
-			}
-		}
+		n += budget.Left(from, hole.Bits(), f == V6, wholeBytes)
 	}
 	return n
 }
