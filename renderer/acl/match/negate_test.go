@@ -8,7 +8,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
 )
 
-// What an exception leaves of a prefix is as many rules as the budget counts for it, on every VPP: the rules are written and counted here.
+// An exception leaves as many rules of a prefix as the budget counts for it, on every VPP.
 func TestExceptionIsWrittenAsCounted(t *testing.T) {
 	for _, hole := range []string{"10.1.2.3/32", "10.0.0.0/9", "fd00::/9", "fd00:1::/57", "fd00:1:2:3::/63", "fd00:1:2:3::/64", "fd00::1/127", "fd00::1/128"} {
 		p := netip.MustParsePrefix(hole).Masked()
