@@ -85,7 +85,7 @@ func TestFoundSeeds(t *testing.T) {
 	}
 }
 
-// TestSendersExist: what goes on after a change is sent by parties of the cluster and addresses outside. A packet that left the cluster for a pod's
+// TestSendersExist: parties of the cluster and addresses outside send the packets that continue after a change. A packet that left the cluster for a pod's
 // address has no receiver that may answer.
 func TestSendersExist(t *testing.T) {
 	k := NewAttacker(1, Limits{})

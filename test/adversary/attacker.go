@@ -112,8 +112,8 @@ func (k *Attacker) restart(objects []policy.Object) Event {
 	return e
 }
 
-// Between is a packet after a message of an event that has this name, of which so many may be left; false: not here. What was heard of goes on
-// while an interface gets its roles of NAT.
+// Between is a packet after a message of an event that has this name, of which so many may be left; false: not here. Earlier packets'
+// connections continue while an interface gets its roles of NAT.
 func (k *Attacker) Between(objects []policy.Object, message string, left *int) (trace.Step, bool) {
 	role := message == "nat44_interface_add_del_feature" && len(k.history) > 0
 	if *left == 0 || k.limits.NoBetween || !role && !k.chance(12) || role && !k.chance(2) {
@@ -358,13 +358,13 @@ func (k *Attacker) GoesOn(list []trace.Arrival) (Event, trace.Arrival, bool) {
 		return Event{}, trace.Arrival{}, false
 	}
 	c := oneOf(k.rng, list...)
-	return Event{Step: k.goesOn(c.Sender, &c.Sent, "PA"), Goes: "there"}, c, true
+	return Event{Step: k.goesOn(c.Sender, &c.Sent, "PA"), Continues: "there"}, c, true
 }
 
 // GoesBack is what the server of a connection answers when it got that packet.
 func (k *Attacker) GoesBack(c, got *trace.Arrival) Event {
 	reply := got.Packet.Reply()
-	e := Event{Step: k.goesOn(c.At, &reply, "A"), Goes: "back"}
+	e := Event{Step: k.goesOn(c.At, &reply, "A"), Continues: "back"}
 	if reply.IsICMP() {
 		e.Flags = "echo-reply"
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Check compares the answer to a question about a new connection with the law: each chosen endpoint gets the packet exactly if the
-// policies allow it. Where the answer names no endpoint, the policies must deny at least one.
+// policies allow it. If the answer names no endpoint, the policies must deny at least one.
 func (l *Law) Check(s *trace.Step, answer *trace.Answer, endpoints []netip.AddrPort) Breach {
 	who := l.addrs[s.From]
 	l.Checks++

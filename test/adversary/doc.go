@@ -1,21 +1,21 @@
 // Package adversary turns a seed into a cluster, packets that pods send to break its policies, and everything that happens meanwhile, and
-// judges each packet that arrives.
+// evaluates each packet that arrives.
 //
 //	NewGame(seed) ─▶ objects of test/oracle/policy, Services, a trace.Cluster (agents and simulated VPPs)
 //	attacker: packets (own and forged sources, any flags and ports, answers, pushes), changed objects, restarts, time ─▶ Event
-//	Event ─▶ trace.Cluster.Inject ─▶ Arrival ─▶ law: may whoever really sent it reach whoever got it?
+//	Event ─▶ trace.Cluster.Inject ─▶ Arrival ─▶ law: may its true sender reach its receiver?
 //	finding ─▶ shrunk, and printed as questions of contiv-agent trace --stateful with their manifests
 //
 // Invariant: the law knows senders by their interface, never by the source address of a packet, and shares no code with the agent.
 //
 // The law. A packet that arrives is allowed if the policies of now allow its true sender to open a connection to that address and port, or
-// if it is an answer: the policies of now allow whoever got it to open a connection to the port that it was sent from, and it opens nothing
+// if it is an answer: the policies of now allow its receiver to open a connection to the port that it was sent from, and it opens nothing
 // itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). ICMP errors pass, as test/oracle/policy says. A client that is
 // outside, or is a node, may be hidden behind an address of a node; a pod may be hidden from itself alone. Between the first and the last
 // message of a change, the policies before it count as well.
 //
 // Packets are also sent between two messages to a VPP. Agents stay away while objects change. A VPP that restarts gets its interfaces and
-// routes back in random order, while its agent writes. After a change, what was heard of late goes on.
+// routes back in random order, while its agent writes. After a change, recent flows continue.
 //
 // Extra packets follow one in four events. They are fragments (all, some, in another order, with a second first fragment that has other
 // ports), and packets that enter by an uplink under an address of the cluster. They have a separate random stream and the attacker does not remember
@@ -25,8 +25,8 @@
 // the same ports need not go on behind it: NAT makes a session of the packet, and translates the owner's next one by it
 // (renderer/acl, BUGS).
 //
-// What must arrive. After each sequence and a settling time, new connections arrive exactly where the policies allow them. A connection
-// between pods that the policies allowed ever since it began goes on in both directions: directly, whatever happened; by a Service, as long
+// Packets that must arrive. After each sequence and a settling time, new connections arrive exactly where the policies allow them. A connection
+// between pods that the policies allowed ever since it began continues in both directions: directly, whatever happened; by a Service, as long
 // as no VPP restarted, no time passed and no Service changed.
 //
 // An answer to a client that a node's address hides may reach that node itself, after its VPP lost the translation, or the translation expired. The
@@ -107,7 +107,7 @@
 //
 // BUGS. Extra packets are not sent between messages. No kernel joins fragments of two senders. On real VPPs no fragment is sent behind which VPP
 // would report several that waited, between different addresses. Of host endpoints only what comes in from outside, and not by
-// a Service, is judged. On real VPPs nothing is sent between messages,
+// a Service, is evaluated. On real VPPs nothing is sent between messages,
 // interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and minutes are seconds in which only
 // sessions of NAT44 end. A question of trace --stateful has no field for a packet between messages, for an agent that is
 // away, or for the order in which interfaces come: a finding says it in a line of comment.

@@ -21,8 +21,8 @@ type Event struct {
 	Changes []policy.Change
 	// Check: the packet is a question whether a new connection works. It leaves no state.
 	Check bool
-	// Goes: the packet belongs to a connection that the law may keep, from its client ("there") or its server ("back"); then it must arrive.
-	Goes string
+	// Continues: the packet belongs to a connection that the law may keep, from its client ("there") or its server ("back"); then it must arrive.
+	Continues string
 	// Extra: the attacker does not remember the packet.
 	Extra bool
 	// Stop is a node whose agent ends; an event that restarts it, or the end of the sequence, starts it again.

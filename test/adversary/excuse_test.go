@@ -266,7 +266,7 @@ func TestServedPortsOfClients(t *testing.T) {
 			objects := append(c.objects, smallNode(), smallPod("client", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("client", networkingv1.PolicyTypeIngress))
 			tb, play := lay(t, agent.RendererCNAT, objects)
 			request, answer := oneWay("client", "10.1.1.3:81", "UDP", c.port, ""), oneWay("server", fmt.Sprintf("10.1.1.2:%d", c.port), "UDP", 81, "")
-			request.Goes, answer.Goes = "there", "back"
+			request.Continues, answer.Continues = "there", "back"
 			if at := play(oneWay("client", "10.1.1.3:81", "UDP", c.port, "")).At; at != "pod:prod/server" || play(request).At != at {
 				t.Fatalf("%q got the request", at)
 			}
@@ -543,7 +543,7 @@ func TestSessionsEndWithOlderOnes(t *testing.T) {
 	}
 }
 
-// TestNewPodsInheritNoSessions: a pod goes, another one gets its address, and VPP gives the new interface the index of the old one, whose sessions it
+// TestNewPodsInheritNoSessions: a pod ends, another one gets its address, and VPP gives the new interface the index of the old one, whose sessions it
 // keeps. The agent ends them before it opens the interface, so that they do not pass what the new pod's egress denies.
 func TestNewPodsInheritNoSessions(t *testing.T) {
 	tb, play := lay(t, agent.RendererCNAT, []policy.Object{smallNode(), smallPod("old", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("old", networkingv1.PolicyTypeEgress)})

@@ -41,7 +41,7 @@ func (k *Attacker) Extras(objects []policy.Object) []trace.Step {
 	return inFragments(k, s)
 }
 
-// forgeOutside is a packet by an uplink: to where s goes, from an address of the cluster.
+// forgeOutside is a packet by an uplink: to the address that s dials, from an address of the cluster.
 func forgeOutside(k *Attacker, objects []policy.Object, s trace.Step) trace.Step {
 	pods, nodes, outside := parties(objects)
 	to := dialledAddr(s.To)
@@ -132,7 +132,7 @@ func forgersExcuse(l *Law, who, owner *party, a *trace.Arrival) string {
 	return ""
 }
 
-// impersonated returns who has the address under which somebody outside sends; nil: the sender itself, or an address of the node at which
+// impersonated returns who has the address under which an outsider sends; nil: the sender itself, or an address of the node at which
 // the packet arrived, whose VPP knows that no packet from outside has it. Elsewhere the owner's rights count: a node that protects no pod
 // does not check what enters by its uplink for another node.
 func impersonated(l *Law, who *party, a *trace.Arrival) *party {
@@ -149,7 +149,7 @@ func impersonated(l *Law, who *party, a *trace.Arrival) *party {
 	return owner
 }
 
-// answersAsNode reports whether somebody outside sends under a foreign address, and the receiver gets the packet from an address of a node, or of VPP
+// answersAsNode reports whether an outsider sends under a foreign address, and the receiver gets the packet from an address of a node, or of VPP
 // as the pods' router, to which it had sent, from and to the same ports. nat44 gives the node's address to packets of the node's pods that another
 // node sends back, so no list can deny it where packets enter; agents do not know the router's; cnat may translate one node's address to another's, and
 // chooses the port where it gives a client its node's address. The receiver's own session lets them pass.
@@ -211,7 +211,7 @@ func endsOf(from, to *packet.Packet) ends {
 	return ends{policy.Protocol(from.Proto), netip.AddrPortFrom(from.Src, src), netip.AddrPortFrom(to.Dst, dst)}
 }
 
-// isDisturbed reports whether somebody outside sent a packet with the ends of a connection, or a pod of its server's node sent one from the client's
+// isDisturbed reports whether an outsider sent a packet with the ends of a connection, or a pod of its server's node sent one from the client's
 // end to a Service.
 func isDisturbed(l *Law, c *conn) bool {
 	first := packet.Packet{Proto: c.sent.Proto, Src: c.first.Src, SrcPort: c.first.SrcPort, Dst: c.first.Dst, DstPort: c.first.DstPort}

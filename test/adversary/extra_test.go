@@ -77,7 +77,7 @@ func TestRightsOfForgers(t *testing.T) {
 	}
 }
 
-// TestForgersAnswerAsTheNode: a pod dials its node. Somebody outside who sends under the node's address, from and to these ports, reaches the pod
+// TestForgersAnswerAsTheNode: a pod dials its node. An outsider that sends under the node's address, from and to these ports, reaches the pod
 // by the pod's own session, and from other ports nobody.
 func TestForgersAnswerAsTheNode(t *testing.T) {
 	objects := []policy.Object{smallNode(), smallPod("client", "10.1.1.2"), deny("client", networkingv1.PolicyTypeIngress)}

@@ -133,8 +133,8 @@ func (t *table) move(e *Event, draw func(message string) (trace.Step, bool)) (a 
 		}
 		return a, breach, err
 	}
-	if breach = t.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
-		breach = t.law.Arrives(&a, e.Goes == "back")
+	if breach = t.law.Judge(e.From, &a); breach.None() && e.Continues != "" {
+		breach = t.law.Arrives(&a, e.Continues == "back")
 	}
 	return a, breach, nil
 }

@@ -102,7 +102,7 @@ type Counts struct {
 	Packets, Arrived, Allowed, Answers, Checks, Sequences int
 	Established                                           int // packets of connections that had to arrive
 	Pieces, Whole                                         int // fragments that made no datagram whole where they arrived, and datagrams that became whole
-	Forged                                                int // packets that arrived, and that somebody outside sent under an address of the cluster
+	Forged                                                int // packets that arrived, and that an outsider sent under an address of the cluster
 	Disturbed                                             int // connections that a forged packet may have ended, from outside or from a pod of the server's node
 	Excused                                               map[string]int
 	Known                                                 map[Class]int // breaches of classes that were left out

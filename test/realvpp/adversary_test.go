@@ -311,8 +311,8 @@ func (g *adversaryGame) packet(e *adversary.Event) (a trace.Arrival, breach adve
 	if g.choices() > unseen { // any of them
 		g.attemptBackends(e, &a)
 	}
-	if breach = g.law.Judge(e.From, &a); breach.None() && e.Goes != "" {
-		breach = g.law.Arrives(&a, e.Goes == "back")
+	if breach = g.law.Judge(e.From, &a); breach.None() && e.Continues != "" {
+		breach = g.law.Arrives(&a, e.Continues == "back")
 	}
 	if !e.Extra {
 		g.attacker.Note(e.From, a)

@@ -99,8 +99,8 @@ type ground struct {
 
 const noInterface = ^interface_types.InterfaceIndex(0)
 
-// somebody configures foreign objects of every kind in VPP; NAT44 is on.
-func (g *ground) somebody(t *testing.T) {
+// configureForeign configures foreign objects of every kind in VPP; NAT44 is on.
+func (g *ground) configureForeign(t *testing.T) {
 	t.Helper()
 	theirs := interface_types.InterfaceIndex(g.AddInterface(sim.Interface{Name: "loop7"}))
 	any4 := ip_types.Prefix{Address: ip_types.Address{Af: ip_types.ADDRESS_IP4}}
@@ -197,7 +197,7 @@ func plumbTidy(t *testing.T, v cni.VPP) (dir string) {
 func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 	t.Helper()
 	dir := plumbTidy(t, g)
-	g.somebody(t)
+	g.configureForeign(t)
 	before := g.shown(t)
 	g.live(t, dir, serves, func() {
 		for _, socket := range []string{g.clean.StatusSocket, ""} { // VPP knows of a running agent, too

@@ -189,7 +189,7 @@ func (d *demo) silent(what, from, network, to string) {
 	d.report(what, "no answer", nil)
 }
 
-// refused checks that an error comes back at once.
+// refused checks that the request returns an error at once.
 func (d *demo) refused(what, from, to string) {
 	d.t.Helper()
 	came := ""

@@ -34,7 +34,7 @@ spec:
 
 // TestVPPFragments: which fragments of UDP datagrams reach a pod. A first fragment meets policies like a whole datagram. The others have no ports, so VPP
 // matches rules by addresses and protocol alone: those of a datagram to a denied port pass if a rule allows another port, and no host makes a datagram
-// of them. No fragment passes from a sender that no rule allows. NAT44 holds them until the first one comes; cnat does not translate them.
+// of them. No fragment passes from a sender that no rule allows. NAT44 holds them until the first one arrives; cnat does not translate them.
 func TestVPPFragments(t *testing.T) {
 	path := theVPP(t)
 	for name, cfg := range identities {

@@ -256,7 +256,7 @@ func (n *netns) knock(link string, pair int) (err error) {
 // probeTimeout is how long a VPP that works may take for a packet.
 const probeTimeout = 5 * time.Second
 
-// probe returns when VPP has processed all earlier packets: a first probe comes back after VPP's main loop has received them, a second one
+// probe returns when VPP has processed all earlier packets: a first probe returns after VPP's main loop has received them, a second one
 // after that round of the loop has ended.
 func (f *frames) probe() error {
 	for range 2 {

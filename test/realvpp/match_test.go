@@ -31,7 +31,7 @@ func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why
 	return landed, ""
 }
 
-// fewLost is how many packets may get lost on their way to VPP in a whole test, and one more in manyPackets; a packet that VPP drops
+// fewLost is how many packets may get lost before they reach VPP in a whole test, and one more in manyPackets; a packet that VPP drops
 // is dropped twice.
 const (
 	fewLost     = 3

@@ -54,21 +54,21 @@ func TestVPPForeignAccessLists(t *testing.T) {
 	f := &foreignCase{aclCase: newACLCase(startTwin(t, theVPP(t), "node-1", agent.Config{}), 1), t: t}
 	f.put(stories + "/shared/tenants.yaml")
 	f.theirs()
-	f.judges("no policies", true, false)
+	f.checkVerdicts("no policies", true, false)
 	f.policies(true)
-	f.judges("policies", false, false)
+	f.checkVerdicts("policies", false, false)
 	f.check(f.settled())
 	f.stay("restarted", 2)
 	f.check(f.restartVPPs())
-	f.judges("VPP restarted", false, false)
+	f.checkVerdicts("VPP restarted", false, false)
 	f.theirs() // the other client has to attach them again
 	f.check(f.settled())
 	f.stay("restarted on the new VPP", 2)
-	f.judges("restarted", false, false)
+	f.checkVerdicts("restarted", false, false)
 	f.policies(false)
 	f.stay("no policies any more", 0)
 	f.check(f.settled())
-	f.judges("no policies any more", true, false)
+	f.checkVerdicts("no policies any more", true, false)
 }
 
 type foreignCase struct {
@@ -184,8 +184,8 @@ func (f *foreignCase) stay(when string, ours int) {
 	}
 }
 
-// judges checks whether test/client reaches prod/db, by TCP and by the UDP port that the foreign list denies; prod/api always does by TCP.
-func (f *foreignCase) judges(when string, tcp, udp bool) {
+// checkVerdicts checks whether test/client reaches prod/db, by TCP and by the UDP port that the foreign list denies; prod/api always does by TCP.
+func (f *foreignCase) checkVerdicts(when string, tcp, udp bool) {
 	f.t.Helper()
 	for _, family := range [][3]string{{"10.1.1.22", "10.1.1.12", "10.1.2.13"}, {"fd00:1:1::22", "fd00:1:1::12", "fd00:1:2::13"}} {
 		client, db, api := netip.MustParseAddr(family[0]), netip.MustParseAddr(family[1]), netip.MustParseAddr(family[2])

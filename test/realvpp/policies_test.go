@@ -352,8 +352,8 @@ func (p *policyCase) tooBig(pods ...string) bool {
 	return false
 }
 
-// packet is the first one of a flow, with an unused source port; judged reports whether the specifications decide about it.
-func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, judged bool) {
+// packet is the first one of a flow, with an unused source port; decided reports whether the specifications decide about it.
+func (p *policyCase) packet(flow *policy.Flow) (k packet.Packet, decided bool) {
 	k = packet.Packet{Src: flow.Src, Dst: flow.Dst, Proto: model.Protocol(flow.Proto)}
 	if flow.Proto.Ports() {
 		if before := *flow; p.used[before] || p.rng.IntN(4) > 0 { // now and then the port that policies speak of, once for a pair

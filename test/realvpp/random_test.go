@@ -292,7 +292,7 @@ func (c *randomCase) goOn(t talk) error {
 	return err
 }
 
-// complain makes the receiver, or a router on the way to it, send an ICMP error.
+// complain makes the receiver, or a router on the path to it, send an ICMP error.
 func (c *randomCase) complain(_ string, there landing) error {
 	kind, code := packet.Unreachable, packet.CodePort
 	router, far := netip.Addr{}, netip.MustParseAddr("172.16.0.1")

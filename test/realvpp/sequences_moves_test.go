@@ -367,7 +367,7 @@ func (c *sequenceCase) turn() error {
 	return err
 }
 
-// blame makes the receiver of a flow, or a router on the way to it, send an ICMP error.
+// blame makes the receiver of a flow, or a router on the path to it, send an ICMP error.
 func (c *sequenceCase) blame() error {
 	t, any := some(c, c.talks)
 	if _, is := c.lab.pairs[t.there.at]; !any || !is {

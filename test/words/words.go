@@ -1,7 +1,7 @@
 // Package words turns a tree into the number of private idioms in its comments and Markdown pages, by room.
 //
-// A private idiom is a turn of phrase that a newcomer has to decode, such as "is glad" for "optional". Each has a plain replacement
-// (Idioms). Invariant: the package reads comments and Markdown only; identifiers, strings and code blocks do not count.
+// A private idiom is a turn of phrase that a newcomer has to decode, and that a plain word replaces. Idioms
+// lists both. Invariant: the package reads comments and Markdown only; identifiers, strings and code blocks do not count.
 package words
 
 import (
