@@ -232,6 +232,56 @@ func TestJoinedCallsLeaveInOneWrite(t *testing.T) {
 	}
 }
 
+// TestJoinedCallsWaitForAnswers: a pair is written when VPP has answered everything before, so that no read of VPP ends between the two.
+func TestJoinedCallsWaitForAnswers(t *testing.T) {
+	f := newFake(t)
+	var handled, written atomic.Int64
+	f.handle = func(c *fakeConn, req api.Message) []api.Message {
+		handled.Add(1)
+		return handler(c, req)
+	}
+	c := up(t, f, Config{Window: 8, Dial: func(ctx context.Context) (netConn, error) {
+		nc, err := f.dial(ctx)
+		return &observed{nc, func(b string) {
+			if before, _, pair := strings.Cut(b, "<first"); pair && (strings.Contains(before, "alone") || written.Load() != handled.Load()) {
+				t.Errorf("a pair follows %d requests of which %d are answered", written.Load(), handled.Load())
+			}
+			written.Add(int64(strings.Count(b, "alone") + strings.Count(b, "<")))
+		}}, err
+	}})
+	handled.Store(0) // of the handshake
+	written.Store(0)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 50 {
+				first := cli("<first>")
+				first.Joined = true
+				for _, r := range c.Do(context.Background(), cli("alone"), first, cli("<second>"), cli("alone"), cli("alone")) {
+					if r.Err != nil {
+						t.Error(r.Err)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := written.Load(); n != 4*50*5 {
+		t.Errorf("%d requests were written", n)
+	}
+}
+
+// observed calls a function before each write.
+type observed struct {
+	netConn
+	before func(string)
+}
+
+func (c *observed) Write(b []byte) (int, error) {
+	c.before(string(b))
+	return c.netConn.Write(b)
+}
+
 // TestJoinedBeyondTheWindow: more joined calls than the window holds are still sent; a refused one fails alone.
 func TestJoinedBeyondTheWindow(t *testing.T) {
 	f := newFake(t)

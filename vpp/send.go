@@ -23,7 +23,8 @@ func (s *session) sendCalls(ctx context.Context, b *batch, at, n int) bool {
 		if !ok {
 			return false
 		}
-		turn := s.submit(b, at, slots)
+		turn := s.submit(b, at, slots[:n])
+		s.giveBack(slots[n:])
 		if turn == nil {
 			return true
 		}
