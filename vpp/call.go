@@ -22,9 +22,8 @@ type Call struct {
 	// Requests of the "get" style (details, then a reply with a cursor) need no mark; Do continues them until they are
 	// complete.
 	Dump bool
-	// Joined means that this call and the next one of the same Do are sent in one write, with nothing between them, when VPP has
-	// answered everything before. A VPP without workers forwards no packet between two messages that it has read at once
-	// (vl_socket_read_ready, api-rx-from-ring); it reads at most 4,096 bytes at once. Workers may forward some between them.
+	// Joined means that this call and the next one of the same Do are sent in one write, when VPP has answered everything before: VPP
+	// reads them at once (up to 4,096 bytes, vl_socket_read_ready), and forwards no packet in between, unless it has workers.
 	Joined bool
 	// Done, if not nil, is called with the reply as soon as it arrives, before Do returns; never if Do ends before VPP has
 	// answered. It must not block.

@@ -139,9 +139,8 @@ func (s *session) joined(calls []Call) int {
 	return n
 }
 
-// waitForSlots waits for n slots; false: the session or ctx ended first. For joined calls it waits for all slots, so that VPP has answered
-// everything: else a read of VPP (4,096 bytes) might end between them. Only one caller at a time waits for more than one slot: two callers
-// with a part each would deadlock.
+// waitForSlots waits for n slots, for joined calls for all: VPP has answered everything then. False: the session or ctx ended first. One caller
+// at a time waits for several slots: two callers with a part each would deadlock.
 func (s *session) waitForSlots(ctx context.Context, n int) (slots []uint32, ok bool) {
 	if n > 1 {
 		s.joining.Lock()

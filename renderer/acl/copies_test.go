@@ -65,7 +65,7 @@ func TestCopiesForClosedPodsAreBounded(t *testing.T) {
 		t.Errorf("%d rules, want at most one for each protocol, sender and closed pod", n)
 	}
 	notes := r.closed.NotesLeftOut()
-	if len(notes) != 20 || notes[0].Ref != (r.pods.Ifaces["tap0"].Work[0].Ref()) || !notes[0].Refused || !strings.Contains(notes[0].Reason, "rules of policies, and an object may have 2000 (--max-policy-rules)") {
+	if len(notes) != 20 || notes[0].Ref != r.pods.Ifaces["tap0"].Work[0].Ref() || !notes[0].Refused || !strings.Contains(notes[0].Reason, "rules of policies, and an object may have 2000 (--max-policy-rules)") {
 		t.Errorf("notes: %v", notes)
 	}
 	if n, exact := closeMany(r, 20, 1), closeMany(New(Config{}, &counter{}), 20, 1); n != exact || len(r.closed.NotesLeftOut()) > 0 {

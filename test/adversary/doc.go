@@ -86,6 +86,8 @@
 //	                           pod of the server's node, from the client's address and port to a Service, which cnat translates before the source
 //	                           check (ADR 13)
 //	a second first fragment, which nat44 gives the ports of the first one   what arrives is what the first one would have brought, which is allowed
+//	not sent: to a Service with affinity, when an interface has one of its two roles   a VPP dies of such a packet from there. Only workers forward
+//	                           packets between the two messages (ADR 14)
 //	a host endpoint at an uplink without lists yet   from a restart of VPP until the uplink gets its lists: an agent never closes an uplink
 //	                           first, as that cuts off its node (ADR 14)
 //

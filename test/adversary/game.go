@@ -269,7 +269,9 @@ func (t *table) meanwhile(e *Event, draw func(message string) (trace.Step, bool)
 			}
 			return
 		}
-		if s, ok := draw(r.Name); ok {
+		if s, ok := draw(r.Name); ok && strings.Contains(r.Text, "is_add=true flags=NAT_IS_INSIDE ") && kube.HasAffinity(t.objects, s.To) {
+			t.law.excuse("not sent: to a Service with affinity, when an interface has one of its two roles", 1)
+		} else if ok {
 			e.Between = append(e.Between, Between{node, messages[node], s})
 			send(node, &s)
 		}

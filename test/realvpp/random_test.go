@@ -77,7 +77,7 @@ func runRandom(t *testing.T, families oracle.Families) {
 			t.FailNow()
 		}
 	}
-	t.Logf("%d cases, %d packets agreed in %s; %d refusals were not told; a port that chance kept: %d", cases, sent, time.Since(start).Round(time.Second), w.hushed, w.chances)
+	t.Logf("%d cases, %d packets agreed in %s; %d refusals were not told; a port that chance kept: %d, ports in an ICMP error: %d", cases, sent, time.Since(start).Round(time.Second), w.hushed, w.chances, w.reports)
 }
 
 // startTwin is a twin that ends with the test.

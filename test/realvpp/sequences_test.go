@@ -239,6 +239,7 @@ func (w *twin) excuse(c *sequenceCounts) {
 	c.excused["lost before VPP"] += w.lost
 	c.excused["ICMP errors about ICMP errors, which the sim does not make"] += w.lab.echoed
 	c.excused["a port that chance kept"] += w.chances
+	c.excused["ports in an ICMP error"] += w.reports
 	c.awaited += w.awaited
 	c.excused["a choice of NAT44 that nothing showed"] += w.guessed
 }

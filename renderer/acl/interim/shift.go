@@ -127,7 +127,7 @@ func (s *shifter) listChanges(h *conflict.Hook, old, now []lists.Place, output b
 			}
 			switch {
 			case had && will:
-				s.contentChanges(h, p, output)
+				s.contentChanges(h, withSources(p, old), output)
 			case had:
 				s.add(h, e, p, before, output)
 			default:
@@ -135,6 +135,19 @@ func (s *shifter) listChanges(h *conflict.Hook, old, now []lists.Place, output b
 			}
 		})
 	}
+}
+
+// withSources returns a place with the sources that its table has in an older list, too: a table that loses a source opens for that source.
+func withSources(p lists.Place, old []lists.Place) lists.Place {
+	was := old[slices.IndexFunc(old, func(o lists.Place) bool { return o.Table == p.Table })]
+	switch {
+	case slices.Equal(was.Sources, p.Sources):
+	case was.Sources == nil || p.Sources == nil:
+		p.Sources = nil
+	default:
+		p.Sources = slices.Concat(was.Sources, p.Sources)
+	}
+	return p
 }
 
 // whole adds the effect of a list where another state lets everything pass. If the list permits in the end, only its denials have one.

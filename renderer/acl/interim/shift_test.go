@@ -54,6 +54,25 @@ func effectOfContent(old, now *table.Table) (e effect) {
 	return e
 }
 
+// TestATableLosesASource: a table that decides about some sources loses one, with the rule for it. The source's pod may dial no Services any more at
+// the same time, so its interface and the output that lets its packets pass need an interim state.
+func TestATableLosesASource(t *testing.T) {
+	one, two := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	s := newShifter(tableOf("-1 -2"), tableOf("-2"))
+	place := func(sources ...netip.Addr) []lists.Place {
+		return []lists.Place{{Table: "t", Denies: true, Egress: true, Sources: sources}}
+	}
+	s.listChanges(&conflict.Hook{Name: "overlay"}, place(one, two), place(two), true)
+	for addr, needs := range map[netip.Addr]bool{one: true, netip.MustParseAddr("10.0.0.3"): false} {
+		pod := &conflict.Hook{Name: "pod", Addrs: []netip.Addr{addr}, Checked: true}
+		closing := &conflict.Shift{Table: "own", Peers: conflict.Everything(), Hooks: []*conflict.Hook{pod}}
+		torn := s.world().Torn(append(s.shifts(), closing), nil)
+		if torn["overlay"] != needs || torn["pod"] != needs {
+			t.Errorf("%s: need an interim state: %v", addr, torn)
+		}
+	}
+}
+
 // effectOfInput is the effect of other lists on packets that enter VPP.
 func effectOfInput(old, now lists.Lists) (e effect) {
 	s := newShifter(nil, nil)

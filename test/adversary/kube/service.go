@@ -136,6 +136,17 @@ func Running(objects []policy.Object) []*corev1.Pod {
 	return out
 }
 
+// HasAffinity reports whether a Service with affinity has that port or node port.
+func HasAffinity(objects []policy.Object, dialled string) bool {
+	to, err := netip.ParseAddrPort(dialled)
+	return err == nil && slices.ContainsFunc(objects, func(o policy.Object) bool {
+		svc, ok := o.(*corev1.Service)
+		return ok && svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP && slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
+			return p.Port == int32(to.Port()) || p.NodePort == int32(to.Port())
+		})
+	})
+}
+
 // Masks returns the frontends of Services that may hide their clients: load balancers' addresses, and node ports (false: a port that is none).
 func Masks(objects []policy.Object) map[netip.AddrPort]bool {
 	out := map[netip.AddrPort]bool{}
