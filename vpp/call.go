@@ -7,8 +7,7 @@ import (
 	"go.fd.io/govpp/api"
 )
 
-// ErrDisconnected is the error of a call if VPP is away or goes away before its answer. The call may or may not have taken
-// effect.
+// ErrDisconnected is the error of a call if VPP is away or goes away before its answer. VPP may have processed the call.
 var ErrDisconnected = errors.New("vpp is disconnected")
 
 // errPending marks a call of a batch without an answer yet; it never leaves the package.
