@@ -237,7 +237,7 @@ func (t *table) remakeOne() bool {
 
 // meanwhile runs what happens, and sends packets between its messages.
 func (t *table) meanwhile(e *Event, draw func(message string) (trace.Step, bool), run func() error) (found Breach, err error) {
-	messages, last, said := map[string]int{}, map[string]string{}, e.Between
+	messages, last, said := map[string]int{}, map[string]string{}, e.Between // last has texts
 	if draw != nil {
 		e.Between = nil
 	}
@@ -259,8 +259,9 @@ func (t *table) meanwhile(e *Event, draw func(message string) (trace.Step, bool)
 		if e.Bare == 0 && r.Retval == 0 && !strings.HasPrefix(r.Name, "acl_") {
 			t.law.Wrote(node)
 		}
-		t.listed(node, last[node], r)
-		messages[node], last[node] = messages[node]+1, r.Name
+		before := last[node]
+		t.listed(node, before, r)
+		messages[node], last[node] = messages[node]+1, r.Text
 		if draw == nil {
 			for i := range said {
 				if b := &said[i]; b.Node == node && b.After == messages[node] {
@@ -269,7 +270,8 @@ func (t *table) meanwhile(e *Event, draw func(message string) (trace.Step, bool)
 			}
 			return
 		}
-		if s, ok := draw(r.Name); ok && strings.Contains(r.Text, "is_add=true flags=NAT_IS_INSIDE ") && kube.HasAffinity(t.objects, s.To) {
+		alone := strings.Contains(r.Text, "is_add=true flags=NAT_IS_INSIDE ") && before != strings.Replace(r.Text, "INSIDE", "OUTSIDE", 1)
+		if s, ok := draw(r.Name); ok && alone && kube.HasAffinity(t.objects, s.To) {
 			t.law.excuse("not sent: to a Service with affinity, when an interface has one of its two roles", 1)
 		} else if ok {
 			e.Between = append(e.Between, Between{node, messages[node], s})
@@ -289,7 +291,7 @@ func (t *table) meanwhile(e *Event, draw func(message string) (trace.Step, bool)
 
 // listed has the law know which interfaces got lists. Lists of one direction do not count in front of the end of inherited sessions, which needs them.
 func (t *table) listed(node, before string, r sim.Record) {
-	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 || before != "acl_interface_set_etype_whitelist" && strings.Contains(r.Text, "put=[]") {
+	if r.Name != "acl_interface_set_acl_list" || r.Retval != 0 || !strings.HasPrefix(before, "acl_interface_set_etype_whitelist ") && strings.Contains(r.Text, "put=[]") {
 		return
 	}
 	if strings.Contains(r.Text, "="+cni.Uplink+" ") {

@@ -244,6 +244,26 @@ func (r *round) explain() {
 	}
 }
 
+// mostBypassed is how many flows of an event may have a session that cnat made before the client's interface had its features.
+const mostBypassed = 2
+
+// bypassed reports that cnat of a node translated a flow's first packet where it looked up the route, not where the packet came in: before the agent
+// had closed the client's interface. VPP keeps that session as long as the flow lasts, and the answers do not have the addresses that the client's lists know.
+func (r *round) bypassed(f *flow) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := false
+	r.world.eachNode(func(n *siteNode) error {
+		for line := range strings.SplitSeq(n.cli("show cnat session"), "\n") {
+			for p, of := range r.ports {
+				found = found || of == f && strings.Contains(line, ";"+strconv.Itoa(int(p))+", ") && strings.Contains(line, " fib ")
+			}
+		}
+		return nil
+	})
+	return found
+}
+
 func within(log []time.Duration, from, to time.Duration) (n int) {
 	for _, at := range log {
 		if at >= from && at < to {

@@ -48,9 +48,13 @@ func TestVPPTraffic(t *testing.T) {
 // judge fails the test for each flow that traffic and policies disagree about.
 func (r *round) judge(t *testing.T) {
 	t.Helper()
+	bypassed := 0
 	for _, f := range r.flows {
 		n := r.tally(f)
 		switch {
+		case r.goesOn(f) && n.alive == 0 && r.what.loses && f.by == byVIP && bypassed < mostBypassed && r.bypassed(f):
+			bypassed++
+			t.Logf("%s: does not go on: cnat translated it before its interface was closed", f)
 		case r.goesOn(f) && n.alive == 0:
 			t.Errorf("%s: %s, and it does not go on: %d sent and %d heard before, %d and %d since; %s", f, f.class(),
 				within(f.seen()[sent], 0, r.event), within(f.heard(), 0, r.event), within(f.seen()[sent], r.event, r.end), within(f.heard(), r.event, r.end), f.end)
