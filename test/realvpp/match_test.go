@@ -42,10 +42,10 @@ const (
 	manyPackets = 2000
 )
 
-// fewChances is how often one of 64,000 ports may be the right one by chance. fewRationed is how often the packet that an ICMP error is about may
-// have other ports, as VPP did not send an earlier error.
+// fewChances is for how many packets one of 64,000 ports may be the right one by chance: those of two or three flows. fewRationed is how often the
+// packet that an ICMP error is about may have other ports, as VPP did not send an earlier error.
 const (
-	fewChances  = 3
+	fewChances  = 12
 	fewRationed = 20
 )
 

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client's ports are those that Linux gives clients (net.ipv4.ip_local_port_range).
-const firstPort, lastPort = 32768, 60999
+// A client's ports are those that Linux gives clients (net.ipv4.ip_local_port_range). Flows that use one port after another have those from dialPort
+// on: VPP may still have a session of such a port's last flow.
+const firstPort, dialPort, lastPort = 32768, 43000, 60999
 
 // round is the time before, during and after an event.
 type round struct {
@@ -40,16 +41,20 @@ func (r *round) client(f *flow) *netns { return r.world.clients[f.role] }
 func (r *round) port(f *flow) netip.AddrPort {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	next, first, last := &r.world.port, uint16(firstPort), uint16(dialPort-1)
+	if f.dials() {
+		next, first, last = &r.world.dial, dialPort, lastPort
+	}
 	for {
-		if r.world.port++; r.world.port > lastPort || r.world.port < firstPort {
-			r.world.port = firstPort
+		if *next++; *next > last || *next < first {
+			*next = first
 		}
-		if other := r.ports[r.world.port]; other == nil || other.dials() {
+		if other := r.ports[*next]; other == nil || other.dials() {
 			break // attempts of long ago are over
 		}
 	}
-	r.ports[r.world.port] = f
-	return netip.AddrPortFrom(f.role.addr(f.six), r.world.port)
+	r.ports[*next] = f
+	return netip.AddrPortFrom(f.role.addr(f.six), *next)
 }
 
 // dials reports that a flow uses one port after another.

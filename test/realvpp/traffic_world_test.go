@@ -25,6 +25,7 @@ type traffic struct {
 	now      atomic.Pointer[round] // nil: between two rounds
 	first    uint32                // of the flows to come
 	port     uint16                // of the client that spoke last
+	dial     uint16                // the last one of a flow that uses one after another
 }
 
 // openTraffic makes the cluster, its programs and its agents.
