@@ -54,7 +54,7 @@ func tournament(t *testing.T, first, worlds uint64) (sum Counts) {
 	for range players {
 		playing.Go(func() {
 			for seed, more := draw(); more; seed, more = draw() {
-				counts, finding, err := Play(seed, games, Limits{NoShrink: os.Getenv("CONTIV_SHRINK") == "no", NoExtras: os.Getenv("CONTIV_EXTRAS") == "no"}, known)
+				counts, finding, err := Play(seed, games, Limits{NoShrink: os.Getenv("CONTIV_SHRINK") == "no", NoExtras: os.Getenv("CONTIV_EXTRAS") == "no", NoBetween: os.Getenv("CONTIV_BETWEEN") == "no"}, known)
 				if err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
