@@ -21,7 +21,7 @@ const (
 var largePackages = map[string]int{
 	"sim":                7286,
 	"vppagent":           5140,
-	"vpp":                5157,
+	"vpp":                4890,
 	"calc":               4836,
 	"calico/datastore":   4244,
 	"sim/nat44ed":        3903,

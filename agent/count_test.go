@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 )
 
 // simCounters is the stats segment of a simulated VPP. Every packet has 100 bytes.
@@ -27,14 +27,14 @@ type simCounters struct {
 	err    error
 }
 
-func (s *simCounters) ACLMatches(_ context.Context, acls []uint32) (map[uint32][]vpp.Counter, error) {
+func (s *simCounters) ACLMatches(_ context.Context, acls []uint32) (map[uint32][]stats.Counter, error) {
 	if s.during != nil {
 		s.during()
 	}
-	out := map[uint32][]vpp.Counter{}
+	out := map[uint32][]stats.Counter{}
 	for _, i := range acls {
 		for _, n := range s.vpp.ACLMatches(i) {
-			out[i] = append(out[i], vpp.Counter{Packets: n, Bytes: 100 * n})
+			out[i] = append(out[i], stats.Counter{Packets: n, Bytes: 100 * n})
 		}
 	}
 	return out, s.err

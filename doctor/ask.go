@@ -18,6 +18,7 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 
 	newer "github.com/contiv-agent/contiv-agent/vpp/binapi/cnat"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
@@ -97,7 +98,7 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 	}
 	f.askHost(ctx, conn.Do)
 	if cfg.Stats != "" {
-		_, f.stats = vpp.Stats{Socket: cfg.Stats}.ACLMatches(ctx, nil)
+		_, f.stats = stats.Reader{Socket: cfg.Stats}.ACLMatches(ctx, nil)
 	}
 	return f, nil
 }

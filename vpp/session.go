@@ -127,16 +127,33 @@ func (s *session) do(ctx context.Context, calls []Call) []Reply {
 	}
 }
 
-// joined returns how many calls, from the first on, must be sent together. If they exceed the window, it is one by one.
-func (s *session) joined(calls []Call) int {
-	n := 1
-	for n < len(calls) && calls[n-1].Joined {
-		n++
-	}
-	if n > cap(s.slots) {
-		return 1
+// joined returns how many calls, from the first on, are sent together: joined ones, with the joined ones behind them that VPP reads at the same
+// time. If the first ones exceed the window, it is one by one.
+func (s *session) joined(calls []Call) (n int) {
+	for bytes := 0; n < len(calls); {
+		end := n
+		for bytes += sizeOf(calls[end].Msg); calls[end].Joined && end+1 < len(calls); bytes += sizeOf(calls[end].Msg) {
+			end++
+		}
+		if n > 0 && (end == n || bytes > mostRead || end >= cap(s.slots)) {
+			break
+		}
+		if n = end + 1; n == 1 || n > cap(s.slots) {
+			return 1
+		}
 	}
 	return n
+}
+
+// mostRead is the most bytes that VPP reads from the socket at once (socket_api.c, input_buffer).
+const mostRead = 4096
+
+// sizeOf is an upper bound of a request's bytes on the socket: its fields, and both headers.
+func sizeOf(m api.Message) int {
+	if m, ok := m.(interface{ Size() int }); ok {
+		return m.Size() + 32
+	}
+	return mostRead
 }
 
 // waitForSlots waits for n slots, for joined calls for all: VPP has answered everything then. False: the session or ctx ended first. One caller

@@ -15,22 +15,22 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // RuleCounters reads the packets and bytes that each rule of the given ACLs matched, by acl_index, one counter per rule. An
-// ACL that is not counted is missing. vpp.Stats implements it.
+// ACL that is not counted is missing. stats.Reader implements it.
 type RuleCounters interface {
-	ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error)
+	ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]stats.Counter, error)
 }
 
 // IfThere reads the counters of a VPP whose stats socket may not exist; without it no ACL is counted.
-type IfThere struct{ vpp.Stats }
+type IfThere struct{ stats.Reader }
 
 // ACLMatches implements RuleCounters.
-func (s IfThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]vpp.Counter, error) {
-	counters, err := s.Stats.ACLMatches(ctx, acls)
+func (s IfThere) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]stats.Counter, error) {
+	counters, err := s.Reader.ACLMatches(ctx, acls)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (r *Reader) Describe(ctx context.Context, pod model.PodID, d *policy.Descri
 	return d
 }
 
-func (r *Reader) readCounters(ctx context.Context, interfaces []string) ([]vppagent.Listed, map[uint32][]vpp.Counter, error) {
+func (r *Reader) readCounters(ctx context.Context, interfaces []string) ([]vppagent.Listed, map[uint32][]stats.Counter, error) {
 	before, err := r.Lists.Lists(ctx, interfaces...)
 	if err != nil || len(before) == 0 {
 		return nil, nil, err
@@ -106,7 +106,7 @@ func (r *Reader) readCounters(ctx context.Context, interfaces []string) ([]vppag
 
 // joinCounters returns the counters of the lists' rules; false: VPP does not have the latest desired lists. Foreign lists are
 // attached after ours, and skipped; rules of source ranges are before ours, and skipped.
-func (r *Reader) joinCounters(listed []vppagent.Listed, counters map[uint32][]vpp.Counter) ([]policy.Counted, bool) {
+func (r *Reader) joinCounters(listed []vppagent.Listed, counters map[uint32][]stats.Counter) ([]policy.Counted, bool) {
 	var out []policy.Counted
 	fronted := map[string]bool{}
 	for _, l := range listed {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	rendereracl "github.com/contiv-agent/contiv-agent/renderer/acl"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -131,7 +131,7 @@ func (s *SourceChecks) Count(ctx context.Context) error {
 }
 
 // denied returns the packets that the denying rules matched.
-func denied(rules []*acl.ACL_Rule, counters []vpp.Counter) (n uint64) {
+func denied(rules []*acl.ACL_Rule, counters []stats.Counter) (n uint64) {
 	for i, r := range rules {
 		if i < len(counters) && r.GetAction() == acl.ACL_Rule_DENY {
 			n += counters[i].Packets

@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// SessionCounter counts VPP's NAT44 sessions without stopping its forwarding; vpp.Stats implements it.
+// SessionCounter counts VPP's NAT44 sessions without stopping its forwarding; stats.Reader implements it.
 type SessionCounter interface {
 	NAT44Sessions(ctx context.Context) (uint64, error)
 }

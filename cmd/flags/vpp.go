@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 )
 
 // VPP are the flags of the VPP that run programs.
@@ -54,7 +54,7 @@ func (f *VPP) ruleCounters() counters.RuleCounters {
 	case f.stats == "" || f.Sim:
 		return nil
 	case f.stats == Auto: // startup.conf may name another path
-		return counters.IfThere{Stats: vpp.Stats{Socket: filepath.Join(filepath.Dir(f.Socket), "stats.sock")}}
+		return counters.IfThere{Reader: stats.Reader{Socket: filepath.Join(filepath.Dir(f.Socket), "stats.sock")}}
 	}
-	return vpp.Stats{Socket: f.stats}
+	return stats.Reader{Socket: f.stats}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -76,7 +77,7 @@ func TestVPPCounters(t *testing.T) {
 		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
 		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
 		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
-		Policies: config.Policies{Counters: vpp.Stats{Socket: filepath.Join(l.dir, "stats.sock")}},
+		Policies: config.Policies{Counters: stats.Reader{Socket: filepath.Join(l.dir, "stats.sock")}},
 	})
 	if err != nil {
 		t.Fatal(err)

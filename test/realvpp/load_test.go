@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/hostile"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -170,7 +171,7 @@ func (w *loaded) start() {
 		VPP: vpp.Config{Dial: func(ctx context.Context) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", w.l.socket())
 		}},
-		NATTable: nattable.Config{Every: time.Second, Counter: vpp.Stats{Socket: filepath.Join(w.l.dir, "stats.sock")}},
+		NATTable: nattable.Config{Every: time.Second, Counter: stats.Reader{Socket: filepath.Join(w.l.dir, "stats.sock")}},
 		Limits:   budget.Defaults().Within(1 << 30), Process: config.Process{OnCommitted: func(c *event.Committed) { w.committed <- c }}, Lock: w.l.dir,
 	}
 	a, err := agent.New(cfg)

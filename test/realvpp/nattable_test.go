@@ -17,7 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/stats"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -173,7 +173,7 @@ func TestVPPNATTable(t *testing.T) {
 				t.Errorf("%s: %+v", w.sides[i].name, st)
 			}
 		}
-		counted, err := vpp.Stats{Socket: filepath.Join(w.lab.dir, "stats.sock")}.NAT44Sessions(t.Context())
+		counted, err := stats.Reader{Socket: filepath.Join(w.lab.dir, "stats.sock")}.NAT44Sessions(t.Context())
 		if err != nil || counted != natTable {
 			t.Errorf("the stats segment has %d sessions, %v", counted, err)
 		}

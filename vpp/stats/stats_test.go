@@ -1,4 +1,4 @@
-package vpp
+package stats
 
 import (
 	"bytes"
@@ -116,7 +116,7 @@ func serveSegment(t *testing.T, content []byte) (socket string, file *os.File) {
 func TestACLMatches(t *testing.T) {
 	socket, _ := serveSegment(t, segmentOfACLs())
 	for range 2 { // nothing stays open in between
-		got, err := Stats{Socket: socket}.ACLMatches(t.Context(), []uint32{3, 4, 5, 6, 30})
+		got, err := Reader{Socket: socket}.ACLMatches(t.Context(), []uint32{3, 4, 5, 6, 30})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,23 +145,23 @@ func TestNAT44Sessions(t *testing.T) {
 	m := newImage()
 	sessions, other := m.counts([]uint64{3}, []uint64{40, 9}, nil), m.counts([]uint64{1})
 	socket, _ := serveSegment(t, m.finish(entry{entrySimple, other, name + "-of-others"}, entry{entryCombined, other, name}, entry{entrySimple, sessions, name}))
-	if n, err := (Stats{Socket: socket}).NAT44Sessions(t.Context()); n != 43 || err != nil {
+	if n, err := (Reader{Socket: socket}).NAT44Sessions(t.Context()); n != 43 || err != nil {
 		t.Errorf("%d, %v; want the sum over threads, 43", n, err)
 	}
 	m = newImage()
 	socket, _ = serveSegment(t, m.finish(entry{entryCombined, m.counts(), name}))
-	if _, err := (Stats{Socket: socket}).NAT44Sessions(t.Context()); !errors.Is(err, ErrNotCounted) {
+	if _, err := (Reader{Socket: socket}).NAT44Sessions(t.Context()); !errors.Is(err, ErrNotCounted) {
 		t.Errorf("no NAT plugin: %v", err)
 	}
 	m = newImage()
 	socket, _ = serveSegment(t, m.finish(entry{entrySimple, 1 << 50, name}))
-	if _, err := (Stats{Socket: socket}).NAT44Sessions(t.Context()); err == nil {
+	if _, err := (Reader{Socket: socket}).NAT44Sessions(t.Context()); err == nil {
 		t.Error("a pointer out of the segment is no error")
 	}
 }
 
 func TestNoStats(t *testing.T) {
-	_, err := Stats{Socket: filepath.Join(t.TempDir(), "none")}.ACLMatches(t.Context(), []uint32{1})
+	_, err := Reader{Socket: filepath.Join(t.TempDir(), "none")}.ACLMatches(t.Context(), []uint32{1})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no socket: %v", err)
 	}
@@ -172,7 +172,7 @@ func TestNoStats(t *testing.T) {
 		"keeps changing":        func(b []byte) []byte { b[headerChanging] = 1; return b },
 	} {
 		socket, _ := serveSegment(t, damage(segmentOfACLs()))
-		if _, err := (Stats{Socket: socket}).ACLMatches(t.Context(), []uint32{3}); err == nil || !strings.Contains(err.Error(), what) {
+		if _, err := (Reader{Socket: socket}).ACLMatches(t.Context(), []uint32{3}); err == nil || !strings.Contains(err.Error(), what) {
 			t.Errorf("want %q, got %v", what, err)
 		}
 	}
@@ -218,7 +218,7 @@ func TestStatsEndWithTheirContext(t *testing.T) {
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := (Stats{Socket: l.Addr().String()}).ACLMatches(ctx, nil); err == nil {
+	if _, err := (Reader{Socket: l.Addr().String()}).ACLMatches(ctx, nil); err == nil {
 		t.Error("no error")
 	}
 }

@@ -1,4 +1,9 @@
-package vpp
+// Package stats reads counters from VPP's stats segment: memory that VPP shares with every client of a separate socket.
+//
+//	socket ──▶ file of the segment ──▶ directory of names ──▶ counters of ACL rules, number of NAT44 sessions
+//
+// Invariant: VPP's main thread only accepts the connection; reading costs VPP nothing, and a damaged segment is an error.
+package stats
 
 import (
 	"context"
@@ -12,12 +17,11 @@ import (
 	"time"
 )
 
-// Stats reads counters from VPP's stats segment: memory that VPP shares with every client of a separate socket. VPP's main
-// thread only accepts the connection. Stats keeps nothing open between two reads, so a restart of VPP does not matter.
+// Reader reads counters from VPP's stats segment. It keeps nothing open between two reads, so a restart of VPP does not matter.
 //
 // It reads the memory through its file instead of mapping it: if VPP ends or the segment is damaged, it returns an error
 // and does not crash.
-type Stats struct {
+type Reader struct {
 	Socket string // statseg's socket-name: "/run/vpp/stats.sock"
 }
 
@@ -27,25 +31,25 @@ type Counter struct {
 	Bytes   uint64 // bytes of the packet at that point: of the IP packet at input, with its Ethernet header at output
 }
 
-// ErrStatsBusy means that the segment changed during every attempt to read it.
-var ErrStatsBusy = errors.New("the stats segment keeps changing")
+// ErrBusy means that the segment changed during every attempt to read it.
+var ErrBusy = errors.New("the stats segment keeps changing")
 
 const (
-	statsPatience = time.Second // limit for connecting, and for a segment that keeps changing
-	statsPause    = time.Millisecond
+	patience = time.Second // limit for connecting, and for a segment that keeps changing
+	pause    = time.Millisecond
 )
 
 // ACLMatches returns how many packets each rule of the given ACLs matched since acl_add_replace last wrote the ACL, by
 // acl_index: one counter per rule, perhaps followed by zeros. Packets of established flows match no rule. The counters are
 // /acl/<index>/matches, which VPP maintains after acl_stats_intf_counters_enable (acl.c, VPP 24.06 to 25.10). An ACL
 // without counters in VPP is missing from the result.
-func (s Stats) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Counter, error) {
+func (r Reader) ACLMatches(ctx context.Context, acls []uint32) (map[uint32][]Counter, error) {
 	names := make(map[string]uint32, len(acls))
 	for _, index := range acls {
 		names[fmt.Sprintf("/acl/%d/matches", index)] = index
 	}
 	out := make(map[uint32][]Counter, len(acls))
-	err := s.readSegment(ctx, func(g *segment, directory []byte) error {
+	err := r.readSegment(ctx, func(g *segment, directory []byte) error {
 		clear(out)
 		for ; len(directory) >= entrySize; directory = directory[entrySize:] {
 			index, asked := names[cString(directory[entryName:entrySize])]
@@ -73,10 +77,10 @@ var ErrNotCounted = errors.New("VPP has no such counter")
 
 // NAT44Sessions returns the number of NAT44-ED sessions of all threads: /nat44-ed/total-sessions, which VPP sets with each
 // session that begins or ends (nat44_ed.c, VPP 24.06 to 26.06). Reading it costs VPP's threads nothing.
-func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
+func (r Reader) NAT44Sessions(ctx context.Context) (uint64, error) {
 	var sum uint64
 	found := false
-	err := s.readSegment(ctx, func(g *segment, directory []byte) (err error) {
+	err := r.readSegment(ctx, func(g *segment, directory []byte) (err error) {
 		found = false
 		for ; len(directory) >= entrySize && !found; directory = directory[entrySize:] {
 			if order.Uint32(directory) == entrySimple && cString(directory[entryName:entrySize]) == "/nat44-ed/total-sessions" {
@@ -92,11 +96,11 @@ func (s Stats) NAT44Sessions(ctx context.Context) (uint64, error) {
 	return sum, err
 }
 
-// readSegment calls f with the directory of the segment, within statsPatience.
-func (s Stats) readSegment(ctx context.Context, f func(*segment, []byte) error) error {
-	ctx, cancel := context.WithTimeout(ctx, statsPatience)
+// readSegment calls f with the directory of the segment, within patience.
+func (r Reader) readSegment(ctx context.Context, f func(*segment, []byte) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	file, err := s.open(ctx)
+	file, err := r.open(ctx)
 	if err != nil {
 		return fmt.Errorf("stats segment: %w", err)
 	}
@@ -112,8 +116,8 @@ func (s Stats) readSegment(ctx context.Context, f func(*segment, []byte) error) 
 }
 
 // open receives the segment's file from VPP.
-func (s Stats) open(ctx context.Context) (*os.File, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", s.Socket)
+func (r Reader) open(ctx context.Context) (*os.File, error) {
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unixpacket", r.Socket)
 	if err != nil {
 		return nil, err
 	}
@@ -122,18 +126,18 @@ func (s Stats) open(ctx context.Context) (*os.File, error) {
 	rights := make([]byte, syscall.CmsgSpace(4))
 	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), rights)
 	if n == 0 { // a message with rights but without bytes looks like an end
-		return nil, errors.Join(fmt.Errorf("%s: no file came", s.Socket), err)
+		return nil, errors.Join(fmt.Errorf("%s: no file came", r.Socket), err)
 	}
 	messages, err := syscall.ParseSocketControlMessage(rights[:n])
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Socket, err)
+		return nil, fmt.Errorf("%s: %w", r.Socket, err)
 	}
 	for i := range messages {
 		if fds, err := syscall.ParseUnixRights(&messages[i]); err == nil && len(fds) == 1 {
-			return os.NewFile(uintptr(fds[0]), s.Socket), nil
+			return os.NewFile(uintptr(fds[0]), r.Socket), nil
 		}
 	}
-	return nil, fmt.Errorf("%s: no file came", s.Socket)
+	return nil, fmt.Errorf("%s: no file came", r.Socket)
 }
 
 // The layout of the segment (src/vlib/stats/shared.h, VPP 24.06 to 25.10), on little-endian machines.
@@ -181,11 +185,11 @@ func (g *segment) readDirectory(ctx context.Context, f func(*segment, []byte) er
 				return err
 			}
 		}
-		pause := time.NewTimer(statsPause)
+		pause := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			pause.Stop()
-			return errors.Join(ErrStatsBusy, ctx.Err())
+			return errors.Join(ErrBusy, ctx.Err())
 		case <-pause.C:
 		}
 	}
