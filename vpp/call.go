@@ -18,12 +18,13 @@ type Call struct {
 	// Msg is the request. Do reads it until it returns, and does not change it.
 	Msg api.Message
 	// Dump marks a request that VPP answers with any number of details and no final reply; Do ends it with a control_ping.
-	// Requests of the "get" style (details, then a reply with a cursor) need no mark; Do continues them until they are
-	// complete.
+	// Requests of the "get" style (details, then a reply with a cursor) need no mark; Do continues them to the end.
 	Dump bool
-	// Joined means that this call and the next one of the same Do are sent in one write, when VPP has answered everything before: VPP
-	// reads them at once (up to 4,096 bytes, vl_socket_read_ready), and forwards no packet in between, unless it has workers.
+	// Joined means that this call and the next one of the same Do are sent in one write, with nothing between them. A VPP without workers
+	// forwards no packet between two messages that it reads at once (vl_socket_read_ready).
 	Joined bool
+	// AtOnce, of the first of joined calls, makes sure that VPP reads them at once (it reads 4,096 bytes): they wait for all earlier answers.
+	AtOnce bool
 	// Done, if not nil, is called with the reply as soon as it arrives, before Do returns; never if Do ends before VPP has
 	// answered. It must not block.
 	Done func(Reply)

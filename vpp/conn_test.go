@@ -232,8 +232,8 @@ func TestJoinedCallsLeaveInOneWrite(t *testing.T) {
 	}
 }
 
-// TestJoinedCallsWaitForAnswers: a pair is written when VPP has answered everything before, so that no read of VPP ends between the two.
-func TestJoinedCallsWaitForAnswers(t *testing.T) {
+// TestCallsAtOnceWaitForAnswers: such a pair is written when VPP has answered everything before, so that no read of VPP ends between the two.
+func TestCallsAtOnceWaitForAnswers(t *testing.T) {
 	f := newFake(t)
 	var handled, written atomic.Int64
 	f.handle = func(c *fakeConn, req api.Message) []api.Message {
@@ -256,7 +256,7 @@ func TestJoinedCallsWaitForAnswers(t *testing.T) {
 		wg.Go(func() {
 			for range 50 {
 				first := cli("<first>")
-				first.Joined = true
+				first.Joined, first.AtOnce = true, true
 				for _, r := range c.Do(context.Background(), cli("alone"), first, cli("<second>"), cli("alone"), cli("alone")) {
 					if r.Err != nil {
 						t.Error(r.Err)
@@ -268,6 +268,32 @@ func TestJoinedCallsWaitForAnswers(t *testing.T) {
 	wg.Wait()
 	if n := written.Load(); n != 4*50*5 {
 		t.Errorf("%d requests were written", n)
+	}
+}
+
+// TestCallsAtOnceShareAWrite: consecutive pairs that VPP reads at once are sent together, up to what VPP reads at once and the window; others are not.
+func TestCallsAtOnceShareAWrite(t *testing.T) {
+	pair := func(text string, atOnce bool) []Call {
+		first := cli(text)
+		first.Joined, first.AtOnce = true, atOnce
+		return []Call{first, cli(text)}
+	}
+	small, big := "x", strings.Repeat("x", 900)
+	for _, c := range []struct {
+		calls []Call
+		want  int
+	}{
+		{slices.Concat(pair(small, true), pair(small, true), pair(small, false)), 4},
+		{slices.Concat(pair(small, false), pair(small, true)), 2},
+		{slices.Concat(pair(small, true), []Call{cli(small)}, pair(small, true)), 2},
+		{slices.Concat(pair(big, true), pair(big, true), pair(big, true)), 4},
+		{slices.Concat(pair(small, true), pair(small, true), pair(small, true), pair(small, true), pair(small, true)), 8},
+		{[]Call{cli(small), cli(small)}, 1},
+	} {
+		s := &session{slots: make(chan uint32, 8)}
+		if n := s.joined(c.calls); n != c.want {
+			t.Errorf("%d of %d are sent together, want %d", n, len(c.calls), c.want)
+		}
 	}
 }
 

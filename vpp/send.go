@@ -11,15 +11,14 @@ import (
 	"go.fd.io/govpp/codec"
 )
 
-// MaxRequest bounds a message to VPP, in bytes, without the header of its frame. VPP itself has no limit, and collects a
-// message in one allocation on its main heap. A call with a longer message fails with a GuardError before anything is
-// allocated or sent.
+// MaxRequest bounds a message to VPP, in bytes, without the header of its frame. VPP itself has no limit, and collects a message in one
+// allocation on its main heap. A call with a longer message fails with a GuardError before anything is allocated or sent.
 const MaxRequest = 16 << 20
 
 // sendCalls sends n calls of b when the window has room, or answers them at once; false: the session or ctx ended first.
 func (s *session) sendCalls(ctx context.Context, b *batch, at, n int) bool {
 	for {
-		slots, ok := s.waitForSlots(ctx, n)
+		slots, ok := s.waitForSlots(ctx, n, b.calls[at].AtOnce)
 		if !ok {
 			return false
 		}
@@ -37,9 +36,8 @@ func (s *session) sendCalls(ctx context.Context, b *batch, at, n int) bool {
 	}
 }
 
-// submit encodes calls, one for each slot, into the out buffer, or answers them at once. If the guard needs an answer
-// first, it does neither and returns a channel that is closed at the next answer. The writer never takes the buffer between
-// these calls.
+// submit encodes calls, one for each slot, into the out buffer, or answers them at once. If the guard needs an answer first, it does
+// neither and returns a channel that is closed at the next answer. The writer never takes the buffer between these calls.
 func (s *session) submit(b *batch, at int, slots []uint32) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

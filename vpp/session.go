@@ -127,18 +127,17 @@ func (s *session) do(ctx context.Context, calls []Call) []Reply {
 	}
 }
 
-// joined returns how many calls, from the first on, are sent together: joined ones, with the joined ones behind them that VPP reads at the same
-// time. If the first ones exceed the window, it is one by one.
+// joined returns how many of the next calls are sent together; 1 if the joined ones exceed the window. AtOnce calls share a write.
 func (s *session) joined(calls []Call) (n int) {
-	for bytes := 0; n < len(calls); {
+	for bytes := 0; n < len(calls) && (n == 0 || calls[0].AtOnce && calls[n].AtOnce); {
 		end := n
 		for bytes += sizeOf(calls[end].Msg); calls[end].Joined && end+1 < len(calls); bytes += sizeOf(calls[end].Msg) {
 			end++
 		}
-		if n > 0 && (end == n || bytes > mostRead || end >= cap(s.slots)) {
+		if n > 0 && (bytes > mostRead || end >= cap(s.slots)) {
 			break
 		}
-		if n = end + 1; n == 1 || n > cap(s.slots) {
+		if n = end + 1; n > cap(s.slots) {
 			return 1
 		}
 	}
@@ -156,13 +155,15 @@ func sizeOf(m api.Message) int {
 	return mostRead
 }
 
-// waitForSlots waits for n slots, for joined calls for all: VPP has answered everything then. False: the session or ctx ended first. One caller
-// at a time waits for several slots: two callers with a part each would deadlock.
-func (s *session) waitForSlots(ctx context.Context, n int) (slots []uint32, ok bool) {
+// waitForSlots waits for n slots, or for all (VPP has answered everything then). One caller at a time waits for several: two with a part each
+// would deadlock. False: the session or ctx ended first.
+func (s *session) waitForSlots(ctx context.Context, n int, all bool) (slots []uint32, ok bool) {
+	if all {
+		n = cap(s.slots)
+	}
 	if n > 1 {
 		s.joining.Lock()
 		defer s.joining.Unlock()
-		n = cap(s.slots)
 	}
 	for range n {
 		slot, ok := s.slot(ctx)

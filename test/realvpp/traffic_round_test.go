@@ -250,7 +250,7 @@ func (r *round) explain() {
 }
 
 // mostBypassed is how many flows of an event may have a session that cnat made before the client's interface had its features.
-const mostBypassed = 2
+const mostBypassed = 4
 
 // bypassed reports that cnat of a node translated a flow's first packet where it looked up the route, not where the packet came in: before the agent
 // had closed the client's interface. VPP keeps that session as long as the flow lasts, and the answers do not have the addresses that the client's lists know.

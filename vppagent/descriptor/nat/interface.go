@@ -115,7 +115,7 @@ func changeRoles(w *descriptor.World, have, want *natInterface) ([]descriptor.Op
 		bothRoles(add, role)
 	}
 	if len(del) == 2 {
-		del[0].Call.Joined = true
+		del[0].Call.Joined, del[0].Call.AtOnce = true, true
 	}
 	if have.output != want.output {
 		op := descriptor.Op{Gone: !want.output, Call: descriptor.Write(&nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: want.output, SwIfIndex: idx})}
@@ -147,7 +147,7 @@ func mappingsInVPP(w *descriptor.World) (n int) {
 // another NAT, whose sessions last.
 func bothRoles(add []descriptor.Op, role func(add bool, flag nat_types.NatConfigFlags) descriptor.Op) {
 	isInside := false
-	add[0].Call.Joined = true
+	add[0].Call.Joined, add[0].Call.AtOnce = true, true
 	add[0].Then = func(vpp.Reply) []descriptor.Op { isInside = true; return nil }
 	add[1].Then = func(vpp.Reply) []descriptor.Op {
 		if isInside {
