@@ -95,6 +95,7 @@ func TestCallsAreLimited(t *testing.T) {
 		}
 		open = append(open, st)
 	}
+	until(t, func() bool { return n.server.calls.answered.Load() == MaxCalls }) // or "late" could come before one of them
 	refused := func(err error) bool {
 		return status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), fmt.Sprintf("%d calls are under way", MaxCalls))
 	}
