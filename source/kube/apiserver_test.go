@@ -13,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 // apiServer is a fake API server with what list and watch need: versions, history and bookmarks. It can also fail in
@@ -56,9 +57,9 @@ func newAPIServer(t *testing.T) *apiServer {
 	return s
 }
 
-func (s *apiServer) client(t *testing.T) kubernetes.Interface {
+func (s *apiServer) client(t *testing.T) api.Client {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL})
+	c, err := api.New(&rest.Config{Host: s.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/kubernetes/fake"
-
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
+	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
 )
 
 func writeKubeconfig(t *testing.T, server string) string {
@@ -54,7 +54,7 @@ func TestConfigClient(t *testing.T) {
 		case err == nil && untyped == nil:
 			t.Errorf("%+v: no client for what has no types", c.cfg)
 		case err == nil:
-			if got := client.CoreV1().RESTClient().Get().URL().Host; got != c.want {
+			if got := client.(*api.REST).Host(); got != c.want {
 				t.Errorf("%+v: host %s, want %s", c.cfg, got, c.want)
 			}
 		}
@@ -70,7 +70,7 @@ func TestConfigClient(t *testing.T) {
 
 func TestConfigValidate(t *testing.T) {
 	for _, cfg := range []Config{
-		{Batch: -1}, {Client: fake.NewClientset(), Context: "x"}, {Server: "192.168.16.1:6443"}, {Server: "::"},
+		{Batch: -1}, {Client: apitest.New(), Context: "x"}, {Server: "192.168.16.1:6443"}, {Server: "::"},
 	} {
 		if cfg.Validate() == nil {
 			t.Errorf("%+v: no error", cfg)

@@ -10,6 +10,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 // Endpoints reads the ready endpoints of a Service from the API server, as host:port. Endpoints on node are first; the rest
@@ -20,10 +22,9 @@ func (c *Config) Endpoints(ctx context.Context, namespace, service, node string,
 	if err != nil {
 		return nil, err
 	}
-	list, err := client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
-		LabelSelector: discoveryv1.LabelServiceName + "=" + service,
-	})
-	if err != nil {
+	target := api.Target{GroupVersionResource: discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), Namespace: namespace}
+	var list discoveryv1.EndpointSliceList
+	if err := client.Read(ctx, target, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service}, &list); err != nil {
 		return nil, fmt.Errorf("endpoints of %s/%s: %w", namespace, service, err)
 	}
 	var here, there []string

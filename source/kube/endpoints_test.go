@@ -6,7 +6,8 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
 )
 
 func TestEndpoints(t *testing.T) {
@@ -18,7 +19,7 @@ func TestEndpoints(t *testing.T) {
 			Ports:      ports, Endpoints: endpoints,
 		}
 	}
-	c := Config{Client: fake.NewClientset(
+	c := Config{Client: apitest.New(
 		slice("a", "calico-typha", []discoveryv1.EndpointPort{port(9093), port(5473)},
 			discoveryv1.Endpoint{Addresses: []string{"10.0.0.2"}, NodeName: &other},
 			discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, NodeName: &node},

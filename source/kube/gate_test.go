@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 // pausing is the back-off of an outage whose pauses end when the test says so.
@@ -33,7 +34,7 @@ func (p *pausing) Stop() {}
 
 // cutClient returns a client of s. cut(true) closes all its connections and refuses new ones until cut(false). dials counts
 // the attempts to connect.
-func cutClient(t *testing.T, s *apiServer) (c kubernetes.Interface, cut func(bool), dials func() int) {
+func cutClient(t *testing.T, s *apiServer) (c api.Client, cut func(bool), dials func() int) {
 	var mu sync.Mutex
 	away, count := false, 0
 	var open []net.Conn
@@ -49,7 +50,7 @@ func cutClient(t *testing.T, s *apiServer) (c kubernetes.Interface, cut func(boo
 		}
 		return conn, err
 	}
-	c, err := kubernetes.NewForConfig(&rest.Config{Host: s.URL, Dial: dial})
+	c, err := api.New(&rest.Config{Host: s.URL, Dial: dial})
 	if err != nil {
 		t.Fatal(err)
 	}

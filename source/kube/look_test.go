@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	dynamicfake "k8s.io/client-go/dynamic/fake"
@@ -16,12 +15,11 @@ import (
 
 // says is a discovery client that gives the same answer for every group and version.
 type says struct {
-	discovery.ServerResourcesInterfaceWithContext
 	list []metav1.APIResource
 	err  error
 }
 
-func (s *says) ServerResourcesForGroupVersionWithContext(_ context.Context, gv string) (*metav1.APIResourceList, error) {
+func (s *says) Served(_ context.Context, gv string) (*metav1.APIResourceList, error) {
 	if gv != admin {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, gv)
 	}

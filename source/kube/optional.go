@@ -12,9 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
@@ -22,10 +22,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
+// discovery returns the resources that the API server serves in a group and version.
+type discovery interface {
+	Served(ctx context.Context, groupVersion string) (*metav1.APIResourceList, error)
+}
+
 // optional follows the policy kinds that an API server may or may not serve. It repeats discovery, less often the longer
 // nothing changes, and withdraws the objects of kinds that are no longer served.
 type optional struct {
-	discovery discovery.ServerResourcesInterfaceWithContext
+	discovery discovery
 	dynamic   dynamic.Interface
 	groups    []*group
 	ignore    []string      // resource.group
@@ -159,7 +164,7 @@ func (o *optional) served(ctx context.Context, g *group) (at schema.GroupVersion
 		if !g.at.Empty() && gv != g.at {
 			continue
 		}
-		list, gvErr := o.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+		list, gvErr := o.discovery.Served(ctx, gv.String())
 		switch {
 		case apierrors.IsNotFound(gvErr):
 		case gvErr != nil:
@@ -195,8 +200,9 @@ func (o *optional) keysOnly(gv schema.GroupVersion, kind string) bool {
 func (o *optional) followKind(ctx context.Context, gv schema.GroupVersion, r metav1.APIResource) (*following, error) {
 	example := &unstructured.Unstructured{}
 	example.SetGroupVersionKind(gv.WithKind(r.Kind))
-	res := throughClient(o.dynamic.Resource(gv.WithResource(r.Name)), resource{name: r.Name + "." + gv.Group, example: example, optional: true})
-	res.dispensable = o.keysOnly(gv, r.Kind)
+	client := o.dynamic.Resource(gv.WithResource(r.Name))
+	res := resource{name: r.Name + "." + gv.Group, example: example, optional: true, dispensable: o.keysOnly(gv, r.Kind), watch: client.Watch}
+	res.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) }
 	return o.start(ctx, &res, o.dynamic, func(err error) {
 		if apierrors.IsNotFound(err) {
 			select {

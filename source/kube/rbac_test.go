@@ -7,9 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
 	"github.com/contiv-agent/contiv-agent/source/kube/rbactest"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestRolesAreExact(t *testing.T) {
 	var want []string
 	both := func(name string) { want = append(want, name+" list", name+" watch") }
-	for _, r := range resources(fake.NewClientset()) {
+	for _, r := range resources(apitest.New()) {
 		kinds, _, err := scheme.Scheme.ObjectKinds(r.example)
 		if err != nil {
 			t.Fatal(err)

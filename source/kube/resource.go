@@ -8,9 +8,11 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 // resource is one kind of object to list and watch.
@@ -27,34 +29,38 @@ type resource struct {
 	watch       func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// api is the interface that all typed clients share.
-type api[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
-}
-
-// throughClient fills in how to read r through a typed client.
-func throughClient[L runtime.Object](c api[L], r resource) resource {
-	r.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) }
-	r.watch = c.Watch
+// typed fills in how to read r through a client of Kubernetes' own groups. L is the type of its lists.
+func typed[L any, list interface {
+	*L
+	runtime.Object
+}](c api.Client, gv schema.GroupVersion, r resource,
+) resource {
+	target := api.Target{GroupVersionResource: gv.WithResource(r.name)}
+	r.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		l := list(new(L))
+		return l, c.Read(ctx, target, o, l)
+	}
+	r.watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		return c.Watch(ctx, target, o)
+	}
 	return r
 }
 
 // resources returns all kinds, with kube-proxy's selectors: the API server does not even send Services that are not
 // proxied.
-func resources(c kubernetes.Interface) []resource {
-	core := c.CoreV1()
+func resources(c api.Client) []resource {
+	core, networking := corev1.SchemeGroupVersion, networkingv1.SchemeGroupVersion
 	return []resource{
-		throughClient(core.Services(""), resource{name: "services", example: &corev1.Service{}, fields: "spec.clusterIP!=None"}),
-		throughClient(c.DiscoveryV1().EndpointSlices(""), resource{
+		typed[corev1.ServiceList](c, core, resource{name: "services", example: &corev1.Service{}, fields: "spec.clusterIP!=None"}),
+		typed[discoveryv1.EndpointSliceList](c, discoveryv1.SchemeGroupVersion, resource{
 			name: "endpointslices", example: &discoveryv1.EndpointSlice{}, labels: "!" + corev1.IsHeadlessService,
 		}),
-		throughClient(core.Nodes(), resource{name: "nodes", example: &corev1.Node{}}),
-		throughClient(core.Pods(""), resource{name: "pods", example: &corev1.Pod{}}),
-		throughClient(core.Namespaces(), resource{name: "namespaces", example: &corev1.Namespace{}}),
-		throughClient(core.ServiceAccounts(""), resource{name: "serviceaccounts", example: &corev1.ServiceAccount{}}),
-		throughClient(c.NetworkingV1().NetworkPolicies(""), resource{name: "networkpolicies", example: &networkingv1.NetworkPolicy{}}),
-		throughClient(c.NetworkingV1().ServiceCIDRs(), resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true, dispensable: true}),
+		typed[corev1.NodeList](c, core, resource{name: "nodes", example: &corev1.Node{}}),
+		typed[corev1.PodList](c, core, resource{name: "pods", example: &corev1.Pod{}}),
+		typed[corev1.NamespaceList](c, core, resource{name: "namespaces", example: &corev1.Namespace{}}),
+		typed[corev1.ServiceAccountList](c, core, resource{name: "serviceaccounts", example: &corev1.ServiceAccount{}}),
+		typed[networkingv1.NetworkPolicyList](c, networking, resource{name: "networkpolicies", example: &networkingv1.NetworkPolicy{}}),
+		typed[networkingv1.ServiceCIDRList](c, networking, resource{name: "servicecidrs", example: &networkingv1.ServiceCIDR{}, optional: true, dispensable: true}),
 	}
 }
 

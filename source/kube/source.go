@@ -15,15 +15,14 @@ import (
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 // Name is the name of this source in events.
@@ -36,7 +35,7 @@ type Config struct {
 	// Server overrides the API server's address (https://host:port). An agent that programs the API server's cluster IP
 	// should not depend on that IP: give the real address here.
 	Server string
-	Client kubernetes.Interface // if not nil, used instead of the fields above
+	Client api.Client // if not nil, used instead of the fields above
 	// Dynamic reads kinds that Client has no types for. If it is nil and Client is not, the source does not follow such
 	// kinds.
 	Dynamic dynamic.Interface
@@ -88,8 +87,8 @@ func (c *Config) ignoredText() string {
 	return "policy kinds ignored by configuration, what they deny is not enforced: " + strings.Join(c.IgnorePolicyKinds, ", ")
 }
 
-// Clients returns the clients that the configuration describes. The typed client uses protobuf: a third of JSON's work.
-func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
+// Clients returns the clients that the configuration describes: for Kubernetes' own groups, and for custom resources.
+func (c *Config) Clients() (api.Client, dynamic.Interface, error) {
 	if c.Client != nil {
 		return c.Client, c.Dynamic, nil
 	}
@@ -98,12 +97,11 @@ func (c *Config) Clients() (kubernetes.Interface, dynamic.Interface, error) {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
 	cfg = rest.AddUserAgent(cfg, "contiv-agent")
-	untyped, err := dynamic.NewForConfig(rest.CopyConfig(cfg)) // copied before the content types below: custom resources are JSON only
+	untyped, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
-	cfg.AcceptContentTypes, cfg.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := api.New(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
@@ -226,9 +224,9 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 }
 
 // optional returns the follower of kinds that the API server may or may not serve.
-func (s *Source) optional(client kubernetes.Interface, untyped dynamic.Interface) *optional {
+func (s *Source) optional(client api.Client, untyped dynamic.Interface) *optional {
 	return &optional{
-		discovery: discovery.ToServerResourcesInterfaceWithContext(client.Discovery()), dynamic: untyped,
+		discovery: client, dynamic: untyped,
 		groups: optionalGroups(), ignore: s.cfg.IgnorePolicyKinds, keys: s.cfg.Keys, least: s.cfg.Discover, missed: make(chan struct{}, 1), start: s.startInformer,
 	}
 }

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
+	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
 )
 
 // blank returns an empty object of a resource; custom is "group/version Kind" of one without a Go type.
@@ -97,7 +97,7 @@ type follower struct {
 	stop   func()
 }
 
-func follow(t *testing.T, c kubernetes.Interface) *follower {
+func follow(t *testing.T, c api.Client) *follower {
 	t.Helper()
 	return followWith(t, Config{Client: c})
 }
@@ -396,7 +396,7 @@ func TestWithoutServiceCIDRs(t *testing.T) {
 
 // The source works with client-go's fake, which has no versions and no streamed lists.
 func TestFakeClientset(t *testing.T) {
-	c := fake.NewClientset(service("web", "10.96.0.10", 80), namespace("Bad"))
+	c := apitest.New(service("web", "10.96.0.10", 80), namespace("Bad"))
 	f := follow(t, c)
 	f.expect("wait-for-ready", "resync",
 		"!Namespace Bad: metadata.name: must be a DNS label: at most 63 lower-case letters, digits and '-', "+

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 // Controller is the name of the reporting controller, in Events and elsewhere.
@@ -40,17 +41,18 @@ func (r *Reporter) sendEvent(ctx context.Context, now time.Time, s *statement) e
 	if s.reason == event.Rendered {
 		kind = corev1.EventTypeNormal
 	}
-	events := r.client.EventsV1().Events(namespace)
-	_, err := events.Create(ctx, &eventsv1.Event{
+	events := api.Target{GroupVersionResource: eventsv1.SchemeGroupVersion.WithResource("events"), Namespace: namespace}
+	err := r.client.Create(ctx, events, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name(), Namespace: namespace},
 		EventTime:  metav1.NewMicroTime(now), Type: kind, Reason: string(s.reason), Action: action, Note: shorten(s.text, mostNote),
 		ReportingController: Controller, ReportingInstance: shorten(r.cfg.Node, mostInstance), Regarding: s.object.Reference(),
-	}, metav1.CreateOptions{})
+	})
 	if !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	have, err := events.Get(ctx, s.name(), metav1.GetOptions{})
-	if err != nil {
+	events.Name = s.name()
+	var have eventsv1.Event
+	if err := r.client.Read(ctx, events, metav1.ListOptions{}, &have); err != nil {
 		return err
 	}
 	last, count := have.EventTime.Time, int32(2)
@@ -64,8 +66,7 @@ func (r *Reporter) sendEvent(ctx context.Context, now time.Time, s *statement) e
 	if err != nil {
 		return err
 	}
-	_, err = events.Patch(ctx, s.name(), types.MergePatchType, patch, metav1.PatchOptions{})
-	return err
+	return r.client.Patch(ctx, events, types.MergePatchType, patch)
 }
 
 // shorten cuts a text to most bytes, and marks the cut with an ellipsis.

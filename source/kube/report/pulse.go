@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 const (
@@ -70,18 +71,18 @@ func (r *Reporter) renew(ctx context.Context, now time.Time, holder string, heal
 		l.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 		metadata["ownerReferences"] = l.OwnerReferences
 	}
-	leases := r.client.CoordinationV1().Leases(r.cfg.LeaseNamespace)
+	lease := api.Target{GroupVersionResource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Namespace: l.Namespace, Name: l.Name}
 	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": l.Spec})
 	if err != nil {
 		return err
 	}
-	_, err = leases.Patch(ctx, l.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	err = r.client.Patch(ctx, lease, types.MergePatchType, patch)
 	if !apierrors.IsNotFound(err) || holder == "" {
 		return err
 	}
 	l.Spec.AcquireTime = &at
-	_, err = leases.Create(ctx, l, metav1.CreateOptions{})
-	return err
+	lease.Name = ""
+	return r.client.Create(ctx, lease, l)
 }
 
 func (r *Reporter) nodeRef() model.Ref { return model.Ref{Kind: model.KindNode, Name: r.cfg.Node} }
@@ -138,7 +139,8 @@ func (r *Reporter) writeCondition(ctx context.Context, now time.Time, c conditio
 	if err != nil {
 		return err
 	}
-	if _, err = r.client.CoreV1().Nodes().PatchStatus(ctx, r.cfg.Node, patch); err == nil {
+	node := api.Target{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("nodes"), Name: r.cfg.Node, Subresource: "status"}
+	if err = r.client.Patch(ctx, node, types.StrategicMergePatchType, patch); err == nil {
 		r.written = c
 	}
 	return err

@@ -12,11 +12,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/backoff"
 
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
 )
 
 const (
@@ -64,8 +64,8 @@ type Reporter struct {
 	cfg     Config
 	log     *slog.Logger
 	objects Objects
-	connect func() (kubernetes.Interface, dynamic.Interface, error)
-	client  kubernetes.Interface
+	connect func() (api.Client, dynamic.Interface, error)
+	client  api.Client
 	dynamic dynamic.Interface
 	health  atomic.Pointer[event.Report] // the last report of the agent
 
@@ -82,7 +82,7 @@ type Reporter struct {
 }
 
 // New returns a reporter on the objects of a source. It gets a separate client from connect.
-func New(cfg Config, objects Objects, connect func() (kubernetes.Interface, dynamic.Interface, error)) *Reporter {
+func New(cfg Config, objects Objects, connect func() (api.Client, dynamic.Interface, error)) *Reporter {
 	r := &Reporter{cfg: cfg, log: cfg.Logger, objects: objects, connect: connect, faults: map[string]string{}, ledger: newLedger(cfg.Node)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)

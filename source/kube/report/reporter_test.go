@@ -23,21 +23,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/kube/api"
+	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
 )
 
 const node = "node-1"
 
 var guard = model.Ref{Kind: model.Kind(model.KindClusterNetworkPolicy), Name: "guard"}
 
-// api is an API server, an agent and its source's objects, on a clock that advances only when all goroutines wait.
-type api struct {
+// world is an API server, an agent and its source's objects, on a clock that advances only when all goroutines wait.
+type world struct {
 	mu sync.Mutex // guards the fields below
 	cluster
 	conditions map[string]metav1.Condition // of guard, by type
@@ -51,8 +52,8 @@ type api struct {
 	log     journal
 }
 
-func newAPI(t *testing.T) *api {
-	a := &api{
+func newAPI(t *testing.T) *world {
+	a := &world{
 		cluster:    cluster{service("web"): "u1", guard: "u2", {Kind: model.KindNode, Name: node}: "u9"},
 		client:     fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "u9"}}),
 		dynamic:    dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
@@ -87,7 +88,7 @@ func newAPI(t *testing.T) *api {
 	return a
 }
 
-func (a *api) says(ready bool, problems ...event.Problem) {
+func (a *world) says(ready bool, problems ...event.Problem) {
 	rep := &event.Report{Ready: ready, Problems: problems}
 	if len(problems) > 0 {
 		rep.Summary = fmt.Sprintf("%d REFUSED", len(problems))
@@ -120,13 +121,13 @@ func (j *journal) String() string {
 }
 
 // Identity implements Objects.
-func (a *api) Identity(ref model.Ref) (kube.Identity, bool) {
+func (a *world) Identity(ref model.Ref) (kube.Identity, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.identity(ref)
 }
 
-func (a *api) identity(ref model.Ref) (kube.Identity, bool) {
+func (a *world) identity(ref model.Ref) (kube.Identity, bool) {
 	id, ok := a.find(ref)
 	if ref == guard {
 		id.GroupVersionKind, id.Resource = schema.GroupVersionKind{Group: "policy.networking.k8s.io", Version: "v1alpha2", Kind: "ClusterNetworkPolicy"}, "clusternetworkpolicies"
@@ -138,7 +139,7 @@ func (a *api) identity(ref model.Ref) (kube.Identity, bool) {
 }
 
 // Identities implements Objects.
-func (a *api) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind) {
+func (a *world) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for ref := range a.cluster {
@@ -151,15 +152,17 @@ func (a *api) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...mo
 }
 
 // run starts a reporter under synctest and calls play beside it.
-func (a *api) run(t *testing.T, cfg Config, play func()) {
+func (a *world) run(t *testing.T, cfg Config, play func()) {
 	t.Helper()
 	a.runWith(t, cfg, a, play)
 }
 
-func (a *api) runWith(t *testing.T, cfg Config, objects Objects, play func()) {
+func (a *world) runWith(t *testing.T, cfg Config, objects Objects, play func()) {
 	t.Helper()
 	cfg.Node, cfg.Logger = node, slog.New(slog.NewTextHandler(&a.log, nil))
-	r := New(cfg, objects, func() (kubernetes.Interface, dynamic.Interface, error) { return a.client, a.dynamic, nil })
+	r := New(cfg, objects, func() (api.Client, dynamic.Interface, error) {
+		return apitest.Client{Clientset: a.client}, a.dynamic, nil
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() {
@@ -178,7 +181,7 @@ func (a *api) runWith(t *testing.T, cfg Config, objects Objects, play func()) {
 	}
 }
 
-func (a *api) events(t *testing.T) map[string]eventsv1.Event {
+func (a *world) events(t *testing.T) map[string]eventsv1.Event {
 	t.Helper()
 	list, err := a.client.EventsV1().Events("").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -446,7 +449,7 @@ func TestNodeCondition(t *testing.T) {
 	})
 }
 
-func writes(a *api) (n int) {
+func writes(a *world) (n int) {
 	for _, action := range a.client.Actions() {
 		if action.Matches("patch", "nodes/status") {
 			n++
@@ -541,7 +544,7 @@ func TestShorten(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for _, cfg := range []Config{{}, {Node: node}} {
-		r := New(cfg, newAPI(t), func() (kubernetes.Interface, dynamic.Interface, error) { return nil, nil, errors.New("no kubeconfig") })
+		r := New(cfg, newAPI(t), func() (api.Client, dynamic.Interface, error) { return nil, nil, errors.New("no kubeconfig") })
 		if err := r.Run(t.Context(), nil, nil); err == nil {
 			t.Error("no error")
 		}

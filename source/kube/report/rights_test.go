@@ -19,7 +19,7 @@ import (
 )
 
 // allKinds adds one policy of each kind with conditions to an API's objects.
-type allKinds struct{ *api }
+type allKinds struct{ *world }
 
 // Identities implements Objects.
 func (a allKinds) Identities(visit func(model.Ref, *kube.Identity) bool, kinds ...model.Kind) {
