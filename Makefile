@@ -28,7 +28,7 @@ help: ## this list
 
 build: ## build bin/contiv-agent
 	@mkdir -p bin
-	$(GO) build -o $(BIN) ./cmd/contiv-agent
+	$(GO) build -tags grpcnotrace -o $(BIN) ./cmd/contiv-agent
 
 run: $(if $(KUBE),bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three, at a real API server)
 	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))

@@ -79,10 +79,9 @@ func New(cfg *rest.Config) (*REST, error) {
 		shared.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
 	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"}) // Status, in which errors arrive
 	for gv, objects := range kinds() {
 		scheme.AddKnownTypes(gv, objects...)
-		metav1.AddToGroupVersion(scheme, gv)
+		metav1.AddToGroupVersion(scheme, gv) // options, watch events and Status, in which errors arrive
 	}
 	shared.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	transport, err := rest.HTTPClientFor(shared) // one for all groups
