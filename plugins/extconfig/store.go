@@ -1,16 +1,14 @@
 package extconfig
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
+	"strings"
 
-	"go.etcd.io/bbolt"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/boltstore"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 )
@@ -18,11 +16,7 @@ import (
 // Store is a Bolt file with the clients' values. Each client has two buckets: one maps key → message as protobuf, the other maps key
 // → terms as JSON. A checksum precedes each value. It is safe for concurrent use.
 type Store struct {
-	db     *bbolt.DB // nil: the file can be neither read nor written
-	remark string    // problem with the file; "": none
-
-	mu     sync.Mutex
-	broken error // why nothing can be written; nil: the file is writable
+	file *boltstore.File
 }
 
 // clients and allTerms are the buckets that hold the clients' buckets. A byte precedes the client's name in a bucket's name, because
@@ -32,55 +26,39 @@ const (
 	allTerms     = "terms/v2"
 	clientsV1    = "clients/v1"
 	allTermsV1   = "terms/v1"
-	clientPrefix = '/'
+	clientPrefix = "/"
 )
 
-// succeeds maps old buckets to the buckets that replaced them.
-var succeeds = map[string]string{clientsV1: clients, allTermsV1: allTerms}
+// schema lists the buckets, and those that they replace.
+var schema = boltstore.Schema{Buckets: []string{clients, allTerms}, Succeeds: map[string]string{clientsV1: clients, allTermsV1: allTerms}}
 
-// lockPatience is how long OpenStore waits until another process closes the file.
-const lockPatience = 5 * time.Second
+// OpenStore opens the file, or creates it and its folder; see boltstore.Open.
+func OpenStore(path string) (*Store, error) {
+	file, err := boltstore.Open(path, schema)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{file}, nil
+}
 
 // Remark returns the problem with the file as text for users; "": none.
 func (s *Store) Remark() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return s.broken.Error()
+	remark := s.file.Remark()
+	if remark != "" && s.file.Lost() {
+		remark += "; programs must send all others again"
 	}
-	return s.remark
+	return remark
 }
 
 // view calls f for every record of one of the buckets of all.
 func (s *Store) view(all string, f func(client, key string, value []byte) error) error {
-	if s.db == nil {
-		return nil
-	}
-	pass := func(r record, value []byte) error {
-		return f(string(bytes.TrimPrefix(r.client, []byte{clientPrefix})), string(r.key), value)
-	}
-	return guarded(func() error {
-		return s.db.View(func(tx *bbolt.Tx) error {
-			err := eachRecord(tx, all, func(r record) error {
-				value, ok := unframe(r)
-				if !ok {
-					return fmt.Errorf("%q: %w: its checksum is wrong", r.key, errDamaged)
-				}
-				return pass(r, value)
-			})
-			old := map[string]string{clients: clientsV1, allTerms: allTermsV1}[all] // it exists only where migrate could not write
-			return errors.Join(err, eachRecord(tx, old, func(r record) error { return pass(r, r.framed) }))
-		})
+	return s.file.Each(all, func(group, key string, value []byte) error {
+		return f(strings.TrimPrefix(group, clientPrefix), key, value)
 	})
 }
 
 // Close waits for writes in progress.
-func (s *Store) Close() error {
-	if s.db == nil {
-		return nil
-	}
-	return guarded(s.db.Close)
-}
+func (s *Store) Close() error { return s.file.Close() }
 
 // Load returns all stored values by client. For each unreadable entry unread has an error. The entry stays in the file, because a
 // later version may be able to read it.
@@ -148,79 +126,37 @@ func (s *Store) LoadTerms() (map[string]map[string]Terms, error) {
 // Save writes a change of a client's values, all of it or nothing: nil messages delete. Terms are those of the messages, by key;
 // other messages have none. It returns when the change is on disk.
 func (s *Store) Save(client string, changes map[string]proto.Message, terms map[string]Terms) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.broken != nil {
-		return s.broken
-	}
-	err := guarded(func() error {
-		return s.db.Update(func(tx *bbolt.Tx) error { return saveAll(tx, client, changes, terms) })
+	err := s.file.Update(func(tx *boltstore.Tx) error {
+		for _, key := range kv.Values(changes).Keys() {
+			if err := save(tx, clientPrefix+client, key, changes[key], terms[key]); err != nil {
+				return fmt.Errorf("%q: %w", key, err)
+			}
+		}
+		return nil
 	})
-	if errors.Is(err, errDamaged) {
-		s.broken = fmt.Errorf("store: %w; the next start sets it aside", err) // bbolt may still hold its lock
-	}
 	if err != nil {
 		return fmt.Errorf("store: client %q: %w", client, err)
 	}
 	return nil
 }
 
-func saveAll(tx *bbolt.Tx, client string, changes map[string]proto.Message, terms map[string]Terms) error {
-	name := append([]byte{clientPrefix}, client...)
-	err := changeBucket(tx.Bucket([]byte(clients)), name, func(bucket *bbolt.Bucket) error {
-		for _, key := range kv.Values(changes).Keys() {
-			if err := save(bucket, name, key, changes[key]); err != nil {
-				return fmt.Errorf("%q: %w", key, err)
-			}
-		}
-		return nil
-	})
-	if err != nil || len(terms) == 0 && tx.Bucket([]byte(allTerms)).Bucket(name) == nil {
-		return err
-	}
-	return changeBucket(tx.Bucket([]byte(allTerms)), name, func(bucket *bbolt.Bucket) error {
-		for key, msg := range changes {
-			if err := saveTerms(bucket, name, key, msg, terms[key]); err != nil {
-				return fmt.Errorf("terms of %q: %w", key, err)
-			}
-		}
-		return nil
-	})
-}
-
-// changeBucket changes the client's bucket. The bucket exists only while it has entries.
-func changeBucket(all *bbolt.Bucket, name []byte, change func(*bbolt.Bucket) error) error {
-	bucket, err := all.CreateBucketIfNotExists(name)
-	if err == nil {
-		err = change(bucket)
-	}
-	if err != nil {
-		return err
-	}
-	if first, _ := bucket.Cursor().First(); first == nil {
-		return all.DeleteBucket(name)
-	}
-	return nil
-}
-
-func saveTerms(bucket *bbolt.Bucket, client []byte, key string, msg proto.Message, t Terms) error {
-	if msg == nil || t.zero() {
-		return bucket.Delete([]byte(key))
-	}
-	value, err := json.Marshal(writtenTerms{Merge: t.Merge.String(), Labels: t.Labels})
-	if err != nil {
-		return err
-	}
-	return bucket.Put([]byte(key), frame([]byte(allTerms), client, []byte(key), value))
-}
-
-func save(bucket *bbolt.Bucket, client []byte, key string, msg proto.Message) error {
+// save writes an item with its terms; nil: it deletes both.
+func save(tx *boltstore.Tx, group, key string, msg proto.Message, t Terms) error {
 	if msg == nil {
-		return bucket.Delete([]byte(key))
+		return errors.Join(tx.Delete(clients, group, key), tx.Delete(allTerms, group, key))
 	}
 	value, err := proto.MarshalOptions{Deterministic: true}.Marshal(msg)
+	if err == nil {
+		err = tx.Put(clients, group, key, value)
+	}
 	if err != nil {
 		return err
 	}
-	return bucket.Put([]byte(key), frame([]byte(clients), client, []byte(key), value))
+	if t.zero() {
+		return tx.Delete(allTerms, group, key)
+	}
+	if value, err = json.Marshal(writtenTerms{Merge: t.Merge.String(), Labels: t.Labels}); err != nil {
+		return err
+	}
+	return tx.Put(allTerms, group, key, value)
 }

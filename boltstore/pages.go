@@ -1,4 +1,4 @@
-package extconfig
+package boltstore
 
 import (
 	"bytes"
@@ -12,12 +12,13 @@ import (
 // the file. Layout: go.etcd.io/bbolt v1.5, internal/common/page.go, meta.go and bucket.go; little-endian, as on every machine we
 // build for.
 type boltFile struct {
-	data  []byte
-	page  uint64 // size of a page
-	high  uint64 // first unused page
-	seen  map[uint64]bool
-	kept  []record
-	fault error // first error found
+	schema Schema
+	data   []byte
+	page   uint64 // size of a page
+	high   uint64 // first unused page
+	seen   map[uint64]bool
+	kept   []record
+	fault  error // first error found
 }
 
 const (
@@ -38,11 +39,11 @@ var le = binary.LittleEndian
 
 // verify returns the records of a file whose checksums are right. It returns an error if any part of the file differs from what
 // bbolt and Store write; nil: bbolt can read it safely. An empty file is valid.
-func verify(data []byte) ([]record, error) {
+func verify(data []byte, schema Schema) ([]record, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	f := &boltFile{data: data, seen: map[uint64]bool{0: true, 1: true}}
+	f := &boltFile{schema: schema, data: data, seen: map[uint64]bool{0: true, 1: true}}
 	meta := f.meta()
 	if meta == nil {
 		return nil, fmt.Errorf("%w: no valid meta page", errDamaged)
@@ -52,7 +53,7 @@ func verify(data []byte) ([]record, error) {
 	if free := le.Uint64(meta[32:]); free != noFreelist {
 		f.freelist(free)
 	} else {
-		f.wrong("no list of free pages") // Store always has one
+		f.wrong("no list of free pages") // bbolt writes one, unless its options say otherwise
 	}
 	return f.kept, f.fault
 }
@@ -176,7 +177,7 @@ func (f *boltFile) bucket(value []byte, path [][]byte, depth int) {
 }
 
 func (f *boltFile) record(r record) {
-	if now, old := succeeds[string(r.all)]; old { // a record from before checksums, unless the bucket's name is damaged
+	if now, old := f.schema.Succeeds[string(r.all)]; old { // a record from before checksums, unless the bucket's name is damaged
 		r.all = []byte(now)
 		if _, ok := unframe(r); ok {
 			f.wrong("a bucket of version 1 has a record of version 2, %q", r.key)

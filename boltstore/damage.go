@@ -1,4 +1,4 @@
-package extconfig
+package boltstore
 
 import (
 	"bytes"
@@ -18,56 +18,60 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// errDamaged means that the file, or a record in it, is not what a Store wrote.
+// errDamaged means that the file, or a record in it, is not what a File wrote.
 var errDamaged = errors.New("damaged")
 
 // maxAside is how many damaged files are kept beside the present one; the oldest are removed first.
 const maxAside = 3
 
-// record is an entry of the file with its checksum. It belongs to the bucket of a client, in one of the two buckets of all.
-type record struct{ all, client, key, framed []byte }
+// record is an entry of the file with its checksum. It belongs to the bucket of a group, in the bucket all of the schema.
+type record struct{ all, group, key, framed []byte }
 
-// OpenStore opens the file, or creates it and its folder. One process has the file at a time: OpenStore fails while another has it.
-// It renames a damaged file to PATH.damaged-TIME, and creates a new one with the records whose checksums are right. A file that
-// cannot be written is read, and every Save fails. A file that cannot be read either counts as empty. Remark returns the problem.
-func OpenStore(path string) (*Store, error) {
+// Open opens the file, or creates it and its folder. One process has the file at a time: Open fails while another has it. It renames a
+// damaged file to PATH.damaged-TIME, and creates a new one with the records whose checksums are right. A file that cannot be written is
+// read, and every Update fails. A file that cannot be read either counts as empty. Remark returns the problem.
+func Open(path string, schema Schema) (*File, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return unwritable(path, err), nil
+		return unwritable(path, schema, err), nil
 	}
-	db, kept, err := openWhole(path)
+	db, kept, err := openWhole(path, schema)
 	switch {
 	case err == nil:
-		return &Store{db: db}, nil
+		return &File{schema: schema, db: db}, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("store %s: another process has it open: %w", path, err)
 	case !errors.Is(err, errDamaged):
-		return unwritable(path, err), nil
+		return unwritable(path, schema, err), nil
 	}
+	f := &File{schema: schema, lost: true}
 	aside, renameErr := setAside(path, time.Now())
 	if renameErr != nil {
-		return &Store{broken: fmt.Errorf("store %s: %w; it cannot be set aside: %w", path, err, renameErr)}, nil
+		f.broken = fmt.Errorf("store %s: %w; it cannot be set aside: %w", path, err, renameErr)
+		return f, nil
 	}
-	fresh, _, openErr := openWhole(path)
+	var openErr error
+	f.db, _, openErr = openWhole(path, schema)
 	if openErr == nil {
-		openErr = fresh.Update(func(tx *bbolt.Tx) error { return restore(tx, kept) })
+		openErr = f.db.Update(func(tx *bbolt.Tx) error { return restore(tx, kept) })
 	}
 	if openErr != nil {
-		return &Store{db: fresh, broken: fmt.Errorf("store %s: %w; it is set aside as %s, and a new one cannot be created: %w", path, err, aside, openErr)}, nil
+		f.broken = fmt.Errorf("store %s: %w; it is set aside as %s, and a new one cannot be created: %w", path, err, aside, openErr)
+		return f, nil
 	}
-	return &Store{db: fresh, remark: fmt.Sprintf(
-		"store %s: %s: it is set aside as %s; %d records of it are whole and kept, programs must send all others again", path, err, aside, len(kept),
-	)}, nil
+	f.remark = fmt.Sprintf("store %s: %s: it is set aside as %s; %d records of it are whole and kept", path, err, aside, len(kept))
+	return f, nil
 }
 
-// unwritable returns a store that can at most be read.
-func unwritable(path string, why error) *Store {
-	s := &Store{broken: fmt.Errorf("store %s: cannot be written: %w", path, why)}
+// unwritable returns a file that can at most be read.
+func unwritable(path string, schema Schema, why error) *File {
+	s := &File{schema: schema, broken: fmt.Errorf("store %s: cannot be written: %w", path, why)}
 	content, err := os.ReadFile(path)
 	if err == nil {
-		_, err = verify(content)
+		_, err = verify(content, schema)
 	}
 	if err != nil || len(content) == 0 {
 		s.broken = errors.Join(s.broken, err)
+		s.lost = err != nil && !errors.Is(err, fs.ErrNotExist)
 		return s
 	}
 	var db *bbolt.DB
@@ -76,6 +80,7 @@ func unwritable(path string, why error) *Store {
 		return err
 	})
 	if err != nil {
+		s.lost = true
 		return s
 	}
 	s.db = db
@@ -95,12 +100,12 @@ func guarded(do func() error) (err error) {
 
 // openWhole opens the file, creates it if needed, and migrates it to the present form after reading all of it. If the error wraps
 // errDamaged, kept holds the valid records.
-func openWhole(path string) (db *bbolt.DB, kept []record, err error) {
+func openWhole(path string, schema Schema) (db *bbolt.DB, kept []record, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, err
 	}
-	if kept, err = verify(content); err != nil {
+	if kept, err = verify(content, schema); err != nil {
 		if lockErr := unused(path); lockErr != nil { // another process writes the file, so the read may be incomplete
 			return nil, nil, lockErr
 		}
@@ -118,7 +123,7 @@ func openWhole(path string) (db *bbolt.DB, kept []record, err error) {
 	case err != nil:
 		return nil, kept, damagedBy(err)
 	}
-	if err = guarded(func() error { return db.Update(migrate) }); err != nil {
+	if err = guarded(func() error { return db.Update(schema.migrate) }); err != nil {
 		_ = guarded(db.Close) // none of its content is used any more
 		return nil, kept, err
 	}
@@ -152,26 +157,28 @@ func eachRecord(tx *bbolt.Tx, all string, f func(record) error) error {
 	if top == nil {
 		return nil
 	}
-	return top.ForEachBucket(func(client []byte) error {
-		return top.Bucket(client).ForEach(func(key, framed []byte) error {
-			return f(record{[]byte(all), bytes.Clone(client), bytes.Clone(key), bytes.Clone(framed)})
+	return top.ForEachBucket(func(group []byte) error {
+		return top.Bucket(group).ForEach(func(key, framed []byte) error {
+			return f(record{[]byte(all), bytes.Clone(group), bytes.Clone(key), bytes.Clone(framed)})
 		})
 	})
 }
 
 // migrate creates the buckets, and adds checksums to the records of a file without them.
-func migrate(tx *bbolt.Tx) error {
-	for from, to := range succeeds {
-		if _, err := tx.CreateBucketIfNotExists([]byte(to)); err != nil {
+func (s Schema) migrate(tx *bbolt.Tx) error {
+	for _, name := range s.Buckets {
+		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return err
 		}
+	}
+	for from, to := range s.Succeeds {
 		if tx.Bucket([]byte(from)) == nil {
 			continue
 		}
 		var list []record
 		if err := eachRecord(tx, from, func(r record) error {
 			r.all = []byte(to)
-			r.framed = frame(r.all, r.client, r.key, r.framed)
+			r.framed = frame(r.all, r.group, r.key, r.framed)
 			list = append(list, r)
 			return nil
 		}); err != nil {
@@ -187,7 +194,11 @@ func migrate(tx *bbolt.Tx) error {
 // restore writes records unchanged.
 func restore(tx *bbolt.Tx, list []record) error {
 	for _, r := range list {
-		bucket, err := tx.Bucket(r.all).CreateBucketIfNotExists(r.client)
+		top := tx.Bucket(r.all)
+		if top == nil {
+			continue // a bucket of a later version
+		}
+		bucket, err := top.CreateBucketIfNotExists(r.group)
 		if err == nil {
 			err = bucket.Put(r.key, r.framed)
 		}
@@ -200,14 +211,14 @@ func restore(tx *bbolt.Tx, list []record) error {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum covers the value and its place, so that a value under another key or client has a wrong checksum, too.
-func sum(all, client, key, value []byte) uint32 {
-	return crc32.Checksum(bytes.Join([][]byte{all, client, key, value}, []byte{0}), castagnoli)
+// sum covers the value and its place, so that a value under another key or group has a wrong checksum, too.
+func sum(all, group, key, value []byte) uint32 {
+	return crc32.Checksum(bytes.Join([][]byte{all, group, key, value}, []byte{0}), castagnoli)
 }
 
 // frame puts the checksum before a value: four bytes, big-endian.
-func frame(all, client, key, value []byte) []byte {
-	return append(binary.BigEndian.AppendUint32(nil, sum(all, client, key, value)), value...)
+func frame(all, group, key, value []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, sum(all, group, key, value)), value...)
 }
 
 // unframe returns the value of a record, if its checksum is right.
@@ -216,7 +227,7 @@ func unframe(r record) (value []byte, ok bool) {
 		return nil, false
 	}
 	value = r.framed[4:]
-	return value, binary.BigEndian.Uint32(r.framed) == sum(r.all, r.client, r.key, value)
+	return value, binary.BigEndian.Uint32(r.framed) == sum(r.all, r.group, r.key, value)
 }
 
 // setAside renames a damaged file and removes the oldest damaged files beyond maxAside.
