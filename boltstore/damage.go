@@ -37,7 +37,7 @@ func Open(path string, schema Schema) (*File, error) {
 	db, kept, err := openWhole(path, schema)
 	switch {
 	case err == nil:
-		return &File{schema: schema, db: db}, nil
+		return &File{schema: schema, db: db, total: readTotal(db)}, nil
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("store %s: another process has it open: %w", path, err)
 	case !errors.Is(err, errDamaged):
@@ -52,12 +52,18 @@ func Open(path string, schema Schema) (*File, error) {
 	var openErr error
 	f.db, _, openErr = openWhole(path, schema)
 	if openErr == nil {
-		openErr = f.db.Update(func(tx *bbolt.Tx) error { return restore(tx, kept) })
+		openErr = f.db.Update(func(tx *bbolt.Tx) error {
+			if err := restore(tx, kept); err != nil {
+				return err
+			}
+			return schema.putTotal(tx)
+		})
 	}
 	if openErr != nil {
 		f.broken = fmt.Errorf("store %s: %w; it is set aside as %s, and a new one cannot be created: %w", path, err, aside, openErr)
 		return f, nil
 	}
+	f.total = readTotal(f.db)
 	f.remark = fmt.Sprintf("store %s: %s: it is set aside as %s; %d records of it are whole and kept", path, err, aside, len(kept))
 	return f, nil
 }
@@ -164,7 +170,7 @@ func eachRecord(tx *bbolt.Tx, all string, f func(record) error) error {
 	})
 }
 
-// migrate creates the buckets, and adds checksums to the records of a file without them.
+// migrate creates the buckets, adds checksums to the records of a file without them, and the total to a file without it.
 func (s Schema) migrate(tx *bbolt.Tx) error {
 	for _, name := range s.Buckets {
 		if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
@@ -188,7 +194,10 @@ func (s Schema) migrate(tx *bbolt.Tx) error {
 			return err
 		}
 	}
-	return nil
+	if tx.Bucket([]byte(totals)) != nil {
+		return nil
+	}
+	return s.putTotal(tx)
 }
 
 // restore writes records unchanged.

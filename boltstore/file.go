@@ -31,6 +31,7 @@ type File struct {
 	lost   bool
 
 	mu     sync.Mutex
+	total  total // of the records in the file
 	broken error // why nothing can be written; nil: the file is writable
 }
 
@@ -81,15 +82,20 @@ func (f *File) Update(change func(*Tx) error) error {
 	if f.broken != nil {
 		return f.broken
 	}
+	var after total
 	err := guarded(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
-			t := &Tx{tx: tx, shrunk: map[[2]string]bool{}}
+			t := &Tx{tx: tx, total: f.total, shrunk: map[[2]string]bool{}}
 			if err := change(t); err != nil {
 				return err
 			}
-			return t.removeEmpty()
+			after = t.total
+			return errors.Join(t.removeEmpty(), t.total.put(tx))
 		})
 	})
+	if err == nil {
+		f.total = after
+	}
 	if errors.Is(err, errDamaged) {
 		f.broken = fmt.Errorf("store: %w; the next start sets it aside", err) // bbolt may still hold its lock
 	}
@@ -107,6 +113,7 @@ func (f *File) Close() error {
 // Tx is the changes of one Update.
 type Tx struct {
 	tx     *bbolt.Tx
+	total  total
 	shrunk map[[2]string]bool // bucket and group that lost a record
 }
 
@@ -120,7 +127,10 @@ func (t *Tx) Put(bucket, group, key string, value []byte) error {
 	if err != nil {
 		return err
 	}
-	return b.Put([]byte(key), frame([]byte(bucket), []byte(group), []byte(key), value))
+	framed := frame([]byte(bucket), []byte(group), []byte(key), value)
+	t.total.add(b.Get([]byte(key)), -1)
+	t.total.add(framed, 1)
+	return b.Put([]byte(key), framed)
 }
 
 // Delete removes a record, if it exists.
@@ -134,6 +144,7 @@ func (t *Tx) Delete(bucket, group, key string) error {
 		return nil
 	}
 	t.shrunk[[2]string{bucket, group}] = true
+	t.total.add(b.Get([]byte(key)), -1)
 	return b.Delete([]byte(key))
 }
 

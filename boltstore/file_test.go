@@ -60,7 +60,9 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := errors.New("stop")
-	err = f.Update(func(tx *Tx) error { return errors.Join(tx.Put("things/v2", "g", "key0", nil), tx.Delete("things/v2", "g", "key1"), stop) })
+	err = f.Update(func(tx *Tx) error {
+		return errors.Join(tx.Put("things/v2", "g", "key0", nil), tx.Delete("things/v2", "g", "key1"), stop)
+	})
 	if got := read(t, f); !errors.Is(err, stop) || got != "g/key0=value0\ng/key1=value1\n" {
 		t.Errorf("%v, %q", err, got)
 	}

@@ -17,8 +17,10 @@ type boltFile struct {
 	page   uint64 // size of a page
 	high   uint64 // first unused page
 	seen   map[uint64]bool
+	tops   map[string]bool // top buckets
 	kept   []record
-	fault  error // first error found
+	total  *total // as the file has it; nil: it has none
+	fault  error  // first error found
 }
 
 const (
@@ -43,7 +45,7 @@ func verify(data []byte, schema Schema) ([]record, error) {
 	if len(data) == 0 {
 		return nil, nil
 	}
-	f := &boltFile{schema: schema, data: data, seen: map[uint64]bool{0: true, 1: true}}
+	f := &boltFile{schema: schema, data: data, seen: map[uint64]bool{0: true, 1: true}, tops: map[string]bool{}}
 	meta := f.meta()
 	if meta == nil {
 		return nil, fmt.Errorf("%w: no valid meta page", errDamaged)
@@ -55,7 +57,36 @@ func verify(data []byte, schema Schema) ([]record, error) {
 	} else {
 		f.wrong("no list of free pages") // bbolt writes one, unless its options say otherwise
 	}
+	if le.Uint64(meta[48:]) > lastEmpty {
+		f.complete()
+	}
 	return f.kept, f.fault
+}
+
+// lastEmpty is the number of the last transaction of a file that bbolt has created and nobody has written.
+const lastEmpty = 1
+
+// complete checks that no record is missing: bbolt's pages have no checksums, so that a page with a wrong number of elements looks whole.
+func (f *boltFile) complete() {
+	for _, name := range f.schema.Buckets {
+		found := f.tops[name]
+		for old, now := range f.schema.Succeeds {
+			found = found || now == name && f.tops[old]
+		}
+		if !found {
+			f.wrong("the bucket %q is missing", name)
+		}
+	}
+	var have total
+	for _, r := range f.kept {
+		have.add(r.framed, 1)
+	}
+	switch {
+	case f.total == nil && f.tops[totals]:
+		f.wrong("its number of records is missing")
+	case f.total != nil && have != *f.total: // a file of an earlier version has no total
+		f.wrong("it has %d records, or others than the %d that were written", have.count, f.total.count)
+	}
 }
 
 func (f *boltFile) wrong(format string, args ...any) {
@@ -150,6 +181,9 @@ func (f *boltFile) leaf(p []byte, path [][]byte, depth int) {
 		value := p[uint64(at)+uint64(pos)+ksize:][:vsize:vsize]
 		switch {
 		case le.Uint32(p[at:])&bucketElement != 0:
+			if len(path) == 0 {
+				f.tops[string(key)] = true
+			}
 			f.bucket(value, append(path[:len(path):len(path)], key), depth)
 		case len(path) == 2:
 			f.record(record{bytes.Clone(path[0]), bytes.Clone(path[1]), bytes.Clone(key), bytes.Clone(value)})
@@ -187,6 +221,10 @@ func (f *boltFile) record(r record) {
 	}
 	if _, ok := unframe(r); !ok {
 		f.wrong("the checksum of %q is wrong", r.key)
+		return
+	}
+	if string(r.all) == totals {
+		f.total = parseTotal(r.framed)
 		return
 	}
 	f.kept = append(f.kept, r)
