@@ -38,8 +38,18 @@ type Failure struct {
 	Error *Error `json:"error"`
 }
 
-// ErrNoAgent is wrapped by errors of calls that no agent received: nothing listens on the socket.
-var ErrNoAgent = errors.New("no agent listens")
+var (
+	// ErrNoAgent is wrapped by errors of calls that no agent received: nothing listens on the socket.
+	ErrNoAgent = errors.New("no agent listens")
+	// ErrNoAnswer is wrapped by errors of calls that an agent may have carried out, and that it did not answer.
+	ErrNoAnswer = errors.New("the agent did not answer")
+)
+
+// The paths of an agent that runs as root without flags: its socket, and the folder for DELs that find no agent.
+const (
+	DefaultSocket = "/run/contiv-agent/agent.sock"
+	DefaultSpool  = "/var/lib/contiv-agent/cni"
+)
 
 // maxAnswer bounds the size of an answer.
 const maxAnswer = 1 << 20
@@ -101,7 +111,10 @@ func (c *Client) call(ctx context.Context, path string, in, out any) error {
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return &callError{Errorf(CodeTryAgainLater, "contiv-agent does not answer: %v", err), err}
+		if !errors.Is(err, ErrNoAgent) {
+			err = fmt.Errorf("%w: %w", ErrNoAnswer, err)
+		}
+		return &callError{Errorf(CodeTryAgainLater, "contiv-agent: %v", err), err}
 	}
 	defer resp.Body.Close()
 	return decode(resp, out)
@@ -111,7 +124,7 @@ func (c *Client) call(ctx context.Context, path string, in, out any) error {
 func decode(resp *http.Response, out any) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return &callError{Errorf(CodeTryAgainLater, "the answer of contiv-agent ended early: %v", err), err}
+		return &callError{Errorf(CodeTryAgainLater, "the answer of contiv-agent ended early: %v", err), fmt.Errorf("%w: %w", ErrNoAnswer, err)}
 	}
 	if resp.StatusCode != http.StatusOK {
 		var f Failure
