@@ -24,7 +24,7 @@ const module = "github.com/contiv-agent/contiv-agent/"
 var ranks = map[string]int{
 	"calico": 0, "model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "backoff": 0, "httpserver": 0, "calico/recorded": 0, "test/page": 0, "test/pace": 0, "test/poll": 0, "test/port": 0, "test/samples": 0, "test/words": 0, "test/shape": 0, "plugins/cni/protocol": 0,
 	"calico/v3": 1, "event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1, "boltstore": 1,
-	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/ipam": 2,
+	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/ipam": 2, "plugins/cni/cnitest": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
 	"calico/feed": 3, "doctor": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
@@ -34,25 +34,26 @@ var ranks = map[string]int{
 
 // sameRank lists the imports between rooms of one rank that are part of the picture (docs/ARCHITECTURE.md).
 var sameRank = map[[2]string]bool{
-	{"kv", "proto"}:                        true, // keys are made from messages
-	{"renderer/dataplane", "proto"}:        true, // a driver reads Felix's messages
-	{"renderer", "model"}:                  true, // the seam names services by the model's identifier
-	{"renderer/builtin", "renderer/nat44"}: true, // the one room that knows which renderers there are
-	{"renderer/builtin", "renderer/cnat"}:  true,
-	{"agent/cleanup", "agent/owner"}:       true, // cleanup holds the lock of all agents, and shows what is left as a status does
-	{"agent/cleanup", "agent/status"}:      true,
-	{"agent/config", "agent/attachment"}:   true, // a configuration holds the settings of the agent's rooms
-	{"agent/config", "agent/counters"}:     true,
-	{"agent/config", "agent/nattable"}:     true,
-	{"agent/config", "agent/owner"}:        true,
-	{"agent/control", "agent/status"}:      true, // the socket serves the status
-	{"agent/status", "agent/attachment"}:   true, // the status shows what the other rooms of the agent have found
-	{"agent/status", "agent/counters"}:     true,
-	{"agent/status", "agent/nattable"}:     true,
-	{"agent/stepper", "agent/nattable"}:    true, // a Stepper drives the agent's rooms
-	{"agent/stepper", "agent/reasons"}:     true,
-	{"agent/stepper", "agent/status"}:      true,
-	{"trace", "agent"}:                     true, // a what-if is one agent and one sim per node
+	{"kv", "proto"}:                         true, // keys are made from messages
+	{"renderer/dataplane", "proto"}:         true, // a driver reads Felix's messages
+	{"renderer", "model"}:                   true, // the seam names services by the model's identifier
+	{"renderer/builtin", "renderer/nat44"}:  true, // the one room that knows which renderers there are
+	{"renderer/builtin", "renderer/cnat"}:   true,
+	{"agent/cleanup", "agent/owner"}:        true, // cleanup holds the lock of all agents, and shows what is left as a status does
+	{"agent/cleanup", "agent/status"}:       true,
+	{"agent/config", "agent/attachment"}:    true, // a configuration holds the settings of the agent's rooms
+	{"agent/config", "agent/counters"}:      true,
+	{"agent/config", "agent/nattable"}:      true,
+	{"agent/config", "agent/owner"}:         true,
+	{"agent/control", "agent/status"}:       true, // the socket serves the status
+	{"agent/status", "agent/attachment"}:    true, // the status shows what the other rooms of the agent have found
+	{"agent/status", "agent/counters"}:      true,
+	{"agent/status", "agent/nattable"}:      true,
+	{"agent/stepper", "agent/nattable"}:     true, // a Stepper drives the agent's rooms
+	{"agent/stepper", "agent/reasons"}:      true,
+	{"agent/stepper", "agent/status"}:       true,
+	{"plugins/cni/cnitest", "plugins/ipam"}: true, // the modelled node has real addresses
+	{"trace", "agent"}:                      true, // a what-if is one agent and one sim per node
 
 	{"source/convert", "calico/v3"}:        true, // a policy of Calico's is read once, for the model and for the datastore
 	{"calico/datastore", "calico/v3"}:      true,
