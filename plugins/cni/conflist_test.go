@@ -1,0 +1,102 @@
+package cni_test
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/plugins/cni"
+)
+
+func TestListContent(t *testing.T) {
+	text, err := cni.ListConfig{
+		MTU: 1400, Socket: "/run/a.sock", IPAM: json.RawMessage(`{"type":"host-local"}`), Chain: []json.RawMessage{json.RawMessage(`{"type":"tuning"}`)},
+	}.Encode()
+	want := `{
+  "cniVersion": "1.0.0",
+  "cniVersions": [
+    "0.4.0",
+    "1.0.0",
+    "1.1.0"
+  ],
+  "name": "contiv",
+  "plugins": [
+    {
+      "type": "contiv-cni",
+      "capabilities": {
+        "bandwidth": true,
+        "portMappings": true
+      },
+      "socket": "/run/a.sock",
+      "mtu": 1400,
+      "ipam": {
+        "type": "host-local"
+      }
+    },
+    {
+      "type": "tuning"
+    }
+  ]
+}
+`
+	if diff := cmp.Diff(want, string(text)); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	if _, err := (cni.ListConfig{IPAM: json.RawMessage(`{`)}).Encode(); err == nil {
+		t.Error("a broken section is no error")
+	}
+}
+
+// The list exists while the node serves, and is withdrawn only after the node has not served for a while.
+func TestPublisher(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "net.d")
+	p := &cni.Publisher{Path: filepath.Join(dir, "10-contiv.conflist"), Content: []byte("list"), Quiet: 10 * time.Second}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	away := errors.New("VPP is away")
+	step := func(after time.Duration, why error, want cni.Change, file string) {
+		t.Helper()
+		now = now.Add(after)
+		got, err := p.Update(now, why)
+		text, _ := os.ReadFile(p.Path)
+		if err != nil || got != want || string(text) != file {
+			t.Errorf("%v, %v, file %q; want %v, %q", got, err, text, want, file)
+		}
+	}
+	step(0, away, cni.Unchanged, "") // not written before the node serves
+	step(20*time.Second, away, cni.Unchanged, "")
+	step(0, nil, cni.Written, "list")
+	step(0, nil, cni.Unchanged, "list")
+	step(time.Second, away, cni.Unchanged, "list")
+	step(9*time.Second, away, cni.Unchanged, "list")
+	step(time.Second, nil, cni.Unchanged, "list") // it recovered: the time begins again
+	step(time.Second, away, cni.Unchanged, "list")
+	step(9*time.Second, away, cni.Unchanged, "list")
+	step(time.Second, away, cni.Withdrawn, "")
+	step(time.Second, away, cni.Unchanged, "")
+	step(time.Second, nil, cni.Written, "list")
+	if err := os.WriteFile(p.Path, []byte("changed"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	step(time.Second, nil, cni.Written, "list")
+	for _, name := range []string{"05-other.conflist", "09-notes.txt", "20-later.conf"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rivals, err := p.Rivals(); err != nil || !slices.Equal(rivals, []string{filepath.Join(dir, "05-other.conflist")}) {
+		t.Errorf("%v, %v", rivals, err)
+	}
+	if got, err := p.Remove(); got != cni.Withdrawn || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	entries, _ := os.ReadDir(dir)
+	if len(entries) != 3 {
+		t.Errorf("left in the folder: %v", entries)
+	}
+}
