@@ -10,8 +10,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 )
 
-func main() {
-	p := newPlugin(protocol.DefaultSocket, protocol.DefaultSpool)
+func main() { mainOf(newPlugin(protocol.DefaultSocket, protocol.DefaultSpool)) }
+
+// mainOf carries out the call that the environment names.
+func mainOf(p *plugin) {
 	skel.PluginMainFuncs(skel.CNIFuncs{
 		Add: p.add, Del: p.del, Check: p.check, GC: p.gc, Status: p.status,
 	}, version.PluginSupports("0.4.0", "1.0.0", "1.1.0"), "contiv-cni: the CNI plugin of contiv-agent; contiv-cni(8) describes its configuration")
