@@ -175,6 +175,35 @@ func TestDeleteWithoutAgent(t *testing.T) {
 	}
 }
 
+// An agent that starts while the plugin writes its record has read the folder already: the plugin finds it and leaves no record.
+func TestAgentStartsBehindTheRecord(t *testing.T) {
+	for _, point := range []string{"record", "recorded"} {
+		h := newHost(t, false)
+		h.startAgent(t)
+		if _, err := h.add(t, call{id: "c1"}); err != nil {
+			t.Fatal(err)
+		}
+		h.killAgent()
+		p := newPlugin("", "")
+		p.step = func(at string) {
+			if at == point {
+				h.startAgent(t)
+				if _, err := h.add(t, call{id: "c2"}); err != nil { // its start has ended
+					t.Error(err)
+				}
+			}
+		}
+		args := cmdArgs("c1", podArgs)
+		args.StdinData = []byte(h.configuration(call{}))
+		if err := p.del(args); err != nil {
+			t.Error(err)
+		}
+		if files, _ := filepath.Glob(h.spool + "/*"); len(files) > 0 || h.Complete(attachment("c1")) {
+			t.Errorf("%s: records %v, left %q", point, files, h.Left())
+		}
+	}
+}
+
 // The addresses of another IPAM plugin pass through the agent. They are released by the DEL, and by an ADD that the agent refuses.
 func TestDelegation(t *testing.T) {
 	h := newHost(t, true)

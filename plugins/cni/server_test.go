@@ -205,6 +205,7 @@ func TestDeleteOvertakesAdd(t *testing.T) {
 			t.Run(fmt.Sprint(part, " deaf=", deaf), func(t *testing.T) {
 				g := newGate("add "+part, deaf)
 				n := newNode(t, cni.Config{}, g.before)
+				n.Deaf = deaf
 				r := n.request("c1")
 				var added error
 				var calls sync.WaitGroup
@@ -260,6 +261,7 @@ func TestKilledPluginLeavesNothing(t *testing.T) {
 		for _, part := range append(cnitest.Parts(), "end") {
 			g := newGate("add "+part, deaf)
 			n := newNode(t, cni.Config{}, g.before)
+			n.Deaf = deaf
 			ctx, kill := context.WithCancel(t.Context())
 			done := make(chan struct{})
 			r := n.request("c1")

@@ -20,7 +20,7 @@ func (n *Network) step(ctx context.Context, name string, a protocol.Attachment, 
 			return fmt.Errorf("%s of %s: %w", name, a, err)
 		}
 	}
-	if err := ctx.Err(); err != nil {
+	if err := ctx.Err(); err != nil && !n.world.Deaf {
 		return fmt.Errorf("%s of %s: %w", name, a, context.Cause(ctx))
 	}
 	n.world.mu.Lock()

@@ -37,6 +37,8 @@ var ErrDead = errors.New("this agent is dead")
 type World struct {
 	// Before is called before each step of a call, without a lock: "add veth", "delete route". An error fails the step. nil: nothing fails.
 	Before func(ctx context.Context, step string, a protocol.Attachment) error
+	// Deaf makes calls ignore the end of their contexts.
+	Deaf bool
 
 	mu        sync.Mutex
 	sandboxes map[string]bool
