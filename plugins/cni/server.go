@@ -95,7 +95,7 @@ func (s *Server) serveAdd(w http.ResponseWriter, r *http.Request) {
 			return s.inTurn(ctx, req.Attachment, true, false, func(ctx context.Context) error { return s.add(ctx, w, req) })
 		})
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errGone) {
 		fail(w, asError(err))
 	}
 	s.finish("ADD", req, begin, err)
@@ -361,6 +361,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, into any) err
 	return nil
 }
 
+// errGone means that the plugin ended before it got its result.
+var errGone = errors.New("the plugin ended before it got its result")
+
 // answer sends a result. It returns an error if the client has ended.
 func answer(w http.ResponseWriter, res *protocol.Result) error {
 	text, err := json.Marshal(res)
@@ -372,7 +375,7 @@ func answer(w http.ResponseWriter, res *protocol.Result) error {
 		err = http.NewResponseController(w).Flush()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the plugin ended before it got its result: %w", context.Canceled, err)
+		return fmt.Errorf("%w: %w: %w", errGone, context.Canceled, err)
 	}
 	return nil
 }
