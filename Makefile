@@ -21,14 +21,15 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo etcd-test monitoring-test interop interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/contiv-agent
+build: ## build bin/contiv-agent and bin/contiv-cni
 	@mkdir -p bin
 	$(GO) build -tags grpcnotrace -o $(BIN) ./cmd/contiv-agent
+	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/contiv-cni ./cmd/contiv-cni
 
 run: $(if $(KUBE),bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three, at a real API server)
 	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
@@ -124,6 +125,10 @@ interop: interop-ligato ## the real Felix, Typha and an etcd as partners, ligato
 .PHONY: interop-ligato
 interop-ligato: # ligato's vpp-agent v2.5.1 as a witness: keys, encodings, and its client against an agent of ours
 	cd interop/ligato && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 .
+
+interop-cni: ## the CNI plugin with the real libcni, cnitool, host-local and plugins of a chain, and killed at every step (CASES=n seeds, SEED=n: from there)
+	cd interop/cni && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 10m -v .
+	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 60m -run '^TestKilled$$' ./cmd/contiv-cni
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh

@@ -69,12 +69,13 @@ var features = map[string][]string{
 
 // fences lists who alone may import a module.
 var fences = map[string][]string{
-	"k8s.io/client-go":       {"source/kube"},
-	"go.fd.io/govpp":         {"vpp", "vppagent/descriptor", "sim", "doctor"},
-	"go.etcd.io/etcd":        {"plugins/extconfig/etcd"},
-	"google.golang.org/grpc": {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
-	"go.etcd.io/bbolt":       {"boltstore"},
-	"github.com/vishvananda": {"vppagent/descriptor/linux"},
+	"k8s.io/client-go":                   {"source/kube"},
+	"go.fd.io/govpp":                     {"vpp", "vppagent/descriptor", "sim", "doctor"},
+	"go.etcd.io/etcd":                    {"plugins/extconfig/etcd"},
+	"google.golang.org/grpc":             {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
+	"go.etcd.io/bbolt":                   {"boltstore"},
+	"github.com/vishvananda":             {"vppagent/descriptor/linux"},
+	"github.com/containernetworking/cni": {"cmd/contiv-cni"},
 }
 
 func tree(t *testing.T) []shape.File {

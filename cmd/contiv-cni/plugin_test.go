@@ -246,7 +246,7 @@ func TestDelegation(t *testing.T) {
 	}
 }
 
-// What containerd does: an ADD refused with the code 11 gets a DEL at once, and later an ADD of a new sandbox; each deleted sandbox gets
+// Containerd's calls: an ADD refused with the code 11 gets a DEL at once, and later an ADD of a new sandbox; each deleted sandbox gets
 // two more DELs without its namespace, mixed with the ADDs of others; STATUS is asked all the time.
 func TestContainerd(t *testing.T) {
 	h := newHost(t, false)

@@ -147,3 +147,26 @@ func (p *Publisher) Rivals() ([]string, error) {
 	}
 	return out, nil
 }
+
+// InstallPlugin copies the plugin's program into the folder of CNI plugins (/opt/cni/bin), if the file there differs. Calls in progress
+// continue with the old program.
+func InstallPlugin(program, dir string) (Change, error) {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return Unchanged, fmt.Errorf("CNI plugin: %w", err)
+	}
+	path := filepath.Join(dir, "contiv-cni")
+	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
+		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == 0o755 {
+			return Unchanged, nil
+		}
+	}
+	err = os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = protocol.WriteFile(path, content, 0o755)
+	}
+	if err != nil {
+		return Unchanged, fmt.Errorf("CNI plugin: %w", err)
+	}
+	return Written, nil
+}

@@ -100,3 +100,21 @@ func TestPublisher(t *testing.T) {
 		t.Errorf("left in the folder: %v", entries)
 	}
 }
+
+func TestInstallPlugin(t *testing.T) {
+	from, dir := filepath.Join(t.TempDir(), "contiv-cni"), filepath.Join(t.TempDir(), "bin")
+	for i, content := range []string{"one", "one", "two"} {
+		if err := os.WriteFile(from, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		change, err := cni.InstallPlugin(from, dir)
+		text, _ := os.ReadFile(filepath.Join(dir, "contiv-cni"))
+		info, statErr := os.Stat(filepath.Join(dir, "contiv-cni"))
+		if err != nil || statErr != nil || (change == cni.Written) != (i != 1) || string(text) != content || info.Mode().Perm() != 0o755 {
+			t.Errorf("%d: %v, %v, %q, %v", i, change, err, text, info)
+		}
+	}
+	if _, err := cni.InstallPlugin(from+"-none", dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}
