@@ -27,7 +27,7 @@ func steps() (out []string) {
 	for _, part := range cnitest.Parts() {
 		out = append(out, "add "+part, "delete "+part)
 	}
-	return append(out, "add end")
+	return append(out, "add end", "check", "status", "collect")
 }
 
 // chaos is a host with one fault at a time.
@@ -68,12 +68,14 @@ func (c *chaos) killPlugin() {
 	}
 }
 
-// arm chooses the next fault, or none, and returns where the plugin kills itself.
-func (c *chaos) arm() (killAt string) {
+// arm chooses the next fault, or none, and returns where the plugin kills itself. No list of steps: all.
+func (c *chaos) arm(list ...string) (killAt string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.step, c.fault = "", nil
-	list := steps()
+	if list == nil {
+		list = steps()
+	}
 	step := list[c.random.IntN(len(list))]
 	switch c.random.IntN(8) {
 	case 0, 1:
@@ -114,6 +116,37 @@ func (c *chaos) restart() {
 	c.killAgent()
 	c.startAgent(c.t)
 	c.note("  a new agent")
+}
+
+// gc is a runtime that names the pods that run.
+func (c *chaos) gc(running []string, killAt string) error {
+	var valid []string
+	for _, id := range running {
+		valid = append(valid, fmt.Sprintf(`{"containerID": %q, "ifname": "eth0"}`, id))
+	}
+	_, err := c.run(c.t, call{verb: "GC", killAt: killAt, more: `, "cni.dev/valid-attachments": [` + strings.Join(valid, ",") + `]`})
+	c.note("GC of all but %v: %v", running, err)
+	return err
+}
+
+// other is a call of another verb, which changes nothing for the pods that run.
+func (c *chaos) other(running []string) {
+	verb := c.random.IntN(3)
+	killAt := c.arm([]string{"collect", "status", "check"}[verb])
+	switch verb {
+	case 0:
+		_ = c.gc(running, killAt)
+	case 1:
+		_, err := c.run(c.t, call{verb: "STATUS", killAt: killAt})
+		c.note("STATUS: %v", err)
+	case 2:
+		if len(running) > 0 {
+			id := running[c.random.IntN(len(running))]
+			_, err := c.run(c.t, call{verb: "CHECK", id: id, netns: "/run/netns/" + id, killAt: killAt, more: fmt.Sprintf(
+				`, "prevResult": {"cniVersion": "1.1.0", "interfaces": [{"name": "eth0", "sandbox": "/run/netns/%s"}], "ips": []}`, id)})
+			c.note("CHECK %s: %v", id, err)
+		}
+	}
 }
 
 // connect is a runtime that starts a pod: it takes a refused ADD back at once. It reports whether the pod runs.
@@ -164,6 +197,9 @@ func runSeed(t *testing.T, seed uint64, hit map[string]bool) {
 		if id := fmt.Sprint("c", i); c.connect(id) {
 			running = append(running, id)
 		}
+		if random.IntN(2) == 0 {
+			c.other(running)
+		}
 		if len(running) > 0 && random.IntN(2) == 0 {
 			at := random.IntN(len(running))
 			if random.IntN(6) == 0 { // the runtime crashes, and its DEL is lost
@@ -186,11 +222,7 @@ func runSeed(t *testing.T, seed uint64, hit map[string]bool) {
 	running = append(running, "last")
 	c.settled(t)
 	if lost {
-		var valid []string
-		for _, id := range running {
-			valid = append(valid, fmt.Sprintf(`{"containerID": %q, "ifname": "eth0"}`, id))
-		}
-		if _, err := c.run(t, call{verb: "GC", more: `, "cni.dev/valid-attachments": [` + strings.Join(valid, ",") + `]`}); err != nil {
+		if err := c.gc(running, ""); err != nil {
 			t.Fatalf("GC: %v", err)
 		}
 	}

@@ -463,3 +463,60 @@ func FuzzRecord(f *testing.F) {
 		}
 	})
 }
+
+// Any bytes in the place of the file, or any change of a valid one: Open succeeds or fails, and no address in use is given again without
+// an error before.
+func FuzzOpen(f *testing.F) {
+	file := filepath.Join(f.TempDir(), "ipam.db")
+	p := openPool(f, file, "10.1.1.0/28")
+	for i := range 4 {
+		allocate(f, p, start, pod(i))
+	}
+	if _, err := p.Release(start, pod(3)); err != nil {
+		f.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		f.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add([]byte(nil), uint32(0), byte(0))
+	f.Add([]byte("garbage"), uint32(0), byte(0))
+	for page := range 6 {
+		for _, offset := range []int{0, 8, 10, 12, 16, 20, 32, 60} {
+			f.Add([]byte(nil), uint32(page*os.Getpagesize()+offset), byte(1))
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte, at uint32, change byte) {
+		own := len(content) == 0
+		if own {
+			content = bytes.Clone(whole)
+			content[int(at)%len(content)] ^= change
+		}
+		file := filepath.Join(t.TempDir(), "ipam.db")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p, err := Open(start, Config{File: file})
+		if err != nil {
+			return
+		}
+		defer p.Close()
+		if err := p.SetCIDRs(prefixes("10.1.1.0/28")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := p.Allocate(start, pod(9))
+		if errors.Is(err, ErrIncomplete) || errors.Is(err, ErrExhausted) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		for _, taken := range []string{"10.1.1.2", "10.1.1.3", "10.1.1.4", "10.1.1.5"} {
+			if own && addrsOf(got) == taken {
+				t.Fatalf("%s is in use or quiet, and a new pod got it", taken)
+			}
+		}
+	})
+}

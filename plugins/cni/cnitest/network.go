@@ -145,20 +145,19 @@ func (n *Network) Status(ctx context.Context) error {
 	return n.step(ctx, "status", protocol.Attachment{}, func() error { return n.world.unready })
 }
 
-// Collect implements cni.Network.
+// Collect implements cni.Network. It deletes step by step.
 func (n *Network) Collect(ctx context.Context, valid []protocol.Attachment) error {
-	return n.step(ctx, "collect", protocol.Attachment{}, func() error {
+	var invalid []protocol.Attachment
+	err := n.step(ctx, "collect", protocol.Attachment{}, func() error {
 		list := n.world.pool.Attachments()
 		for a := range n.world.parts {
 			list = append(list, a)
 		}
-		for _, a := range list {
-			if !slices.Contains(valid, a) {
-				if err := n.removeAll(time.Now(), a); err != nil {
-					return err
-				}
-			}
-		}
+		invalid = slices.DeleteFunc(list, func(a protocol.Attachment) bool { return slices.Contains(valid, a) })
 		return nil
 	})
+	for i := 0; i < len(invalid) && err == nil; i++ {
+		err = n.Delete(ctx, protocol.Request{Attachment: invalid[i]})
+	}
+	return err
 }
