@@ -128,8 +128,8 @@ func (t *Tx) Put(bucket, group, key string, value []byte) error {
 		return err
 	}
 	framed := frame([]byte(bucket), []byte(group), []byte(key), value)
-	t.total.add(b.Get([]byte(key)), -1)
-	t.total.add(framed, 1)
+	t.total.subtract(b.Get([]byte(key)))
+	t.total.add(framed)
 	return b.Put([]byte(key), framed)
 }
 
@@ -144,7 +144,7 @@ func (t *Tx) Delete(bucket, group, key string) error {
 		return nil
 	}
 	t.shrunk[[2]string{bucket, group}] = true
-	t.total.add(b.Get([]byte(key)), -1)
+	t.total.subtract(b.Get([]byte(key)))
 	return b.Delete([]byte(key))
 }
 

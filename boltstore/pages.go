@@ -79,7 +79,7 @@ func (f *boltFile) complete() {
 	}
 	var have total
 	for _, r := range f.kept {
-		have.add(r.framed, 1)
+		have.add(r.framed)
 	}
 	switch {
 	case f.total == nil && f.tops[totals]:

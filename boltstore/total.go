@@ -18,13 +18,20 @@ type total struct {
 // lacks the schema's buckets as well.
 const totals = "\x00total"
 
-// add counts a record, or removes it for times -1. framed is nil if it does not exist.
-func (t *total) add(framed []byte, times int64) {
-	if len(framed) < 4 {
-		return
+// add counts a record; nil: none.
+func (t *total) add(framed []byte) {
+	if len(framed) >= 4 {
+		t.count++
+		t.sum += uint64(binary.BigEndian.Uint32(framed))
 	}
-	t.count += uint64(times) //nolint:gosec // wraps around as intended
-	t.sum += uint64(times) * uint64(binary.BigEndian.Uint32(framed))
+}
+
+// subtract removes a record; nil: none. The sum wraps around as that of add does.
+func (t *total) subtract(framed []byte) {
+	if len(framed) >= 4 {
+		t.count--
+		t.sum -= uint64(binary.BigEndian.Uint32(framed))
+	}
 }
 
 // put writes the total.
@@ -54,7 +61,7 @@ func (s Schema) putTotal(tx *bbolt.Tx) error {
 	var t total
 	for _, name := range s.Buckets {
 		if err := eachRecord(tx, name, func(r record) error {
-			t.add(r.framed, 1)
+			t.add(r.framed)
 			return nil
 		}); err != nil {
 			return err
