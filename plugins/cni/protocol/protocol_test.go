@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -102,8 +103,8 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var answer func(http.ResponseWriter)
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w) }), ReadHeaderTimeout: time.Minute}
+	var answer atomic.Value
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer.Load().(func(http.ResponseWriter))(w) }), ReadHeaderTimeout: time.Minute}
 	done := make(chan struct{})
 	go func() { _ = server.Serve(l); close(done) }()
 	defer func() { _ = server.Close(); <-done }()
@@ -128,7 +129,7 @@ func TestAnswers(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, CodeTryAgainLater, "", true},
 	} {
-		answer = tc.answer
+		answer.Store(tc.answer)
 		_, err := c.Add(t.Context(), full())
 		var e *Error
 		if !errors.As(err, &e) || e.Code != tc.code || !strings.Contains(err.Error(), tc.text) || errors.Is(err, ErrNoAnswer) != tc.noAnswer || errors.Is(err, ErrNoAgent) {
