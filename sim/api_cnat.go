@@ -131,12 +131,12 @@ func tupleEnd(a netip.Addr, port uint16) cnatapi.CnatEndpoint {
 // switchOff removes a node from an arc on which a plug-in had put it, or restores it; false: no such node. The plug-in does not
 // notice.
 func (v *VPP) switchOff(arc arcID, node string, f *iface, off bool) bool {
-	switch {
-	case strings.HasPrefix(node, "nat") && arc == ip4Unicast:
-		node = "nat44-ed"
-	case strings.HasPrefix(node, "nat") && arc == ip4Output:
-		node = "nat44-ed-output"
-	case !strings.HasPrefix(node, "acl-plugin-"):
+	if arc == ip4Unicast || arc == ip4Output {
+		if v.nat.SwitchNode(f.index, arc == ip4Output, node, !off) {
+			return true
+		}
+	}
+	if !strings.HasPrefix(node, "acl-plugin-") {
 		return false
 	}
 	k := featureKey{arc, node, f.index}

@@ -36,7 +36,16 @@ func (v *VPP) showFeatures(f *iface) string {
 	for id, arc := range arcNames() {
 		fmt.Fprintf(&b, "\n%s:\n", arc)
 		any := false
+		input, output := v.nat.Nodes(f.index)
+		nat := map[string][]string{"nat44-ed": input, "nat44-ed-output": output}
 		for _, n := range v.arcs[id] {
+			for _, name := range nat[n.name] {
+				any = true
+				fmt.Fprintf(&b, "  %s\n", name)
+			}
+			if nat[n.name] != nil {
+				continue
+			}
 			times := v.features.times[featureKey{arcID(id), n.name, f.index}]
 			if times == 0 && n.on(f.index) && !v.features.off[featureKey{arcID(id), n.name, f.index}] {
 				times = 1

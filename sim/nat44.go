@@ -152,6 +152,11 @@ func (v *VPP) natInterfaceLines() []string {
 	for _, i := range v.nat.OutputInterfaces() {
 		list = append(list, fmt.Sprintf("nat44 output-feature %s", v.ifs.name(i)))
 	}
+	for _, f := range v.ifs.all() {
+		if input, output := v.nat.Nodes(f.index); !v.nat.Regular(f.index) {
+			list = append(list, fmt.Sprintf("nat44 nodes %s %v %v", f.name, input, output))
+		}
+	}
 	return list
 }
 

@@ -322,7 +322,7 @@ func (a *Agent) carryOut(ctx context.Context, x *execution, p *planner) {
 // complete plans, executes and observes; err is why VPP cannot be reached.
 func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	p, c := x.p, x.c
-	a.denyUnknown(p.touch)
+	a.giveParts(p.touch)
 	if err == nil && !a.informed && a.cfg.DenyEarly {
 		err = x.closeEarly(ctx)
 	}

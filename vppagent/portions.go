@@ -107,7 +107,7 @@ func (h *ahead) plan() *planner {
 // carryOut sends the creations of the current plan, unless the plan has other steps too.
 func (h *ahead) carryOut(ctx context.Context) {
 	p := h.x.p
-	h.a.denyUnknown(p.touch)
+	h.a.giveParts(p.touch)
 	p.settleValues()
 	p.decide()
 	p.ahead = true

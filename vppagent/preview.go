@@ -27,7 +27,7 @@ func (a *Agent) Plan(ctx context.Context, t *event.Txn) (*Plan, error) {
 	if err := c.lookAtVPP(ctx, p, t.Resync); err != nil {
 		return nil, err
 	}
-	c.denyUnknown(p.touch)
+	c.giveParts(p.touch)
 	p.settleValues()
 	p.decide()
 	plan := &Plan{Levels: p.order(), Foreign: c.foreign()}

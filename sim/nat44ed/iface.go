@@ -29,6 +29,27 @@ func (e *Engine) feature(swIf uint32, n node, on bool) {
 	}
 }
 
+// nodeName is the name of a node without and with worker threads, whose first node on the arc passes the packet to its worker.
+func nodeName(n node) (one, more string) {
+	names := [nodeCount][2]string{
+		nodeClassify: {"nat44-ed-classify", "nat44-handoff-classify"}, nodePreOut2In: {"nat-pre-out2in", "nat44-out2in-worker-handoff"},
+		nodePreIn2Out: {"nat-pre-in2out", "nat44-in2out-worker-handoff"}, nodePreIn2OutOutput: {"nat-pre-in2out-output", "nat44-in2out-output-worker-handoff"},
+	}[n]
+	return names[0], names[1]
+}
+
+// SwitchNode is feature_enable_disable of one of NAT44-ED's nodes, on the output arc or the input arc; false: it has no such node there. No
+// record of NAT44-ED follows. A node that is enabled twice is on the arc twice.
+func (e *Engine) SwitchNode(swIf uint32, output bool, name string, on bool) bool {
+	for n := range nodeCount {
+		if one, more := nodeName(n); (name == one || name == more) && output == (n == nodePreIn2OutOutput) {
+			e.feature(swIf, n, on)
+			return true
+		}
+	}
+	return false
+}
+
 // OnInput reports whether a packet that arrives on the interface meets NAT44-ED; OnOutput whether one that leaves does.
 func (e *Engine) OnInput(swIf uint32) bool {
 	a := e.arcs[swIf]
@@ -50,15 +71,34 @@ func (e *Engine) Nodes(swIf uint32) (input, output []string) {
 	if a == nil {
 		return nil, nil
 	}
-	for n, name := range []string{"nat44-ed-classify", "nat-pre-out2in", "nat-pre-in2out"} {
+	for n := range nodeCount {
+		name, _ := nodeName(n)
 		for range a[n] {
-			input = append(input, name)
+			if n == nodePreIn2OutOutput {
+				output = append(output, name)
+			} else {
+				input = append(input, name)
+			}
 		}
 	}
-	for range a[nodePreIn2OutOutput] {
-		output = append(output, "nat-pre-in2out-output")
-	}
 	return input, output
+}
+
+// Regular reports that the interface has the nodes which its roles and its output feature put on its arcs, and no others.
+func (e *Engine) Regular(swIf uint32) bool {
+	var want arc
+	if i, ok := findIface(&e.ifaces, swIf); ok {
+		if f := e.ifaces.slotAt(i); f.inside && f.outside {
+			want[nodeClassify] = 1
+		} else {
+			want[preNode(f.inside)] = 1
+		}
+	}
+	if _, ok := findIface(&e.outIfaces, swIf); ok {
+		want[nodePreOut2In], want[nodePreIn2OutOutput] = 1, 1
+	}
+	have := e.arcs[swIf]
+	return have == nil && want == arc{} || have != nil && *have == want
 }
 
 type iface struct {
@@ -199,15 +239,16 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 	return OK
 }
 
-// InterfaceDeleted must be called before an interface goes away.
+// InterfaceDeleted must be called before an interface goes away. VPP removes all nodes of a deleted interface from its arcs, whoever put
+// them there (vnet_feature_add_del_sw_interface).
 func (e *Engine) InterfaceDeleted(swIf uint32) {
-	if !e.enabled {
-		return
+	if e.enabled {
+		e.dropRoles(swIf)
+		if _, ok := findIface(&e.outIfaces, swIf); ok {
+			e.AddDelOutputInterface(false, swIf)
+		}
 	}
-	e.dropRoles(swIf)
-	if _, ok := findIface(&e.outIfaces, swIf); ok {
-		e.AddDelOutputInterface(false, swIf)
-	}
+	delete(e.arcs, swIf)
 }
 
 func (e *Engine) dropRoles(swIf uint32) {

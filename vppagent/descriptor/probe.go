@@ -26,6 +26,25 @@ func AskNodes(w *World, name string) (vpp.Call, bool) {
 
 // MissingNodes are the wanted nodes that are absent from the answer to AskNodes. The error says that the answer has no information.
 func MissingNodes(r vpp.Reply, want []Node) (out []Node, _ error) {
+	has, err := NodesOn(r)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range want {
+		nodes, shown := has[n.Arc]
+		there := !shown // this VPP does not show the arc: the answer is unknown
+		for _, name := range nodes {
+			there = there || name == n.Name || n.Like != "" && strings.HasPrefix(name, n.Like)
+		}
+		if !there {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+// NodesOn are the nodes on each arc, from the answer to ShowFeatures. A node that is on an arc twice is in the list twice.
+func NodesOn(r vpp.Reply) (map[string][]string, error) {
 	text, err := CLIText(r)
 	if err != nil {
 		return nil, err
@@ -40,17 +59,14 @@ func MissingNodes(r vpp.Reply, want []Node) (out []Node, _ error) {
 			has[arc] = append(has[arc], word)
 		}
 	}
-	for _, n := range want {
-		nodes, shown := has[n.Arc]
-		there := !shown // this VPP does not show the arc: the answer is unknown
-		for _, name := range nodes {
-			there = there || name == n.Name || n.Like != "" && strings.HasPrefix(name, n.Like)
-		}
-		if !there {
-			out = append(out, n)
-		}
-	}
-	return out, nil
+	return has, nil
+}
+
+// Nameable reports whether VPP's command line finds the interface by its name: VPP takes a dot and digits at the end for a sub-interface
+// (unformat_vnet_sw_interface, VPP 24.06 to 26.06).
+func (i *Iface) Nameable() bool {
+	at := strings.LastIndexByte(i.VPPName, '.')
+	return i.Sub || at < 0 || at == len(i.VPPName)-1 || strings.Trim(i.VPPName[at+1:], "0123456789") != ""
 }
 
 // PutNode puts a node back on its arc. The node must be missing, or packets would meet it twice.

@@ -63,3 +63,13 @@ func (w *World) ownedInterface(tag string) (string, bool) {
 	_, name, ok := ParseTag(tag, "i", false)
 	return name, ok
 }
+
+// NamesPod reports that another client made the interface for a pod: its tag is "namespace/name", or contains it as CNIs do:
+// "namespace/name-eth0".
+func (i *Iface) NamesPod() bool {
+	if i.Index == 0 || i.Ours || i.Sub {
+		return false
+	}
+	before, after, ok := strings.Cut(i.Tag, "/")
+	return ok && before != "" && after != "" && !strings.Contains(after, "/")
+}

@@ -39,7 +39,7 @@ func (l *accessLists) shut() bool {
 func Unknown(w *descriptor.World, kinds bool) []*descriptor.Iface {
 	var out []*descriptor.Iface
 	for _, i := range w.Interfaces() {
-		if i.Index != 0 && !i.Ours && !i.Sub && (namesPod(i.Tag) || ofPod(i) && !i.Own && (kinds || deniesAll(w, i.Index))) {
+		if i.NamesPod() || i.Index != 0 && !i.Ours && !i.Sub && ofPod(i) && !i.Own && (kinds || deniesAll(w, i.Index)) {
 			out = append(out, i)
 		}
 	}
@@ -50,7 +50,7 @@ func Unknown(w *descriptor.World, kinds bool) []*descriptor.Iface {
 // LearnAddressed asks VPP which interfaces have an address, unless their tags name pods, and records it in Iface.Own. A CNI gives VPP's
 // end of a pod's interface no address: the interface is unnumbered, or routes lead to it. The error says that VPP did not answer.
 func LearnAddressed(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, all []*descriptor.Iface) error {
-	all = slices.DeleteFunc(slices.Clone(all), func(i *descriptor.Iface) bool { return namesPod(i.Tag) })
+	all = slices.DeleteFunc(slices.Clone(all), (*descriptor.Iface).NamesPod)
 	var calls []vpp.Call
 	for _, i := range all {
 		for _, v6 := range []bool{false, true} {
@@ -78,12 +78,6 @@ func deniesAll(w *descriptor.World, index uint32) bool {
 	deny, ok := factsOf(w).acls.index[denyKey]
 	a := factsOf(w).lists[index]
 	return ok && slices.Equal(a.in, []uint32{deny}) && slices.Equal(a.out, []uint32{deny})
-}
-
-// namesPod reports that a tag is "namespace/name", or contains it as CNIs do: "namespace/name-eth0".
-func namesPod(tag string) bool {
-	before, after, ok := strings.Cut(tag, "/")
-	return ok && before != "" && after != "" && !strings.Contains(after, "/")
 }
 
 // ofPod reports that CNIs give interfaces of this kind to pods: tap, af_packet and memif. VPP distinguishes a tap from a NIC of a

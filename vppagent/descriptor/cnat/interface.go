@@ -63,19 +63,13 @@ func CnatInterface() *descriptor.Descriptor {
 	}.Descriptor()
 	d.Ready = func(w *descriptor.World, _, want any, _ func(string) any) error {
 		i, ok := w.Interface(want.(*cnatInterface).name)
-		if !ok || nameable(i) {
+		if !ok || i.Nameable() {
 			return nil
 		}
 		return fmt.Errorf("name: VPP's command line takes %s for a sub-interface, so that nothing shows whether cnat is on it: "+
 			"give the interface a name that does not end in a dot and digits", i.VPPName)
 	}
 	return d
-}
-
-// nameable reports whether VPP's command line finds the interface by its name (unformat_vnet_sw_interface, VPP 24.06 to 26.06).
-func nameable(i *descriptor.Iface) bool {
-	at := strings.LastIndexByte(i.VPPName, '.')
-	return i.Sub || at < 0 || at == len(i.VPPName)-1 || strings.Trim(i.VPPName[at+1:], "0123456789") != ""
 }
 
 func compileCnatInterface(_ string, m *cnat.Interface) (*cnatInterface, error) {
@@ -173,7 +167,7 @@ func cnatInterfaceDumps(w *descriptor.World, c descriptor.Candidates) []descript
 	asked := map[string]bool{}
 	c.Each(func(_ string, state any, _ bool) {
 		i, ok := w.Interface(state.(*cnatInterface).name)
-		if ok && nameable(i) && !asked[i.VPPName] {
+		if ok && i.Nameable() && !asked[i.VPPName] {
 			asked[i.VPPName] = true
 			out = append(out, descriptor.AskRequest(featuresID(i.VPPName), &vlib.CliInband{Cmd: featuresID(i.VPPName)}))
 		}
@@ -191,7 +185,7 @@ func retrieveCnatInterfaces(w *descriptor.World, d *descriptor.Dump, c descripto
 	c.Each(func(key string, state any, wanted bool) {
 		name := state.(*cnatInterface).name
 		i, ok := w.Interface(name)
-		if !ok || !nameable(i) || !wanted && c.Wanted(key) != nil {
+		if !ok || !i.Nameable() || !wanted && c.Wanted(key) != nil {
 			return
 		}
 		if shown == nil {

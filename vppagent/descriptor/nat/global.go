@@ -2,6 +2,7 @@ package nat
 
 import (
 	"errors"
+	"fmt"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 
@@ -40,7 +41,7 @@ type nat44Global struct{ forwarding bool }
 // Delete keeps the plugin enabled, without forwarding and as empty as when it was enabled: disabling it deletes the configuration
 // of other clients, and leaks FIB locks (VPP 24.06).
 func Nat44Global() *descriptor.Descriptor {
-	return descriptor.Spec[*nat.Nat44Global, *nat44Global]{
+	d := descriptor.Spec[*nat.Nat44Global, *nat44Global]{
 		Name: "nat44-global", Prefix: kv.Nat44GlobalKey,
 		Compile: func(_ string, m *nat.Nat44Global) (*nat44Global, error) {
 			switch {
@@ -75,6 +76,22 @@ func Nat44Global() *descriptor.Descriptor {
 		Dumps:    runningConfigRequests,
 		Retrieve: retrieveNat44Global,
 	}.Descriptor()
+	d.Ready = readyForwarding
+	return d
+}
+
+// readyForwarding: pods' interfaces lose both roles before VPP forwards (see PodPart).
+func readyForwarding(w *descriptor.World, have, want any, _ func(key string) any) error {
+	if have == nil || have.(*nat44Global).forwarding || !want.(*nat44Global).forwarding {
+		return nil
+	}
+	for _, state := range w.Having(natInterfacePrefix) {
+		i := state.(*natInterface)
+		if in, ok := w.Interface(i.name); ok && in.NamesPod() && in.Nameable() && i.inside && i.outside {
+			return fmt.Errorf("forwarding: NAT44 on %s is still arranged for a VPP that does not forward", i.name)
+		}
+	}
+	return nil
 }
 
 // forward is also sent after every enabling, which resets it.

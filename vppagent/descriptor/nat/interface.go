@@ -2,13 +2,13 @@ package nat
 
 import (
 	"errors"
+	"slices"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
-	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
@@ -21,12 +21,12 @@ const (
 
 // natInterface is NAT44 on an interface. Inside and outside are roles of the input feature; with output VPP has no roles.
 type natInterface struct {
-	name                    string
-	inside, outside, output bool
+	name string
+	arrangement
 }
 
 // Nat44Interface describes ligato's Nat44Interface. VPP accepts either the output feature or the input feature's roles on an
-// interface, never both (−81), so with output_feature the roles have no effect.
+// interface, never both (−81), so with output_feature the roles have no effect. A pod's interface gets both roles as ofPod says.
 //
 // The interface's access lists are made before NAT and removed after it, so that NAT translates no packet that they would deny;
 // the list of source ranges is a condition.
@@ -38,93 +38,98 @@ func Nat44Interface() *descriptor.Descriptor {
 			case m.GetName() == "":
 				return nil, errors.New("name: empty")
 			case m.GetOutputFeature():
-				return &natInterface{name: m.GetName(), output: true}, nil
+				return &natInterface{m.GetName(), regular(false, false, true)}, nil
 			case !m.GetNatInside() && !m.GetNatOutside():
 				return nil, errors.New("nat_inside: neither this nor nat_outside nor output_feature is set")
 			}
-			return &natInterface{name: m.GetName(), inside: m.GetNatInside(), outside: m.GetNatOutside()}, nil
+			return &natInterface{m.GetName(), regular(m.GetNatInside(), m.GetNatOutside(), false)}, nil
 		},
-		Message: func(i *natInterface) *nat.Nat44Interface {
-			return &nat.Nat44Interface{Name: i.name, NatInside: i.inside, NatOutside: i.outside, OutputFeature: i.output}
-		},
-		Equal: func(have, want *natInterface) bool { return *have == *want },
+		Message: (*natInterface).message,
+		Equal:   func(have, want *natInterface) bool { return *have == *want },
+		// The role outside leaves first: a pod's interface with both roles, while VPP forwards, is an earlier agent's (PodPart).
+		Recreate: func(have, want *natInterface) bool { return have.outside && want.arrangement == ofPod() },
 		Dependencies: func(i *natInterface) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.Nat44GlobalKey}, {Key: kv.InterfaceKey(i.name), Pods: true}, {Key: kv.InterfaceACLsKey(i.name), Loose: true}, {Without: acl.RestrictedClaim}}
 		},
+		Derived: func(i *natInterface) []descriptor.Derived {
+			return []descriptor.Derived{{Key: kv.SourceRangesEnforcedKey, State: acl.NATPart(i.name)}}
+		},
 		Create: func(w *descriptor.World, i *natInterface) ([]descriptor.Op, error) {
-			return changeRoles(w, &natInterface{name: i.name}, i)
+			return rearrange(w, i.name, arrangement{}, i.arrangement)
 		},
-		Update: changeRoles,
+		Update: func(w *descriptor.World, have, want *natInterface) ([]descriptor.Op, error) {
+			return rearrange(w, want.name, have.arrangement, want.arrangement)
+		},
 		Delete: func(w *descriptor.World, i *natInterface) ([]descriptor.Op, error) {
-			return changeRoles(w, i, &natInterface{name: i.name})
-		},
-		Dumps: func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
-			return []descriptor.Request{
-				descriptor.DumpRequest(idNATInterfaces, &nat44_ed.Nat44InterfaceDump{}),
-				descriptor.AskRequest(idNATOutputInterfaces, &nat44_ed.Nat44EdOutputInterfaceGet{}),
-			}
+			return rearrange(w, i.name, i.arrangement, arrangement{})
 		},
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
+	d.Dumps = natInterfaceDumps
 	d.Nodes = natNodes
 	d.After = []string{"reject-route"} // so that a rejected packet gets no session towards the default route
-	d.Derived = func(state any) []descriptor.Derived {
-		return []descriptor.Derived{{Key: kv.SourceRangesEnforcedKey, State: acl.NATPart(state.(*natInterface).name)}}
-	}
-	d.Ready = func(w *descriptor.World, have, want any, _ func(key string) any) error {
-		if have != nil {
-			return nil
+	d.Merge = func(own any, parts []any) any {
+		if i, ok := own.(*natInterface); ok && len(parts) > 0 && i.arrangement == regular(true, true, false) {
+			return &natInterface{i.name, ofPod()}
 		}
-		return acl.ReadyInterface(w, want.(*natInterface).name)
+		return own
 	}
+	d.Ready = readyNATInterface
 	return d
 }
 
-// changeRoles adds missing roles before it removes superfluous ones, so that a packet always meets NAT. Between the two features
-// it removes first, because VPP refuses both. It removes only roles that are set: removing another one orphans a feature in VPP
-// for good (nat44_interface_add_del_feature, VPP 24.06).
+func readyNATInterface(w *descriptor.World, have, want any, sure func(key string) any) error {
+	i := want.(*natInterface)
+	if i.arrangement == ofPod() && sure(kv.Nat44GlobalKey) == nil {
+		return errors.New("VPP does not forward yet what NAT44 does not translate")
+	}
+	if have != nil {
+		return nil
+	}
+	return acl.ReadyInterface(w, i.name)
+}
+
+// message says what packets meet, whatever the roles: the journal must name every interface that has a part of NAT44.
+func (i *natInterface) message() *nat.Nat44Interface {
+	if i.output {
+		return &nat.Nat44Interface{Name: i.name, OutputFeature: true}
+	}
+	both := i.nodes[classifyNode] > 0
+	return &nat.Nat44Interface{Name: i.name, NatInside: i.inside || i.nodes[in2outNode] > 0 || both, NatOutside: i.outside || i.nodes[out2inNode] > 0 || both}
+}
+
+// PodPart is the part that the agent gives to the desired state of NAT44 on an interface: it is a pod's, and gets both roles as ofPod says. nil: it is
+// none's, or VPP is not to forward what NAT44 does not translate.
 //
-// An interface is never outside alone: nat44-ed would make a session for every flow that it forwards there, and translate the
-// answers for as long as the flow lasts (nat44_ed_not_translate, VPP 25.10).
-func changeRoles(w *descriptor.World, have, want *natInterface) ([]descriptor.Op, error) {
-	idx, err := w.Index(want.name)
+// An interface that has both roles while VPP forwards got them from an earlier agent. It keeps them until NAT44 leaves it: to remove one takes VPP as
+// long as to add it, and with workers packets would meet the role inside alone meanwhile.
+func PodPart(w *descriptor.World, want, have any) any {
+	i, ok := want.(*natInterface)
+	global, enabled := w.Wanted(kv.Nat44GlobalKey).(*nat44Global)
+	if !ok || !enabled || !global.forwarding {
+		return nil
+	}
+	if in, ok := w.Interface(i.name); !ok || !in.NamesPod() || !in.Nameable() {
+		return nil
+	}
+	if h, ok := have.(*natInterface); ok && h.inside && h.outside && forwards(w) {
+		return nil
+	}
+	return struct{}{}
+}
+
+// forwards reports that VPP forwards what NAT44 does not translate.
+func forwards(w *descriptor.World) bool {
+	return slices.ContainsFunc(w.Having(kv.Nat44GlobalKey), func(g any) bool { return g.(*nat44Global).forwarding })
+}
+
+// rearrange changes NAT44 on an interface.
+func rearrange(w *descriptor.World, name string, have, want arrangement) ([]descriptor.Op, error) {
+	idx, err := w.Index(name)
 	if err != nil {
 		return nil, err
 	}
-	role := func(add bool, flag nat_types.NatConfigFlags) descriptor.Op {
-		op := descriptor.Op{Gone: !add, Call: descriptor.Write(&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: add, Flags: flag, SwIfIndex: idx})}
-		if n := mappingsInVPP(w); n > 0 && flag == nat_types.NAT_IS_OUTSIDE {
-			op.Cost, op.Apart = w.Cost.OutsideInterface(n), apartOutside
-		}
-		return op
-	}
-	var add, del []descriptor.Op
-	if want.inside && !have.inside {
-		add = append(add, role(true, nat_types.NAT_IS_INSIDE))
-	}
-	if want.outside && !have.outside {
-		add = append(add, role(true, nat_types.NAT_IS_OUTSIDE))
-	}
-	if have.outside && !want.outside {
-		del = append(del, role(false, nat_types.NAT_IS_OUTSIDE))
-	}
-	if have.inside && !want.inside {
-		del = append(del, role(false, nat_types.NAT_IS_INSIDE))
-	}
-	if len(add) == 2 {
-		bothRoles(add, role)
-	}
-	if len(del) == 2 {
-		del[0].Call.Joined, del[0].Call.AtOnce = true, true
-	}
-	if have.output != want.output {
-		op := descriptor.Op{Gone: !want.output, Call: descriptor.Write(&nat44_ed.Nat44EdAddDelOutputInterface{IsAdd: want.output, SwIfIndex: idx})}
-		if want.output {
-			return append(del, op), nil
-		}
-		return append([]descriptor.Op{op}, add...), nil
-	}
-	return append(add, del...), nil
+	return allOrNone(w, idx, have, have.to(want)), nil
 }
 
 // apartOutside is Op.Apart of an interface's outside role: no mapping has this number.
@@ -143,29 +148,31 @@ func mappingsInVPP(w *descriptor.World) (n int) {
 	return n
 }
 
-// bothRoles sets inside and outside together. If VPP refuses one of them, the agent removes the other again: either alone is
-// another NAT, whose sessions last.
-func bothRoles(add []descriptor.Op, role func(add bool, flag nat_types.NatConfigFlags) descriptor.Op) {
-	isInside := false
-	add[0].Call.Joined, add[0].Call.AtOnce = true, true
-	add[0].Then = func(vpp.Reply) []descriptor.Op { isInside = true; return nil }
-	add[1].Then = func(vpp.Reply) []descriptor.Op {
-		if isInside {
-			return nil
-		}
-		return []descriptor.Op{role(false, nat_types.NAT_IS_OUTSIDE)}
+// natInterfaceDumps asks for roles first, and then for the nodes that do not follow from them.
+func natInterfaceDumps(w *descriptor.World, c descriptor.Candidates, known *descriptor.Dump) []descriptor.Request {
+	out := []descriptor.Request{
+		descriptor.DumpRequest(idNATInterfaces, &nat44_ed.Nat44InterfaceDump{}),
+		descriptor.AskRequest(idNATOutputInterfaces, &nat44_ed.Nat44EdOutputInterfaceGet{}),
 	}
-	add[1].Else = func() []descriptor.Op {
-		if !isInside {
-			return nil
-		}
-		return []descriptor.Op{role(false, nat_types.NAT_IS_INSIDE)}
+	if !known.Has(idNATInterfaces) || !known.Has(idNATOutputInterfaces) {
+		return out
 	}
+	inVPP, err := rolesInVPP(known)
+	if err != nil {
+		return out
+	}
+	c.Each(func(_ string, state any, _ bool) {
+		if i, ok := w.Interface(state.(*natInterface).name); ok && shown(i, inVPP[i.Index]) {
+			ask := descriptor.ShowFeatures(i.VPPName)
+			out = append(out, descriptor.AskRequest(ask.Cmd, ask))
+		}
+	})
+	return out
 }
 
-// retrieveNATInterfaces looks up the candidates, because an interface may have several names.
-func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
-	features, err := descriptor.Details[*nat44_ed.Nat44InterfaceDetails](d, idNATInterfaces)
+// rolesInVPP has the arrangements of interfaces with the nodes that follow from their roles.
+func rolesInVPP(d *descriptor.Dump) (map[uint32]arrangement, error) {
+	roles, err := descriptor.Details[*nat44_ed.Nat44InterfaceDetails](d, idNATInterfaces)
 	if err != nil {
 		return nil, err
 	}
@@ -173,12 +180,21 @@ func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor
 	if err != nil {
 		return nil, err
 	}
-	inVPP := map[uint32]natInterface{}
-	for _, m := range features {
-		inVPP[uint32(m.SwIfIndex)] = natInterface{inside: m.Flags&nat_types.NAT_IS_INSIDE != 0, outside: m.Flags&nat_types.NAT_IS_OUTSIDE != 0}
+	inVPP := map[uint32]arrangement{}
+	for _, m := range roles {
+		inVPP[uint32(m.SwIfIndex)] = regular(m.Flags&nat_types.NAT_IS_INSIDE != 0, m.Flags&nat_types.NAT_IS_OUTSIDE != 0, false)
 	}
 	for _, m := range outputs {
-		inVPP[uint32(m.SwIfIndex)] = natInterface{output: true}
+		inVPP[uint32(m.SwIfIndex)] = regular(false, false, true)
+	}
+	return inVPP, nil
+}
+
+// retrieveNATInterfaces looks up the candidates, because an interface may have several names.
+func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
+	inVPP, err := rolesInVPP(d)
+	if err != nil {
+		return nil, err
 	}
 	var out []descriptor.Found
 	c.Each(func(key string, state any, wanted bool) {
@@ -187,12 +203,19 @@ func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor
 		if !ok || !wanted && c.Wanted(key) != nil {
 			return
 		}
-		if got, ok := inVPP[i.Index]; ok {
-			got.name = name
-			out = append(out, descriptor.Found{Key: key, State: &got})
+		got := &natInterface{name, inVPP[i.Index]}
+		if shown(i, got.arrangement) {
+			r, asked := d.Reply(descriptor.ShowFeatures(i.VPPName).Cmd)
+			if asked == nil {
+				got.nodes, asked = nodesShown(r)
+			}
+			err = errors.Join(err, asked)
+		}
+		if got.arrangement != (arrangement{}) {
+			out = append(out, descriptor.Found{Key: key, State: got})
 		}
 	})
-	return out, nil
+	return out, err
 }
 
 // padded reports how mappings with few backends are made: see dnat44.

@@ -12,9 +12,9 @@ func TestBothRolesAreReadAtOnce(t *testing.T) {
 	const name = "pod1"
 	w := descriptor.NewWorld(descriptor.Options{}, nil)
 	w.AddInterface(&descriptor.Iface{Index: 1, Name: name})
-	none, both := &natInterface{name: name}, &natInterface{name: name, inside: true, outside: true}
-	for _, c := range []struct{ have, want *natInterface }{{none, both}, {both, none}} {
-		ops, err := changeRoles(w, c.have, c.want)
+	none, both := arrangement{}, regular(true, true, false)
+	for _, c := range []struct{ have, want arrangement }{{none, both}, {both, none}} {
+		ops, err := rearrange(w, name, c.have, c.want)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,27 +9,27 @@ import (
 	"go.fd.io/govpp/binapi/vlib"
 )
 
-// natNodes are the graph nodes of the roles of an interface (nat44_ed_add_interface, nat44_ed_add_output_interface, VPP 25.10).
+// natNodes are the graph nodes of NAT44 on an interface; none if the agent's dumps show them.
 func natNodes(w *descriptor.World, have any) []descriptor.Node {
-	i, many := have.(*natInterface), w.Workers > 1
-	name := func(one, more string) string {
-		if many {
-			return more
-		}
-		return one
+	i := have.(*natInterface)
+	if in, ok := w.Interface(i.name); ok && shown(in, i.arrangement) {
+		return nil
 	}
 	const like = "nat"
-	in := func(name string) descriptor.Node { return descriptor.Node{Arc: "ip4-unicast", Name: name, Like: like} }
-	switch {
-	case i.output:
-		out := descriptor.Node{Arc: "ip4-output", Name: name("nat-pre-in2out-output", "nat44-in2out-output-worker-handoff"), Like: like}
-		return []descriptor.Node{in(name("nat-pre-out2in", "nat44-out2in-worker-handoff")), out}
-	case i.inside && i.outside:
-		return []descriptor.Node{in(name("nat44-ed-classify", "nat44-handoff-classify"))}
-	case i.inside:
-		return []descriptor.Node{in(name("nat-pre-in2out", "nat44-in2out-worker-handoff"))}
+	var out []descriptor.Node
+	for n := range part(natNodeCount) {
+		if i.nodes[n] > 0 {
+			out = append(out, descriptor.Node{Arc: inputArc, Name: nodeName(w, n), Like: like})
+		}
 	}
-	return []descriptor.Node{in(name("nat-pre-out2in", "nat44-out2in-worker-handoff"))}
+	if i.output {
+		node := descriptor.Node{Arc: "ip4-output", Name: "nat-pre-in2out-output", Like: like}
+		if w.Workers > 1 {
+			node.Name = "nat44-in2out-output-worker-handoff"
+		}
+		out = append(out, node)
+	}
+	return out
 }
 
 // MappingCount returns the number of mappings that VPP has of a DNat44; 0 for other states.

@@ -2,6 +2,7 @@ package nat
 
 import (
 	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/vlib"
 )
@@ -21,6 +22,6 @@ func Needs() []api.Message {
 		&nat44_ed.Nat44AddDelStaticMappingV2{}, &nat44_ed.Nat44StaticMappingDump{},
 		&nat44_ed.Nat44AddDelIdentityMapping{}, &nat44_ed.Nat44IdentityMappingDump{},
 		&nat44_ed.Nat44UserDump{}, &nat44_ed.Nat44UserSessionV3Dump{}, &nat44_ed.Nat44DelSession{},
-		&vlib.CliInband{},
+		&feature.FeatureEnableDisable{}, &vlib.CliInband{},
 	}
 }
