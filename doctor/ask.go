@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp/stats"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
@@ -96,11 +97,30 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 		}
 		f.replies[qs[i].name] = r
 	}
+	if err := f.askNodes(ctx, conn.Do); err != nil {
+		return nil, err
+	}
 	f.askHost(ctx, conn.Do)
 	if cfg.Stats != "" {
 		_, f.stats = stats.Reader{Socket: cfg.Stats}.ACLMatches(ctx, nil)
 	}
 	return f, nil
+}
+
+// askNodes asks for the graph nodes of the interfaces that are inside alone.
+func (f *facts) askNodes(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) error {
+	names := f.insideAlone()
+	calls := make([]vpp.Call, len(names))
+	for i, name := range names {
+		calls[i].Msg = descriptor.ShowFeatures(name)
+	}
+	for i, r := range do(ctx, calls...) {
+		if errors.Is(r.Err, vpp.ErrDisconnected) {
+			return fmt.Errorf("ask vpp for the features of %s: %w", names[i], r.Err)
+		}
+		f.replies[descriptor.ShowFeatures(names[i]).Cmd] = r
+	}
+	return nil
 }
 
 // cli returns the output of a show command; ok is false if VPP does not have the command, or printed nothing.

@@ -11,6 +11,7 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/feature"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip_types"
@@ -185,6 +186,11 @@ func TestFindsWhatIsWrong(t *testing.T) {
 	want(t, r.of(t, "nat workers"), Wrong, "workers 1")
 	want(t, r.of(t, "nat44"), Dangerous, "nat44 forwarding enable")
 	want(t, r.of(t, "nat44 interfaces"), Dangerous, "nat44 out loop0")
+	node := func(on bool, name string) vpp.Call {
+		return vpp.Call{Msg: &feature.FeatureEnableDisable{Enable: on, SwIfIndex: 1, ArcName: "ip4-unicast", FeatureName: name}}
+	}
+	ask(node(false, "nat-pre-in2out"), node(true, "nat44-ed-classify"))
+	want(t, look(t, v, Config{Stats: filepath.Join(t.TempDir(), "no.sock")}).of(t, "nat44 interfaces"), OK, "")
 	want(t, r.of(t, "nat44 mappings"), Note, "1 of an agent's, 1 foreign")
 	want(t, r.of(t, "access lists"), Note, "1 foreign")
 	want(t, r.of(t, "stats socket"), Missing, "statseg { socket-name")

@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/nat_types"
 
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // smallTable is VPP's default size of a thread's session table.
@@ -83,27 +84,32 @@ func (f *facts) natSessions(limit uint64) Check {
 	return c
 }
 
-// roles checks for interfaces that are inside and not outside.
+// roles checks for interfaces that are inside, and neither are outside nor have the node of both roles, as the agent gives it to pods' interfaces.
 func (f *facts) roles() Check {
 	r := f.replies[askRoles]
 	if r.Err != nil {
 		return unknown("nat44 interfaces", r.Err.Error())
 	}
-	var half []string
-	for _, d := range r.Details {
-		i, ok := d.(*nat44_ed.Nat44InterfaceDetails)
-		if ok && i.Flags&nat_types.NAT_IS_INSIDE != 0 && i.Flags&nat_types.NAT_IS_OUTSIDE == 0 {
-			half = append(half, f.interfaceName(uint32(i.SwIfIndex)))
-		}
-	}
+	half := slices.DeleteFunc(f.insideAlone(), func(name string) bool { return nat.MeetsBoth(f.replies[descriptor.ShowFeatures(name).Cmd]) })
 	c := Check{Name: "nat44 interfaces", Verdict: OK, Found: fmt.Sprintf("%d with roles", len(r.Details))}
 	if len(half) > 0 {
-		slices.Sort(half)
 		c.Verdict, c.Found = Dangerous, "inside and not outside: "+strings.Join(half, ", ")
 		c.Consequence = "VPP translates packets from these interfaces to a Service to 0.0.0.0, and loses them"
 		c.Command = "vppctl set interface nat44 out " + half[0]
 	}
 	return c
+}
+
+// insideAlone are the names of the interfaces that are inside and not outside, sorted.
+func (f *facts) insideAlone() (names []string) {
+	for _, d := range f.replies[askRoles].Details {
+		i, ok := d.(*nat44_ed.Nat44InterfaceDetails)
+		if ok && i.Flags&nat_types.NAT_IS_INSIDE != 0 && i.Flags&nat_types.NAT_IS_OUTSIDE == 0 {
+			names = append(names, f.interfaceName(uint32(i.SwIfIndex)))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func (f *facts) interfaceName(index uint32) string {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"go.fd.io/govpp/api"
+	featureapi "go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/abf"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
@@ -143,6 +144,10 @@ func (g *Guard) applyWrite(msg api.Message) {
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
+	case *featureapi.FeatureEnableDisable:
+		if c, ok := ownNodeChange(m); ok {
+			g.roles.sendOp(uint32(m.SwIfIndex), c)
+		}
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
 	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
@@ -169,6 +174,10 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.settleOp(uint32(m.SwIfIndex), ok)
+	case *featureapi.FeatureEnableDisable:
+		if _, of := ownNodeChange(m); of {
+			g.roles.settleOp(uint32(m.SwIfIndex), ok)
+		}
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.settleOp(uint32(m.SwIfIndex), ok)
 	case *nat44_ed.Nat44EdPluginEnableDisable:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"go.fd.io/govpp/api"
+	featureapi "go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 )
@@ -15,9 +16,15 @@ const (
 	inside flags = 1 << iota
 	outside
 	outputFeature
+	ownNode // the node of both roles, put on the arc by feature_enable_disable
 )
 
 func (f flags) nothing() bool { return f == 0 }
+
+// ownNodeChange is the effect of feature_enable_disable on an interface; false: none.
+func ownNodeChange(m *featureapi.FeatureEnableDisable) (flagChange, bool) {
+	return flagChange{m.Enable, ownNode}, m.FeatureName == "nat44-ed-classify" || m.FeatureName == "nat44-handoff-classify"
+}
 
 // flagChange sets or clears one of them.
 type flagChange struct {
@@ -41,7 +48,7 @@ func role(f nat_types.NatConfigFlags) flags {
 }
 
 func (f flags) String() string {
-	switch f {
+	switch f &^ ownNode {
 	case inside:
 		return "inside"
 	case outside:
@@ -72,6 +79,11 @@ func (g *Guard) dumpedInterfaces(req api.Message, details []api.Message) {
 	}
 	all := func(flags) bool { return true }
 	if _, ok := req.(*nat44_ed.Nat44InterfaceDump); ok {
+		for i, c := range g.roles.cells { // no dump of roles shows the node
+			if c.acked&ownNode != 0 {
+				dumped[i] |= ownNode
+			}
+		}
 		g.roles.replace(all, dumped)
 		return
 	}
@@ -127,8 +139,32 @@ func interfaceRules() []Rule {
 			Harm:   "refused (-81): the output feature would be missing",
 			judge: func(g *Guard, msg api.Message) string {
 				m := msg.(*nat44_ed.Nat44EdAddDelOutputInterface)
-				if have := g.roles.expectedState(uint32(m.SwIfIndex)); m.IsAdd && have != 0 {
+				if have := g.roles.expectedState(uint32(m.SwIfIndex)); m.IsAdd && have&^ownNode != 0 {
 					return fmt.Sprintf("interface %d is %s", m.SwIfIndex, have)
+				}
+				return ""
+			},
+		}, {
+			Name: "node-without-role", Messages: []string{"feature_enable_disable"}, Stateful: true,
+			Source: "nat44_ed.c nat44_ed_add_interface (ip4_sv_reass_enable_disable_with_refcnt), VPP 24.06",
+			Harm:   "without a role no reassembly reads the ports: NAT translates by whatever the buffer had before",
+			judge: func(g *Guard, msg api.Message) string {
+				m := msg.(*featureapi.FeatureEnableDisable)
+				c, of := ownNodeChange(m)
+				if have := g.roles.expectedState(uint32(m.SwIfIndex)); of && c.add && have&inside == 0 {
+					return fmt.Sprintf("interface %d is known as %s, not as inside: dump the interfaces first", m.SwIfIndex, have)
+				}
+				return ""
+			},
+		}, {
+			Name: "role-under-node", Messages: []string{featureMessage}, Stateful: true,
+			Source: "nat44_ed.c nat44_ed_add_interface, nat44_ed_del_interface, VPP 24.06",
+			Harm:   "with the second role the node is on the arc twice, and packets are translated twice; without the first it stays, and sees no ports",
+			judge: func(g *Guard, msg api.Message) string {
+				m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
+				have := g.roles.expectedState(uint32(m.SwIfIndex))
+				if have&ownNode != 0 && m.IsAdd == (role(m.Flags) == outside) {
+					return fmt.Sprintf("interface %d has the node of both roles by feature_enable_disable: disable that first", m.SwIfIndex)
 				}
 				return ""
 			},

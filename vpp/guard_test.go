@@ -13,8 +13,10 @@ import (
 	"go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
 	"go.fd.io/govpp/binapi/cnat"
+	featureapi "go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/fib_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/l2"
@@ -156,6 +158,13 @@ var (
 
 func made(msg api.Message) step { return step{msg, true} }
 
+// underNode gives interface 3 the role inside and the node of both roles.
+var underNode = []step{made(feature(true, 3, nat_types.NAT_IS_INSIDE)), made(bothNode(true, 3))}
+
+func bothNode(on bool, at interface_types.InterfaceIndex) api.Message {
+	return &featureapi.FeatureEnableDisable{SwIfIndex: at, Enable: on, ArcName: "ip4-unicast", FeatureName: "nat44-ed-classify"}
+}
+
 var guardCases = []guardCase{
 	{"", "two weight-0 pads and a backend", nil, lb(0, 0, 1)},
 	{"", "255 locals of weight 1", nil, lb(many(255, 1)...)},
@@ -226,6 +235,16 @@ var guardCases = []guardCase{
 	{"role-both", "one message", nil, feature(true, 3, nat_types.NAT_IS_INSIDE|nat_types.NAT_IS_OUTSIDE)},
 	{"role-on-output", "", []step{made(output(true, 3))}, feature(true, 3, 0)},
 	{"", "another interface", []step{made(output(true, 4))}, feature(true, 3, 0)},
+	{"node-without-role", "nothing seen", nil, bothNode(true, 3)},
+	{"node-without-role", "outside alone", []step{made(feature(true, 3, 0))}, bothNode(true, 3)},
+	{"", "inside", []step{made(feature(true, 3, nat_types.NAT_IS_INSIDE))}, bothNode(true, 3)},
+	{"", "removal without a role", nil, bothNode(false, 3)},
+	{"role-under-node", "role removed", underNode, feature(false, 3, nat_types.NAT_IS_INSIDE)},
+	{"role-under-node", "second role", underNode, feature(true, 3, 0)},
+	{"role-under-node", "removal was refused", append(underNode, step{bothNode(false, 3), false}), feature(false, 3, nat_types.NAT_IS_INSIDE)},
+	{"", "node removed", append(underNode, made(bothNode(false, 3))), feature(false, 3, nat_types.NAT_IS_INSIDE)},
+	{"", "node refused", append(underNode[:1:1], step{bothNode(true, 3), false}), feature(false, 3, nat_types.NAT_IS_INSIDE)},
+	{"", "same role again", underNode, feature(true, 3, nat_types.NAT_IS_INSIDE)},
 	{"output-on-role", "", []step{made(feature(true, 3, 0))}, output(true, 3)},
 	{"", "role is gone", []step{made(feature(true, 3, 0)), made(feature(false, 3, 0))}, output(true, 3)},
 

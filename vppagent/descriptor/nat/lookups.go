@@ -32,6 +32,12 @@ func natNodes(w *descriptor.World, have any) []descriptor.Node {
 	return out
 }
 
+// MeetsBoth reports that packets of an interface meet the node of both roles, as the answer to descriptor.ShowFeatures says.
+func MeetsBoth(r vpp.Reply) bool {
+	nodes, err := nodesShown(r)
+	return err == nil && nodes[classifyNode] > 0
+}
+
 // MappingCount returns the number of mappings that VPP has of a DNat44; 0 for other states.
 func MappingCount(have any) int {
 	if d, ok := have.(*dnat); ok {
