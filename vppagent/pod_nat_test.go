@@ -1,0 +1,180 @@
+package vppagent_test
+
+import (
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.fd.io/govpp/binapi/feature"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+	"go.fd.io/govpp/binapi/vlib"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+)
+
+// Arrangements of NAT44 on tap1, as natOn returns them.
+const (
+	asPod   = "inside: nat44-ed-classify"
+	asBoth  = "outside inside: nat44-ed-classify"
+	noNAT = ": "
+)
+
+// natOn returns the roles of tap1 and the nodes of NAT44 on its input arc.
+func (l *lab) natOn() string {
+	l.t.Helper()
+	roles := ""
+	for line := range strings.Lines(l.sim.Dump()) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "nat44 interface tap1 "); ok {
+			roles = rest
+		}
+	}
+	var nodes []string
+	shown := l.conn.Do(l.t.(tb).Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show interface features tap1"}})[0].Msg.(*vlib.CliInbandReply).Reply
+	for line := range strings.Lines(shown) {
+		if name := strings.TrimSpace(line); strings.HasPrefix(name, "nat") {
+			nodes = append(nodes, name)
+		}
+	}
+	return roles + ": " + strings.Join(nodes, " ")
+}
+
+func (l *lab) wantNAT(when, want string) {
+	l.t.Helper()
+	if got := l.natOn(); got != want {
+		l.t.Fatalf("%s: tap1 has %q, want %q", when, got, want)
+	}
+}
+
+// podNATLab is a lab with two pods, NAT44 on tap1, and a Service of the pod at tap2.
+func podNATLab(t *testing.T) (l *lab, role proto.Message) {
+	l = newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+	pods(l)
+	role = &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}
+	l.allConfigured(l.put(append(node(), &nat.Nat44Interface{Name: "tap2", NatInside: true, NatOutside: true}, dnat("default/web", "10.96.0.10", 80, "10.1.1.3:8080"))...))
+	return l, role
+}
+
+// reaches fails unless a packet from tap1 to the Service reaches the pod behind tap2, and its answer returns as the Service's.
+func (l *lab) reaches(when string, port uint16) {
+	l.t.Helper()
+	client, vip := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.96.0.10")
+	there := l.sim.Send("tap1", sim.Packet{Src: client, Dst: vip, Proto: 6, SrcPort: port, DstPort: 80, TCPFlags: packet.SYN})
+	if len(there.Out) != 1 || there.Out[0].Interface != "tap2" || there.Out[0].Packet.Src != client || there.Out[0].Packet.DstPort != 8080 {
+		l.t.Fatalf("%s: to the Service: %v", when, there)
+	}
+	p := there.Out[0].Packet
+	back := l.sim.Send("tap2", sim.Packet{Src: p.Dst, Dst: p.Src, Proto: 6, SrcPort: p.DstPort, DstPort: p.SrcPort, TCPFlags: packet.SYN | packet.ACK})
+	if len(back.Out) != 1 || back.Out[0].Packet.Src != vip || back.Out[0].Packet.SrcPort != 80 {
+		l.t.Fatalf("%s: the answer: %v", when, back)
+	}
+	sessions := len(l.sim.Sessions())
+	direct := l.sim.Send("tap1", sim.Packet{Src: client, Dst: netip.MustParseAddr("10.1.1.3"), Proto: 6, SrcPort: port, DstPort: 9000, TCPFlags: packet.SYN})
+	if len(direct.Out) != 1 || direct.Out[0].Packet.Src != client || len(l.sim.Sessions()) != sessions {
+		l.t.Fatalf("%s: to the pod: %v, %d sessions more", when, direct, len(l.sim.Sessions())-sessions)
+	}
+}
+
+// TestPodsNATInterface: an interface whose tag names a pod translates like one with both roles, and has the role inside alone. That survives restarts
+// without a write, and leaves nothing.
+func TestPodsNATInterface(t *testing.T) {
+	l, role := podNATLab(t)
+	l.wantNAT("first", asPod)
+	l.reaches("first", 4000)
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet("restart of the agent")
+	l.restartVPP()
+	l.allConfigured(l.resync())
+	l.wantNAT("restart of VPP", asPod)
+	l.reaches("restart of VPP", 4001)
+	l.writes()
+	l.allConfigured(l.del(kv.Key(role)))
+	l.wantNAT("removed", noNAT)
+	if w := l.writes(); len(w) != 2 || !strings.Contains(w[0], "nat44-ed-classify") || !strings.Contains(w[1], "NAT_IS_INSIDE") {
+		t.Errorf("removed by %q, want the node before the role", w)
+	}
+	l.allConfigured(l.put(&nat.Nat44Interface{Name: "tap1", OutputFeature: true}))
+	l.wantNAT("output feature", ": nat-pre-out2in nat-pre-in2out-output")
+	l.allConfigured(l.put(role))
+	l.wantNAT("roles again", asPod)
+	l.allConfigured(l.put(&nat.Nat44Interface{Name: "tap1", NatInside: true}))
+	l.wantNAT("inside alone", "inside: nat-pre-in2out")
+	l.allConfigured(l.put(&nat.Nat44Interface{Name: "tap1", NatOutside: true}))
+	l.wantNAT("outside alone", "outside: nat-pre-out2in")
+	l.allConfigured(l.put(role))
+	l.wantNAT("both again", asPod)
+}
+
+// TestNATWithoutPod: an interface whose tag names no pod has both roles.
+func TestNATWithoutPod(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.sim.AddInterface(sim.Interface{Name: "tap1", Tag: "uplink"})
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}, &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}))
+	l.wantNAT("put", asBoth)
+}
+
+// TestEarlierRolesAreAdopted: an interface of a pod keeps both roles that an earlier agent gave it, until NAT44 leaves it.
+func TestEarlierRolesAreAdopted(t *testing.T) {
+	l, role := podNATLab(t)
+	request := func(ms ...vpp.Call) {
+		for _, r := range l.conn.Do(t.Context(), ms...) {
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+		}
+	}
+	node := func(on bool) vpp.Call {
+		return vpp.Call{Msg: &feature.FeatureEnableDisable{SwIfIndex: 1, Enable: on, ArcName: "ip4-unicast", FeatureName: "nat44-ed-classify"}}
+	}
+	request(node(false), vpp.Call{Msg: &nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: true, SwIfIndex: 1, Flags: nat_types.NAT_IS_OUTSIDE}})
+	l.wantNAT("an earlier agent", asBoth)
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet("the next agent")
+	l.reaches("adopted", 4000)
+	l.allConfigured(l.del(kv.Key(role)))
+	l.wantNAT("removed", noNAT)
+	l.allConfigured(l.put(role))
+	l.wantNAT("put again", asPod)
+
+	request(node(true)) // another program
+	l.wantNAT("the node twice", asPod+" nat44-ed-classify")
+	l.allConfigured(l.resync())
+	l.wantNAT("resync", asPod)
+	request(node(false))
+	l.wantNAT("no node", "inside: ")
+	l.allConfigured(l.resync())
+	l.wantNAT("resync", asPod)
+	l.reaches("at the end", 4001)
+}
+
+// TestForwardingSwitched: while VPP does not forward what NAT44 does not translate, VPP reads the role outside, so a pod's interface has it.
+func TestForwardingSwitched(t *testing.T) {
+	l, _ := podNATLab(t)
+	l.wantNAT("forwarding", asPod)
+	l.allConfigured(l.put(&nat.Nat44Global{}))
+	l.wantNAT("not forwarding", asBoth)
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet("restart of the agent")
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}))
+	l.wantNAT("forwarding again", asPod)
+	before := l.writes()
+	for i, w := range before {
+		if strings.Contains(w, "nat44_forwarding_enable_disable") && (i == 0 || !strings.Contains(before[i-1], "is_add=false") && strings.Contains(strings.Join(before[i:], " "), "NAT_IS_OUTSIDE")) {
+			t.Errorf("VPP forwards before pods' interfaces have lost the role outside: %q", before)
+		}
+	}
+	l.reaches("at the end", 4000)
+}
