@@ -97,7 +97,7 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 		}
 		f.replies[qs[i].name] = r
 	}
-	if err := f.askNodes(ctx, conn.Do); err != nil {
+	if err := askNodes(ctx, f, conn.Do); err != nil {
 		return nil, err
 	}
 	f.askHost(ctx, conn.Do)
@@ -108,8 +108,8 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 }
 
 // askNodes asks for the graph nodes of the interfaces that are inside alone.
-func (f *facts) askNodes(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) error {
-	names := f.insideAlone()
+func askNodes(ctx context.Context, f *facts, do func(context.Context, ...vpp.Call) []vpp.Reply) error {
+	names := insideAlone(f)
 	calls := make([]vpp.Call, len(names))
 	for i, name := range names {
 		calls[i].Msg = descriptor.ShowFeatures(name)

@@ -90,7 +90,7 @@ func (f *facts) roles() Check {
 	if r.Err != nil {
 		return unknown("nat44 interfaces", r.Err.Error())
 	}
-	half := slices.DeleteFunc(f.insideAlone(), func(name string) bool { return nat.MeetsBoth(f.replies[descriptor.ShowFeatures(name).Cmd]) })
+	half := slices.DeleteFunc(insideAlone(f), func(name string) bool { return nat.MeetsBoth(f.replies[descriptor.ShowFeatures(name).Cmd]) })
 	c := Check{Name: "nat44 interfaces", Verdict: OK, Found: fmt.Sprintf("%d with roles", len(r.Details))}
 	if len(half) > 0 {
 		c.Verdict, c.Found = Dangerous, "inside and not outside: "+strings.Join(half, ", ")
@@ -101,7 +101,7 @@ func (f *facts) roles() Check {
 }
 
 // insideAlone are the names of the interfaces that are inside and not outside, sorted.
-func (f *facts) insideAlone() (names []string) {
+func insideAlone(f *facts) (names []string) {
 	for _, d := range f.replies[askRoles].Details {
 		i, ok := d.(*nat44_ed.Nat44InterfaceDetails)
 		if ok && i.Flags&nat_types.NAT_IS_INSIDE != 0 && i.Flags&nat_types.NAT_IS_OUTSIDE == 0 {

@@ -131,13 +131,8 @@ func tupleEnd(a netip.Addr, port uint16) cnatapi.CnatEndpoint {
 // switchOff removes a node from an arc on which a plug-in had put it, or restores it; false: no such node. The plug-in does not
 // notice.
 func (v *VPP) switchOff(arc arcID, node string, f *iface, off bool) bool {
-	if arc == ip4Unicast || arc == ip4Output {
-		if v.nat.SwitchNode(f.index, arc == ip4Output, node, !off) {
-			return true
-		}
-	}
 	if !strings.HasPrefix(node, "acl-plugin-") {
-		return false
+		return strings.HasPrefix(node, "nat") && v.nat.SwitchNode(f.index, node, !off)
 	}
 	k := featureKey{arc, node, f.index}
 	delete(v.features.off, k)

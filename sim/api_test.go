@@ -334,6 +334,10 @@ nat44 enabled sessions 1000 vrf 0/0 forwarding true timeouts 300/7440/240/60
 nat44 interface overlay outside inside
 nat44 interface pod-a outside inside
 nat44 interface pod-b outside inside
+nat44 nodes overlay [nat44-ed-classify] []
+nat44 nodes pod-a [nat44-ed-classify] []
+nat44 nodes pod-b [nat44-ed-classify] []
+nat44 nodes uplink [nat-pre-out2in] [nat-pre-in2out-output]
 nat44 output-feature uplink
 nat44 pool 10.1.1.254 twice-nat
 nat44 pool 192.168.16.1

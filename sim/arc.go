@@ -46,8 +46,8 @@ type arcs [arcCount][]feature
 // newArcs lists the features of the sim.
 func newArcs(v *VPP) arcs {
 	var a arcs
-	a.addFeature(ip4Unicast, feature{name: "nat44-ed", on: v.nat.OnInput, run: (*flow).natInput})
-	a.addFeature(ip4Output, feature{name: "nat44-ed-output", on: v.nat.OnOutput, run: (*flow).natOutput})
+	a.addFeature(ip4Unicast, feature{name: "nat44-ed", on: func(swIf uint32) bool { return v.nat.Arc(swIf).OnInput() }, run: (*flow).natInput})
+	a.addFeature(ip4Output, feature{name: "nat44-ed-output", on: func(swIf uint32) bool { return v.nat.Arc(swIf).OnOutput() }, run: (*flow).natOutput})
 	addReassembly(&a, v)
 	addACL(&a, v)
 	addClassify(&a, v)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"strings"
 	"time"
@@ -190,14 +191,6 @@ func (v *VPP) dumpCNAT(b *strings.Builder) {
 
 // forgetFeatures removes the features of a deleted interface.
 func (v *VPP) forgetFeatures(swIf uint32) {
-	for k := range v.features.times {
-		if k.swIf == swIf {
-			delete(v.features.times, k)
-		}
-	}
-	for k := range v.features.off {
-		if k.swIf == swIf {
-			delete(v.features.off, k)
-		}
-	}
+	maps.DeleteFunc(v.features.times, func(k featureKey, _ int) bool { return k.swIf == swIf })
+	maps.DeleteFunc(v.features.off, func(k featureKey, _ bool) bool { return k.swIf == swIf })
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
@@ -33,31 +34,26 @@ func (v *VPP) showSNATPolicy() string {
 func (v *VPP) showFeatures(f *iface) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Feature paths configured on %s...\n", f.name)
+	input, output := v.nat.Arc(f.index).Nodes()
+	nat := map[string][]string{"nat44-ed": input, "nat44-ed-output": output}
 	for id, arc := range arcNames() {
-		fmt.Fprintf(&b, "\n%s:\n", arc)
-		any := false
-		input, output := v.nat.Nodes(f.index)
-		nat := map[string][]string{"nat44-ed": input, "nat44-ed-output": output}
+		var nodes []string
 		for _, n := range v.arcs[id] {
-			for _, name := range nat[n.name] {
-				any = true
-				fmt.Fprintf(&b, "  %s\n", name)
-			}
-			if nat[n.name] != nil {
-				continue
-			}
-			times := v.features.times[featureKey{arcID(id), n.name, f.index}]
-			if times == 0 && n.on(f.index) && !v.features.off[featureKey{arcID(id), n.name, f.index}] {
+			k := featureKey{arcID(id), n.name, f.index}
+			times := v.features.times[k]
+			if times == 0 && n.on(f.index) && !v.features.off[k] {
 				times = 1
 			}
-			for range times {
-				any = true
-				fmt.Fprintf(&b, "  %s\n", n.name)
+			if nat[n.name] != nil {
+				nodes = append(nodes, nat[n.name]...)
+			} else {
+				nodes = append(nodes, slices.Repeat([]string{n.name}, times)...)
 			}
 		}
-		if !any {
-			b.WriteString("  none configured\n")
+		if nodes == nil {
+			nodes = []string{"none configured"}
 		}
+		fmt.Fprintf(&b, "\n%s:\n  %s\n", arc, strings.Join(nodes, "\n  "))
 	}
 	return b.String()
 }

@@ -24,7 +24,7 @@ func addReassembly(a *arcs, v *VPP) {
 		a.addFeature(id, feature{name: name, on: on, run: func(f *flow) bool { return !f.p.Fragment.Any() || reassemble(f, id, name) }})
 	}
 	put(ip4Unicast, "ip4-sv-reassembly-feature", v.nat.Reassembles)
-	put(ip4Output, "ip4-sv-reassembly-output-feature", v.nat.OnOutput)
+	put(ip4Output, "ip4-sv-reassembly-output-feature", func(swIf uint32) bool { return v.nat.Arc(swIf).OnOutput() })
 }
 
 // reassemble is a node for a fragment. False: it waits for the first one, is dropped, or has left the arc: a first one is, with those

@@ -153,7 +153,7 @@ func (v *VPP) natInterfaceLines() []string {
 		list = append(list, fmt.Sprintf("nat44 output-feature %s", v.ifs.name(i)))
 	}
 	for _, f := range v.ifs.all() {
-		if input, output := v.nat.Nodes(f.index); !v.nat.Regular(f.index) {
+		if input, output := v.nat.Arc(f.index).Nodes(); len(input)+len(output) > 0 {
 			list = append(list, fmt.Sprintf("nat44 nodes %s %v %v", f.name, input, output))
 		}
 	}

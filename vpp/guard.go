@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"go.fd.io/govpp/api"
-	featureapi "go.fd.io/govpp/binapi/feature"
 	"go.fd.io/govpp/binapi/abf"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/ip"
@@ -53,6 +52,23 @@ type Rule struct {
 	// hinges reports whether m, harmless if all outstanding messages succeed, would do harm if some of them fail; nil:
 	// never.
 	hinges func(g *Guard, m api.Message) bool
+}
+
+// stateful makes a rule for messages of one type whose verdict depends on VPP's state.
+func stateful[M api.Message](name, source, harm string, judge func(g *Guard, m M) string) Rule {
+	var m M
+	return Rule{
+		Name: name, Messages: []string{m.GetMessageName()}, Source: source, Harm: harm, Stateful: true,
+		judge: func(g *Guard, msg api.Message) string { return judge(g, msg.(M)) },
+	}
+}
+
+// when describes a problem, if it exists.
+func when(exists bool, format string, args ...any) string {
+	if !exists {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 // Guard refuses messages known to crash or silently corrupt VPP. It keeps a shadow of the parts of VPP's state that the
@@ -143,11 +159,7 @@ func (g *Guard) applyWrite(msg api.Message) {
 	g.classifier.sent(msg)
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
-		g.roles.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
-	case *featureapi.FeatureEnableDisable:
-		if c, ok := ownNodeChange(m); ok {
-			g.roles.sendOp(uint32(m.SwIfIndex), c)
-		}
+		g.sendRole(m)
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, outputFeature})
 	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
@@ -174,10 +186,6 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.settleOp(uint32(m.SwIfIndex), ok)
-	case *featureapi.FeatureEnableDisable:
-		if _, of := ownNodeChange(m); of {
-			g.roles.settleOp(uint32(m.SwIfIndex), ok)
-		}
 	case *nat44_ed.Nat44EdAddDelOutputInterface:
 		g.outputs.settleOp(uint32(m.SwIfIndex), ok)
 	case *nat44_ed.Nat44EdPluginEnableDisable:

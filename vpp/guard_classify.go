@@ -291,19 +291,12 @@ func classifyRules() []Rule {
 				return !m.IsAdd && g.classifier.led(m.TableIndex)
 			},
 		},
-		{
-			Name: "classify-heap", Messages: []string{"classify_add_del_session"}, Stateful: true,
-			Source: "vnet_classify.c vnet_classify_add_del (no check of memory_size), VPP 24.06 (executed)",
-			Harm:   "an entry for which the heap of its table has no room kills VPP",
-			judge: func(g *Guard, msg api.Message) string {
-				m := msg.(*classify.ClassifyAddDelSession)
+		stateful("classify-heap", "vnet_classify.c vnet_classify_add_del (no check of memory_size), VPP 24.06 (executed)",
+			"an entry for which the heap of its table has no room kills VPP", func(g *Guard, m *classify.ClassifyAddDelSession) string {
 				e, made := g.classifier.entries[m.TableIndex]
-				if made && m.IsAdd && (e.count+1)*entryBytes > e.heap {
-					return fmt.Sprintf("table %d was made with %d bytes, which may not do for %d entries", m.TableIndex, e.heap, e.count+1)
-				}
-				return ""
-			},
-		},
+				small := made && m.IsAdd && (e.count+1)*entryBytes > e.heap
+				return when(small, "table %d was made with %d bytes, which may not do for %d entries", m.TableIndex, e.heap, e.count+1)
+			}),
 		{
 			Name: "classify-attached", Messages: []string{"input_acl_set_interface", "output_acl_set_interface"}, Stateful: true,
 			Source: "in_out_acl.c vnet_set_in_out_acl_intfc, VPP 24.06 (executed)",

@@ -318,23 +318,17 @@ func cnatRules() []Rule {
 				return ""
 			},
 		},
-		{
-			Name: "cnat-feature-first", Messages: []string{"feature_enable_disable"}, Stateful: true,
-			Source: "cnat_types.c cnat_lazy_init, VPP 26.06 (executed); VPP 24.06 does not need it",
-			Harm:   "before the first translation or SNAT address VPP has no session tables: the first packet crashes it",
-			judge: func(g *Guard, msg api.Message) string {
-				if m := msg.(*featureapi.FeatureEnableDisable); m.Enable && g.cnat.newer && !g.cnat.begun && strings.HasPrefix(m.FeatureName, "cnat-") {
-					return "no translation and no SNAT address exists yet"
-				}
-				return ""
-			},
-		},
-		{
-			Name: "cnat-feature-twice", Messages: []string{"feature_enable_disable"}, Stateful: true,
-			Source: "feature.c vnet_feature_enable_disable_with_index, VPP 24.06",
-			Harm:   "a node is on the arc as often as it was enabled: packets are translated twice, and disabling it once leaves it there",
-			judge:  judgeFeatureTwice,
-		},
+		stateful("cnat-feature-first", "cnat_types.c cnat_lazy_init, VPP 26.06 (executed); VPP 24.06 does not need it",
+			"before the first translation or SNAT address VPP has no session tables: the first packet crashes it",
+			func(g *Guard, m *featureapi.FeatureEnableDisable) string {
+				return when(m.Enable && g.cnat.newer && !g.cnat.begun && strings.HasPrefix(m.FeatureName, "cnat-"), "no translation and no SNAT address exists yet")
+			}),
+		stateful("cnat-feature-twice", "feature.c vnet_feature_enable_disable_with_index, VPP 24.06",
+			"a node is on the arc as often as it was enabled: packets are translated twice, and disabling it once leaves it there",
+			func(g *Guard, m *featureapi.FeatureEnableDisable) string {
+				on := g.cnat.nodes[cnatPlace{m.SwIfIndex, m.FeatureName}]
+				return when(m.Enable && on && strings.HasPrefix(m.FeatureName, "cnat-"), "%s is on already", m.FeatureName)
+			}),
 	}
 }
 
@@ -431,12 +425,4 @@ func judgeAddressFirst(g *Guard, msg api.Message) string {
 		return ""
 	}
 	return "the SNAT policy is not set: send cnat_set_snat_policy first"
-}
-
-func judgeFeatureTwice(g *Guard, msg api.Message) string {
-	m := msg.(*featureapi.FeatureEnableDisable)
-	if m.Enable && strings.HasPrefix(m.FeatureName, "cnat-") && g.cnat.nodes[cnatPlace{m.SwIfIndex, m.FeatureName}] {
-		return m.FeatureName + " is on already"
-	}
-	return ""
 }

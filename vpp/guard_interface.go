@@ -1,7 +1,7 @@
 package vpp
 
 import (
-	"fmt"
+	"slices"
 
 	"go.fd.io/govpp/api"
 	featureapi "go.fd.io/govpp/binapi/feature"
@@ -16,15 +16,9 @@ const (
 	inside flags = 1 << iota
 	outside
 	outputFeature
-	ownNode // the node of both roles, put on the arc by feature_enable_disable
 )
 
 func (f flags) nothing() bool { return f == 0 }
-
-// ownNodeChange is the effect of feature_enable_disable on an interface; false: none.
-func ownNodeChange(m *featureapi.FeatureEnableDisable) (flagChange, bool) {
-	return flagChange{m.Enable, ownNode}, m.FeatureName == "nat44-ed-classify" || m.FeatureName == "nat44-handoff-classify"
-}
 
 // flagChange sets or clears one of them.
 type flagChange struct {
@@ -48,7 +42,7 @@ func role(f nat_types.NatConfigFlags) flags {
 }
 
 func (f flags) String() string {
-	switch f &^ ownNode {
+	switch f {
 	case inside:
 		return "inside"
 	case outside:
@@ -79,11 +73,6 @@ func (g *Guard) dumpedInterfaces(req api.Message, details []api.Message) {
 	}
 	all := func(flags) bool { return true }
 	if _, ok := req.(*nat44_ed.Nat44InterfaceDump); ok {
-		for i, c := range g.roles.cells { // no dump of roles shows the node
-			if c.acked&ownNode != 0 {
-				dumped[i] |= ownNode
-			}
-		}
 		g.roles.replace(all, dumped)
 		return
 	}
@@ -92,83 +81,62 @@ func (g *Guard) dumpedInterfaces(req api.Message, details []api.Message) {
 	}
 }
 
-const (
-	featureMessage = "nat44_interface_add_del_feature"
-	outputMessage  = "nat44_ed_add_del_output_interface"
-)
+const featureMessage = "nat44_interface_add_del_feature"
 
 func interfaceRules() []Rule {
+	notSet := stateful("role-not-set", "nat44_ed.c nat44_ed_del_interface, VPP 24.06",
+		"deletes the whole record of the interface and orphans nat-pre-out2in on it for good",
+		func(g *Guard, m *nat44_ed.Nat44InterfaceAddDelFeature) string {
+			have := g.roles.expectedState(uint32(m.SwIfIndex))
+			return when(!m.IsAdd && have&role(m.Flags) == 0, "interface %d is known as %s, not as %s: dump the interfaces first", m.SwIfIndex, have, role(m.Flags))
+		})
+	notSet.hinges = roleHinges
 	return []Rule{
+		notSet,
 		{
-			Name: "role-not-set", Messages: []string{featureMessage}, Stateful: true,
-			Source: "nat44_ed.c nat44_ed_del_interface, VPP 24.06",
-			Harm:   "deletes the whole record of the interface and orphans nat-pre-out2in on it for good",
-			judge: func(g *Guard, msg api.Message) string {
-				m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
-				if have := g.roles.expectedState(uint32(m.SwIfIndex)); !m.IsAdd && have&role(m.Flags) == 0 {
-					return fmt.Sprintf("interface %d is known as %s, not as %s: dump the interfaces first", m.SwIfIndex, have, role(m.Flags))
-				}
-				return ""
-			},
-			hinges: roleHinges,
-		}, {
 			Name: "role-both", Messages: []string{featureMessage},
 			Source: "nat44_ed_api.c vl_api_nat44_interface_add_del_feature_t_handler, VPP 24.06",
 			Harm:   "only inside is taken: on an interface that is not outside too, packets to an LB mapping go to 0.0.0.0",
 			judge: func(_ *Guard, msg api.Message) string {
 				const both = nat_types.NAT_IS_INSIDE | nat_types.NAT_IS_OUTSIDE
-				if msg.(*nat44_ed.Nat44InterfaceAddDelFeature).Flags&both == both {
-					return "inside and outside in one message: send two"
-				}
-				return ""
-			},
-		}, {
-			Name: "role-on-output", Messages: []string{featureMessage}, Stateful: true,
-			Source: "nat44_ed.c nat44_ed_add_interface, VPP 24.06",
-			Harm:   "refused (-81): the role would be missing",
-			judge: func(g *Guard, msg api.Message) string {
-				m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
-				if m.IsAdd && g.outputs.expectedState(uint32(m.SwIfIndex)) != 0 {
-					return fmt.Sprintf("interface %d has the output feature", m.SwIfIndex)
-				}
-				return ""
-			},
-		}, {
-			Name: "output-on-role", Messages: []string{outputMessage}, Stateful: true,
-			Source: "nat44_ed.c nat44_ed_add_output_interface, VPP 24.06",
-			Harm:   "refused (-81): the output feature would be missing",
-			judge: func(g *Guard, msg api.Message) string {
-				m := msg.(*nat44_ed.Nat44EdAddDelOutputInterface)
-				if have := g.roles.expectedState(uint32(m.SwIfIndex)); m.IsAdd && have&^ownNode != 0 {
-					return fmt.Sprintf("interface %d is %s", m.SwIfIndex, have)
-				}
-				return ""
-			},
-		}, {
-			Name: "node-without-role", Messages: []string{"feature_enable_disable"}, Stateful: true,
-			Source: "nat44_ed.c nat44_ed_add_interface (ip4_sv_reass_enable_disable_with_refcnt), VPP 24.06",
-			Harm:   "without a role no reassembly reads the ports: NAT translates by whatever the buffer had before",
-			judge: func(g *Guard, msg api.Message) string {
-				m := msg.(*featureapi.FeatureEnableDisable)
-				c, of := ownNodeChange(m)
-				if have := g.roles.expectedState(uint32(m.SwIfIndex)); of && c.add && have&inside == 0 {
-					return fmt.Sprintf("interface %d is known as %s, not as inside: dump the interfaces first", m.SwIfIndex, have)
-				}
-				return ""
-			},
-		}, {
-			Name: "role-under-node", Messages: []string{featureMessage}, Stateful: true,
-			Source: "nat44_ed.c nat44_ed_add_interface, nat44_ed_del_interface, VPP 24.06",
-			Harm:   "with the second role the node is on the arc twice, and packets are translated twice; without the first it stays, and sees no ports",
-			judge: func(g *Guard, msg api.Message) string {
-				m := msg.(*nat44_ed.Nat44InterfaceAddDelFeature)
-				have := g.roles.expectedState(uint32(m.SwIfIndex))
-				if have&ownNode != 0 && m.IsAdd == (role(m.Flags) == outside) {
-					return fmt.Sprintf("interface %d has the node of both roles by feature_enable_disable: disable that first", m.SwIfIndex)
-				}
-				return ""
+				return when(msg.(*nat44_ed.Nat44InterfaceAddDelFeature).Flags&both == both, "inside and outside in one message: send two")
 			},
 		},
+		stateful("role-on-output", "nat44_ed.c nat44_ed_add_interface, VPP 24.06", "refused (-81): the role would be missing",
+			func(g *Guard, m *nat44_ed.Nat44InterfaceAddDelFeature) string {
+				return when(m.IsAdd && g.outputs.expectedState(uint32(m.SwIfIndex)) != 0, "interface %d has the output feature", m.SwIfIndex)
+			}),
+		stateful("output-on-role", "nat44_ed.c nat44_ed_add_output_interface, VPP 24.06", "refused (-81): the output feature would be missing",
+			func(g *Guard, m *nat44_ed.Nat44EdAddDelOutputInterface) string {
+				have := g.roles.expectedState(uint32(m.SwIfIndex))
+				return when(m.IsAdd && have != 0, "interface %d is %s", m.SwIfIndex, have)
+			}),
+		stateful("node-without-role", "nat44_ed.c nat44_ed_add_interface, VPP 24.06",
+			"without a role nothing reads the ports, and NAT translates by whatever the buffer had before",
+			func(g *Guard, m *featureapi.FeatureEnableDisable) string {
+				alone := m.Enable && slices.Contains(bothNodes(), m.FeatureName) && g.roles.expectedState(uint32(m.SwIfIndex))&inside == 0
+				return when(alone, "interface %d is not known as inside: dump the interfaces first", m.SwIfIndex)
+			}),
+		stateful("role-under-node", "nat44_ed.c nat44_ed_add_interface, nat44_ed_del_interface, VPP 24.06",
+			"with the role outside the node is on the arc twice, and packets are translated twice; without the role inside it sees no ports",
+			func(g *Guard, m *nat44_ed.Nat44InterfaceAddDelFeature) string {
+				own := func(node string) bool { return g.cnat.nodes[cnatPlace{m.SwIfIndex, node}] }
+				return when(m.IsAdd == (role(m.Flags) == outside) && slices.ContainsFunc(bothNodes(), own),
+					"interface %d has the node of both roles by feature_enable_disable: disable that first", m.SwIfIndex)
+			}),
+	}
+}
+
+// bothNodes are the names of the node of both roles, without and with workers.
+func bothNodes() []string { return []string{"nat44-ed-classify", "nat44-handoff-classify"} }
+
+// sendRole records a change of roles; VPP itself puts the node of both on the arc and removes it when the role outside changes.
+func (g *Guard) sendRole(m *nat44_ed.Nat44InterfaceAddDelFeature) {
+	g.roles.sendOp(uint32(m.SwIfIndex), flagChange{m.IsAdd, role(m.Flags)})
+	for _, node := range bothNodes() {
+		if role(m.Flags) == outside {
+			delete(g.cnat.nodes, cnatPlace{m.SwIfIndex, node})
+		}
 	}
 }
 

@@ -241,7 +241,9 @@ var guardCases = []guardCase{
 	{"", "removal without a role", nil, bothNode(false, 3)},
 	{"role-under-node", "role removed", underNode, feature(false, 3, nat_types.NAT_IS_INSIDE)},
 	{"role-under-node", "second role", underNode, feature(true, 3, 0)},
-	{"role-under-node", "removal was refused", append(underNode, step{bothNode(false, 3), false}), feature(false, 3, nat_types.NAT_IS_INSIDE)},
+	{"", "the node of both roles, put back", []step{
+		made(feature(true, 3, nat_types.NAT_IS_INSIDE)), made(feature(true, 3, 0)), made(bothNode(true, 3)), made(feature(false, 3, 0)),
+	}, feature(false, 3, nat_types.NAT_IS_INSIDE)},
 	{"", "node removed", append(underNode, made(bothNode(false, 3))), feature(false, 3, nat_types.NAT_IS_INSIDE)},
 	{"", "node refused", append(underNode[:1:1], step{bothNode(true, 3), false}), feature(false, 3, nat_types.NAT_IS_INSIDE)},
 	{"", "same role again", underNode, feature(true, 3, nat_types.NAT_IS_INSIDE)},

@@ -49,7 +49,7 @@ type Config struct {
 	Recheck time.Duration
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
-	// DenyUnknown denies everything on interfaces that a CNI may have made for a pod and that no value names: see denyUnknown.
+	// DenyUnknown denies everything on interfaces that a CNI may have made for a pod and that no value names: see giveParts.
 	DenyUnknown bool
 	// DenyEarly denies everything before the first transaction, on interfaces whose tags name pods and that have no access lists of
 	// ours: every interface that was evaluated before has some. It needs DenyUnknown.

@@ -3,8 +3,6 @@ package vppagent
 import (
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/kv"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
 
@@ -19,20 +17,6 @@ func (g *graph) putState(v *value, state any, touch func(*value)) {
 		return
 	}
 	g.set.Put(v.key, state, v.bad != nil, func(x expand.Value) { g.applyDesired(x, touch) })
-}
-
-// giveParts gives values the parts that follow from what VPP has: an interface that may be a pod's is closed, and a pod's interface has NAT44 as such.
-func (a *Agent) giveParts(touch func(*value)) {
-	a.denyUnknown(touch)
-	k := a.g.kindOf(kv.Nat44InterfaceKey("any"))
-	if k == nil {
-		return
-	}
-	for _, v := range slices.Clone(k.values) {
-		if !v.unsure { // else when VPP has been asked
-			a.g.give(v.key, nat.PodPart(a.g.world, v.want, v.have), touch)
-		}
-	}
 }
 
 // give sets the part that the agent itself gives to a key; nil: none.

@@ -10,26 +10,16 @@ type levels [][]*value
 
 // sort inserts the fitting values of list into their levels.
 func (l *levels) sort(list []*value, level func(*value) int, fits func(*value) bool) {
-	var sizes []int
+	*l = nil
 	for _, v := range list {
 		if !fits(v) {
 			continue
 		}
 		at := level(v)
-		for len(sizes) < at {
-			sizes = append(sizes, 0)
+		for len(*l) < at {
+			*l = append(*l, nil)
 		}
-		sizes[at-1]++
-	}
-	*l = make(levels, len(sizes))
-	for i, n := range sizes {
-		(*l)[i] = make([]*value, 0, n)
-	}
-	for _, v := range list {
-		if fits(v) {
-			at := level(v) - 1
-			(*l)[at] = append((*l)[at], v)
-		}
+		(*l)[at-1] = append((*l)[at-1], v)
 	}
 }
 

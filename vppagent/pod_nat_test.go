@@ -22,9 +22,9 @@ import (
 
 // Arrangements of NAT44 on tap1, as natOn returns them.
 const (
-	asPod   = "inside: nat44-ed-classify"
-	asBoth  = "outside inside: nat44-ed-classify"
-	noNAT = ": "
+	asPod  = "inside: nat44-ed-classify"
+	asBoth = "outside inside: nat44-ed-classify"
+	noNAT  = ": "
 )
 
 // natOn returns the roles of tap1 and the nodes of NAT44 on its input arc.

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
 
 // Closed until evaluated (ADR 14). VPP forwards everything that enters by an interface without access lists, so two orders hold:
@@ -98,11 +99,19 @@ func (v *value) last() bool {
 	return v.plan.shut != nil || v.have != nil && v.kind.Stands.Shuts(v.have)
 }
 
-// denyUnknown closes the interfaces that may be a pod's, until a value states what may pass them.
+// giveParts gives values the parts that follow from VPP's interfaces. It arranges NAT44 on those of pods, and closes those that may be a pod's, until a value
+// states what may pass them.
 //
 // It closes untagged interfaces only when the node's interfaces are known: an agent that closed its own path to the API server
 // would never learn them.
-func (a *Agent) denyUnknown(touch func(*value)) {
+func (a *Agent) giveParts(touch func(*value)) {
+	if k := a.g.kindOf(kv.Nat44InterfaceKey("any")); k != nil {
+		for _, v := range slices.Clone(k.values) {
+			if !v.unsure { // else when VPP has been asked
+				a.g.give(v.key, nat.PodPart(a.g.world, v.want, v.have), touch)
+			}
+		}
+	}
 	if !a.cfg.DenyUnknown {
 		return
 	}

@@ -71,7 +71,7 @@ type Engine struct {
 	fibs              []fibRef
 	vrfTables         pool[vrfTable]
 	receives          []receive
-	arcs              map[uint32]*arc
+	arcs              map[uint32]Arc
 	reass             map[uint32]int // users of shallow reassembly on the input arc, by interface
 
 	mappings pool[mapping]
@@ -85,7 +85,7 @@ type Engine struct {
 
 // New returns a disabled plugin.
 func New(c Config) *Engine {
-	e := &Engine{net: c.Net, fib: c.FIB, now: c.Now, rand: c.Rand, arcs: map[uint32]*arc{}, reass: map[uint32]int{}}
+	e := &Engine{net: c.Net, fib: c.FIB, now: c.Now, rand: c.Rand, arcs: map[uint32]Arc{}, reass: map[uint32]int{}}
 	if e.fib == nil {
 		e.fib = noFIB{}
 	}

@@ -1,5 +1,7 @@
 package nat44ed
 
+import "slices"
+
 // node is one of the nodes NAT44-ED puts on an interface's arcs, in arc order.
 type node uint8
 
@@ -11,94 +13,60 @@ const (
 	nodeCount
 )
 
-// arc counts how often each node is on the interface's arcs. VPP's feature arcs accept the same node twice and run it twice;
+// Arc counts how often each node is on the interface's arcs. VPP's feature arcs accept the same node twice and run it twice;
 // removing a missing node has no effect.
-type arc [nodeCount]uint8
+type Arc [nodeCount]uint8
+
+// Arc returns the nodes on the interface's arcs.
+func (e *Engine) Arc(swIf uint32) Arc { return e.arcs[swIf] }
 
 func (e *Engine) feature(swIf uint32, n node, on bool) {
 	a := e.arcs[swIf]
-	if a == nil {
-		a = &arc{}
-		e.arcs[swIf] = a
-	}
-	switch {
-	case on:
+	if on {
 		a[n]++
-	case a[n] > 0:
+	} else if a[n] > 0 {
 		a[n]--
 	}
+	e.arcs[swIf] = a
 }
 
-// nodeName is the name of a node without and with worker threads, whose first node on the arc passes the packet to its worker.
-func nodeName(n node) (one, more string) {
-	names := [nodeCount][2]string{
-		nodeClassify: {"nat44-ed-classify", "nat44-handoff-classify"}, nodePreOut2In: {"nat-pre-out2in", "nat44-out2in-worker-handoff"},
-		nodePreIn2Out: {"nat-pre-in2out", "nat44-in2out-worker-handoff"}, nodePreIn2OutOutput: {"nat-pre-in2out-output", "nat44-in2out-output-worker-handoff"},
-	}[n]
-	return names[0], names[1]
-}
-
-// SwitchNode is feature_enable_disable of one of NAT44-ED's nodes, on the output arc or the input arc; false: it has no such node there. No
-// record of NAT44-ED follows. A node that is enabled twice is on the arc twice.
-func (e *Engine) SwitchNode(swIf uint32, output bool, name string, on bool) bool {
-	for n := range nodeCount {
-		if one, more := nodeName(n); (name == one || name == more) && output == (n == nodePreIn2OutOutput) {
-			e.feature(swIf, n, on)
+// SwitchNode is feature_enable_disable of one of NAT44-ED's nodes; false: it has none of that name. No record of NAT44-ED follows. With
+// workers the nodes have other names.
+func (e *Engine) SwitchNode(swIf uint32, name string, on bool) bool {
+	for n, names := range nodeNames() {
+		if slices.Contains(names[:], name) {
+			e.feature(swIf, node(n), on)
 			return true
 		}
 	}
 	return false
 }
 
-// OnInput reports whether a packet that arrives on the interface meets NAT44-ED; OnOutput whether one that leaves does.
-func (e *Engine) OnInput(swIf uint32) bool {
-	a := e.arcs[swIf]
-	return a != nil && a[nodeClassify]+a[nodePreOut2In]+a[nodePreIn2Out] > 0
+func nodeNames() [nodeCount][2]string {
+	return [nodeCount][2]string{
+		{"nat44-ed-classify", "nat44-handoff-classify"},
+		{"nat-pre-out2in", "nat44-out2in-worker-handoff"},
+		{"nat-pre-in2out", "nat44-in2out-worker-handoff"},
+		{"nat-pre-in2out-output", "nat44-in2out-output-worker-handoff"},
+	}
 }
 
+// OnInput reports whether a packet that arrives on the interface meets NAT44-ED; OnOutput whether one that leaves does.
+func (a Arc) OnInput() bool { return a[nodeClassify]+a[nodePreOut2In]+a[nodePreIn2Out] > 0 }
+
 // OnOutput is OnInput for the output arc.
-func (e *Engine) OnOutput(swIf uint32) bool {
-	a := e.arcs[swIf]
-	return a != nil && a[nodePreIn2OutOutput] > 0
-}
+func (a Arc) OnOutput() bool { return a[nodePreIn2OutOutput] > 0 }
 
 // Reassembles reports whether shallow reassembly is on the interface's input arc.
 func (e *Engine) Reassembles(swIf uint32) bool { return e.reass[swIf] > 0 }
 
-// Nodes names the nodes on the interface's arcs as "show interface features" does, input and output arc, in order.
-func (e *Engine) Nodes(swIf uint32) (input, output []string) {
-	a := e.arcs[swIf]
-	if a == nil {
-		return nil, nil
+// Nodes names the nodes as "show interface features" does without workers, input and output arc, in order.
+func (a Arc) Nodes() (input, output []string) {
+	for n, names := range nodeNames() {
+		input = append(input, slices.Repeat(names[:1], int(a[n]))...)
 	}
-	for n := range nodeCount {
-		name, _ := nodeName(n)
-		for range a[n] {
-			if n == nodePreIn2OutOutput {
-				output = append(output, name)
-			} else {
-				input = append(input, name)
-			}
-		}
-	}
-	return input, output
-}
-
-// Regular reports that the interface has the nodes which its roles and its output feature put on its arcs, and no others.
-func (e *Engine) Regular(swIf uint32) bool {
-	var want arc
-	if i, ok := findIface(&e.ifaces, swIf); ok {
-		if f := e.ifaces.slotAt(i); f.inside && f.outside {
-			want[nodeClassify] = 1
-		} else {
-			want[preNode(f.inside)] = 1
-		}
-	}
-	if _, ok := findIface(&e.outIfaces, swIf); ok {
-		want[nodePreOut2In], want[nodePreIn2OutOutput] = 1, 1
-	}
-	have := e.arcs[swIf]
-	return have == nil && want == arc{} || have != nil && *have == want
+	at := len(input) - int(a[nodePreIn2OutOutput])
+	return input[:at], input[at:]
 }
 
 type iface struct {
@@ -239,8 +207,8 @@ func (e *Engine) AddDelOutputInterface(add bool, swIf uint32) int32 {
 	return OK
 }
 
-// InterfaceDeleted must be called before an interface goes away. VPP removes all nodes of a deleted interface from its arcs, whoever put
-// them there (vnet_feature_add_del_sw_interface).
+// InterfaceDeleted must be called before an interface goes away. VPP removes all its nodes, also those that no role put on its arcs
+// (vnet_feature_add_del_sw_interface).
 func (e *Engine) InterfaceDeleted(swIf uint32) {
 	if e.enabled {
 		e.dropRoles(swIf)

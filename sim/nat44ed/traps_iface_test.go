@@ -24,11 +24,11 @@ func enabled(t testing.TB) *lab {
 
 func (l *lab) nodes(swIf uint32, want ...string) {
 	l.t.Helper()
-	in, out := l.Nodes(swIf)
+	in, out := l.Arc(swIf).Nodes()
 	if got := append(in, out...); !slices.Equal(got, want) {
 		l.t.Errorf("nodes of interface %d: %q, want %q", swIf, got, want)
 	}
-	if l.OnInput(swIf) != (len(in) > 0) || l.OnOutput(swIf) != (len(out) > 0) {
+	if l.Arc(swIf).OnInput() != (len(in) > 0) || l.Arc(swIf).OnOutput() != (len(out) > 0) {
 		l.t.Errorf("OnInput, OnOutput of interface %d disagree with %q, %q", swIf, in, out)
 	}
 }

@@ -42,14 +42,11 @@ type Meta struct {
 // Input runs the NAT nodes of the interface's ip4-unicast arc on a packet that came by it, and changes the packet.
 func (e *Engine) Input(p *packet.Packet, swIf uint32, meta Meta) Result {
 	w := work{e: e, p: p, rx: swIf, tx: None, meta: meta, res: Result{Table: None}}
-	a := e.arcs[swIf]
-	if a == nil {
-		return w.res
-	}
 	w.table = e.net.Table(swIf)
 	if e.reass[swIf] > 0 {
 		w.reassemble()
 	}
+	a := e.arcs[swIf]
 	for n, times := range a[:nodePreIn2OutOutput] {
 		for range times {
 			w.readPacket()
@@ -72,13 +69,9 @@ func (e *Engine) Input(p *packet.Packet, swIf uint32, meta Meta) Result {
 // Output runs the NAT nodes of the ip4-output arc of txIf on a packet that came by rxIf; a packet made by VPP came by interface 0.
 func (e *Engine) Output(p *packet.Packet, rxIf, txIf uint32, meta Meta) Result {
 	w := work{e: e, p: p, rx: rxIf, tx: txIf, output: true, meta: meta, res: Result{Table: None}}
-	a := e.arcs[txIf]
-	if a == nil {
-		return w.res
-	}
 	w.table = e.net.Table(rxIf)
 	w.reassemble()
-	for range a[nodePreIn2OutOutput] {
+	for range e.arcs[txIf][nodePreIn2OutOutput] {
 		w.readPacket()
 		w.in2out()
 		if w.res.Action != Next {

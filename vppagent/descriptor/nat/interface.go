@@ -4,13 +4,16 @@ import (
 	"errors"
 	"slices"
 
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/arrange"
 )
 
 const (
@@ -22,11 +25,11 @@ const (
 // natInterface is NAT44 on an interface. Inside and outside are roles of the input feature; with output VPP has no roles.
 type natInterface struct {
 	name string
-	arrangement
+	arrange.Arrangement
 }
 
 // Nat44Interface describes ligato's Nat44Interface. VPP accepts either the output feature or the input feature's roles on an
-// interface, never both (−81), so with output_feature the roles have no effect. A pod's interface gets both roles as ofPod says.
+// interface, never both (−81), so with output_feature the roles have no effect. A pod's interface gets both roles as arrange.OfPod says.
 //
 // The interface's access lists are made before NAT and removed after it, so that NAT translates no packet that they would deny;
 // the list of source ranges is a condition.
@@ -38,16 +41,16 @@ func Nat44Interface() *descriptor.Descriptor {
 			case m.GetName() == "":
 				return nil, errors.New("name: empty")
 			case m.GetOutputFeature():
-				return &natInterface{m.GetName(), regular(false, false, true)}, nil
+				return &natInterface{m.GetName(), arrange.Regular(false, false, true)}, nil
 			case !m.GetNatInside() && !m.GetNatOutside():
 				return nil, errors.New("nat_inside: neither this nor nat_outside nor output_feature is set")
 			}
-			return &natInterface{m.GetName(), regular(m.GetNatInside(), m.GetNatOutside(), false)}, nil
+			return &natInterface{m.GetName(), arrange.Regular(m.GetNatInside(), m.GetNatOutside(), false)}, nil
 		},
 		Message: (*natInterface).message,
 		Equal:   func(have, want *natInterface) bool { return *have == *want },
 		// The role outside leaves first: a pod's interface with both roles, while VPP forwards, is an earlier agent's (PodPart).
-		Recreate: func(have, want *natInterface) bool { return have.outside && want.arrangement == ofPod() },
+		Recreate: func(have, want *natInterface) bool { return have.Outside && want.Arrangement == arrange.OfPod() },
 		Dependencies: func(i *natInterface) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.Nat44GlobalKey}, {Key: kv.InterfaceKey(i.name), Pods: true}, {Key: kv.InterfaceACLsKey(i.name), Loose: true}, {Without: acl.RestrictedClaim}}
 		},
@@ -55,13 +58,13 @@ func Nat44Interface() *descriptor.Descriptor {
 			return []descriptor.Derived{{Key: kv.SourceRangesEnforcedKey, State: acl.NATPart(i.name)}}
 		},
 		Create: func(w *descriptor.World, i *natInterface) ([]descriptor.Op, error) {
-			return rearrange(w, i.name, arrangement{}, i.arrangement)
+			return rearrange(w, i.name, arrange.Arrangement{}, i.Arrangement)
 		},
 		Update: func(w *descriptor.World, have, want *natInterface) ([]descriptor.Op, error) {
-			return rearrange(w, want.name, have.arrangement, want.arrangement)
+			return rearrange(w, want.name, have.Arrangement, want.Arrangement)
 		},
 		Delete: func(w *descriptor.World, i *natInterface) ([]descriptor.Op, error) {
-			return rearrange(w, i.name, i.arrangement, arrangement{})
+			return rearrange(w, i.name, i.Arrangement, arrange.Arrangement{})
 		},
 		Retrieve: retrieveNATInterfaces,
 	}.Descriptor()
@@ -69,8 +72,8 @@ func Nat44Interface() *descriptor.Descriptor {
 	d.Nodes = natNodes
 	d.After = []string{"reject-route"} // so that a rejected packet gets no session towards the default route
 	d.Merge = func(own any, parts []any) any {
-		if i, ok := own.(*natInterface); ok && len(parts) > 0 && i.arrangement == regular(true, true, false) {
-			return &natInterface{i.name, ofPod()}
+		if i, ok := own.(*natInterface); ok && len(parts) > 0 && i.Arrangement == arrange.Regular(true, true, false) {
+			return &natInterface{i.name, arrange.OfPod()}
 		}
 		return own
 	}
@@ -80,7 +83,7 @@ func Nat44Interface() *descriptor.Descriptor {
 
 func readyNATInterface(w *descriptor.World, have, want any, sure func(key string) any) error {
 	i := want.(*natInterface)
-	if i.arrangement == ofPod() && sure(kv.Nat44GlobalKey) == nil {
+	if i.Arrangement == arrange.OfPod() && sure(kv.Nat44GlobalKey) == nil {
 		return errors.New("VPP does not forward yet what NAT44 does not translate")
 	}
 	if have != nil {
@@ -91,14 +94,14 @@ func readyNATInterface(w *descriptor.World, have, want any, sure func(key string
 
 // message says what packets meet, whatever the roles: the journal must name every interface that has a part of NAT44.
 func (i *natInterface) message() *nat.Nat44Interface {
-	if i.output {
+	if i.Output {
 		return &nat.Nat44Interface{Name: i.name, OutputFeature: true}
 	}
-	both := i.nodes[classifyNode] > 0
-	return &nat.Nat44Interface{Name: i.name, NatInside: i.inside || i.nodes[in2outNode] > 0 || both, NatOutside: i.outside || i.nodes[out2inNode] > 0 || both}
+	both := i.Nodes[arrange.Classify] > 0
+	return &nat.Nat44Interface{Name: i.name, NatInside: i.Inside || i.Nodes[arrange.In2Out] > 0 || both, NatOutside: i.Outside || i.Nodes[arrange.Out2In] > 0 || both}
 }
 
-// PodPart is the part that the agent gives to the desired state of NAT44 on an interface: it is a pod's, and gets both roles as ofPod says. nil: it is
+// PodPart is the part that the agent gives to the desired state of NAT44 on an interface: it is a pod's, and gets both roles as arrange.OfPod says. nil: it is
 // none's, or VPP is not to forward what NAT44 does not translate.
 //
 // An interface that has both roles while VPP forwards got them from an earlier agent. It keeps them until NAT44 leaves it: to remove one takes VPP as
@@ -112,7 +115,7 @@ func PodPart(w *descriptor.World, want, have any) any {
 	if in, ok := w.Interface(i.name); !ok || !in.NamesPod() || !in.Nameable() {
 		return nil
 	}
-	if h, ok := have.(*natInterface); ok && h.inside && h.outside && forwards(w) {
+	if h, ok := have.(*natInterface); ok && h.Inside && h.Outside && forwards(w) {
 		return nil
 	}
 	return struct{}{}
@@ -123,13 +126,47 @@ func forwards(w *descriptor.World) bool {
 	return slices.ContainsFunc(w.Having(kv.Nat44GlobalKey), func(g any) bool { return g.(*nat44Global).forwarding })
 }
 
-// rearrange changes NAT44 on an interface.
-func rearrange(w *descriptor.World, name string, have, want arrangement) ([]descriptor.Op, error) {
+// rearrange changes NAT44 on an interface. VPP reads all requests at once: no packet meets a state in between, if VPP has no workers. If VPP refuses one
+// of several, NAT44 leaves the interface: a part of an arrangement is another NAT, whose sessions last. The agent retries.
+func rearrange(w *descriptor.World, name string, have, want arrange.Arrangement) ([]descriptor.Op, error) {
 	idx, err := w.Index(name)
 	if err != nil {
 		return nil, err
 	}
-	return allOrNone(w, idx, have, have.to(want)), nil
+	steps := have.To(want)
+	ops := requests(w, idx, steps)
+	if len(ops) < 2 {
+		return ops, nil
+	}
+	refused := false
+	for i, s := range steps {
+		answered := func(accepted bool) []descriptor.Op {
+			if refused = refused || !accepted; accepted {
+				have = have.After(s)
+			}
+			if !refused || i < len(steps)-1 {
+				return nil
+			}
+			return requests(w, idx, have.To(arrange.Arrangement{}))
+		}
+		ops[i].Then = func(vpp.Reply) []descriptor.Op { return answered(true) }
+		ops[i].Else = func() []descriptor.Op { return answered(false) }
+	}
+	return ops, nil
+}
+
+// requests are the requests of steps, which VPP reads at once.
+func requests(w *descriptor.World, idx interface_types.InterfaceIndex, steps []arrange.Step) []descriptor.Op {
+	ops := make([]descriptor.Op, len(steps))
+	for i, s := range steps {
+		ops[i] = descriptor.Op{Gone: !s.On, Call: s.Call(idx, w.Workers)}
+		ops[i].Call.Joined = i < len(steps)-1
+		ops[i].Call.AtOnce = i == 0 && len(steps) > 1
+		if n := mappingsInVPP(w); n > 0 && s.Part == arrange.Outside {
+			ops[i].Cost, ops[i].Apart = w.Cost.OutsideInterface(n), apartOutside
+		}
+	}
+	return ops
 }
 
 // apartOutside is Op.Apart of an interface's outside role: no mapping has this number.
@@ -146,6 +183,12 @@ func mappingsInVPP(w *descriptor.World) (n int) {
 		}
 	}
 	return n
+}
+
+// shown reports that the agent asks VPP for the nodes of an interface with NAT44: they do not follow from its roles. If an interface without the tag of
+// a pod has the role inside alone, the tag may have changed.
+func shown(i *descriptor.Iface, a arrange.Arrangement) bool {
+	return i.Nameable() && (i.NamesPod() || a.Inside && !a.Outside)
 }
 
 // natInterfaceDumps asks for roles first, and then for the nodes that do not follow from them.
@@ -171,7 +214,7 @@ func natInterfaceDumps(w *descriptor.World, c descriptor.Candidates, known *desc
 }
 
 // rolesInVPP has the arrangements of interfaces with the nodes that follow from their roles.
-func rolesInVPP(d *descriptor.Dump) (map[uint32]arrangement, error) {
+func rolesInVPP(d *descriptor.Dump) (map[uint32]arrange.Arrangement, error) {
 	roles, err := descriptor.Details[*nat44_ed.Nat44InterfaceDetails](d, idNATInterfaces)
 	if err != nil {
 		return nil, err
@@ -180,12 +223,12 @@ func rolesInVPP(d *descriptor.Dump) (map[uint32]arrangement, error) {
 	if err != nil {
 		return nil, err
 	}
-	inVPP := map[uint32]arrangement{}
+	inVPP := map[uint32]arrange.Arrangement{}
 	for _, m := range roles {
-		inVPP[uint32(m.SwIfIndex)] = regular(m.Flags&nat_types.NAT_IS_INSIDE != 0, m.Flags&nat_types.NAT_IS_OUTSIDE != 0, false)
+		inVPP[uint32(m.SwIfIndex)] = arrange.Regular(m.Flags&nat_types.NAT_IS_INSIDE != 0, m.Flags&nat_types.NAT_IS_OUTSIDE != 0, false)
 	}
 	for _, m := range outputs {
-		inVPP[uint32(m.SwIfIndex)] = regular(false, false, true)
+		inVPP[uint32(m.SwIfIndex)] = arrange.Regular(false, false, true)
 	}
 	return inVPP, nil
 }
@@ -204,14 +247,14 @@ func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor
 			return
 		}
 		got := &natInterface{name, inVPP[i.Index]}
-		if shown(i, got.arrangement) {
+		if shown(i, got.Arrangement) {
 			r, asked := d.Reply(descriptor.ShowFeatures(i.VPPName).Cmd)
 			if asked == nil {
-				got.nodes, asked = nodesShown(r)
+				got.Nodes, asked = arrange.NodesShown(r)
 			}
 			err = errors.Join(err, asked)
 		}
-		if got.arrangement != (arrangement{}) {
+		if got.Arrangement != (arrange.Arrangement{}) {
 			out = append(out, descriptor.Found{Key: key, State: got})
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/arrange"
 )
 
 const podName = "pod1"
@@ -19,59 +20,25 @@ func podWorld() *descriptor.World {
 }
 
 // wanted are the arrangements that a value can want, and none.
-func wanted() []arrangement {
-	return []arrangement{{}, regular(true, false, false), regular(false, true, false), regular(true, true, false), regular(false, false, true), ofPod()}
-}
-
-// found are the arrangements that VPP can have: each combination of roles with each node up to two times.
-func found() (out []arrangement) {
-	for _, roles := range wanted()[:5] {
-		for n := range uint8(27) {
-			roles.nodes = [natNodeCount]uint8{n % 3, n / 3 % 3, n / 9}
-			out = append(out, roles)
-		}
-	}
-	return out
-}
-
-// TestArrangementsAreReached: the steps from any arrangement to any other end there; none removes a role that is not set, and the role inside is
-// neither removed, nor joined by outside, while the node of both roles is on the arc without the role outside.
-func TestArrangementsAreReached(t *testing.T) {
-	for _, have := range found() {
-		for _, want := range wanted() {
-			steps := have.to(want)
-			at := have
-			for _, s := range steps {
-				switch own := !at.outside && at.nodes[classifyNode] > 0; {
-				case !s.on && (s.part == insideRole && !at.inside || s.part == outsideRole && !at.outside || s.part == outputFeature && !at.output):
-					t.Errorf("%+v to %+v: %+v removes what is not set", have, want, steps)
-				case own && want != regular(true, true, false) && (s == natStep{insideRole, false}), own && at.inside && have.nodes[classifyNode] < 2 && (s == natStep{outsideRole, true}):
-					t.Errorf("%+v to %+v: %+v changes roles under the node", have, want, steps)
-				}
-				at = at.after(s)
-			}
-			if at != want {
-				t.Errorf("%+v to %+v: %+v ends at %+v", have, want, steps, at)
-			}
-		}
-	}
+func wanted() []arrange.Arrangement {
+	return []arrange.Arrangement{{}, arrange.Regular(true, false, false), arrange.Regular(false, true, false), arrange.Regular(true, true, false), arrange.Regular(false, false, true), arrange.OfPod()}
 }
 
 // TestArrangementIsReadAtOnce: VPP forwards no packet of an interface between the requests that change its NAT44, because it reads all of them at once.
 // The node of a pod's interface leaves before its role.
 func TestArrangementIsReadAtOnce(t *testing.T) {
-	both, none := regular(true, true, false), arrangement{}
+	both, none := arrange.Regular(true, true, false), arrange.Arrangement{}
 	for _, c := range []struct {
-		have, want arrangement
-		steps      []natStep
+		have, want arrange.Arrangement
+		steps      []arrange.Step
 	}{
-		{none, both, []natStep{{insideRole, true}, {outsideRole, true}}},
-		{both, none, []natStep{{outsideRole, false}, {insideRole, false}}},
-		{none, ofPod(), []natStep{{insideRole, true}, {in2outNode, false}, {classifyNode, true}}},
-		{ofPod(), none, []natStep{{classifyNode, false}, {insideRole, false}}},
-		{ofPod(), both, []natStep{{classifyNode, false}, {outsideRole, true}}},
+		{none, both, []arrange.Step{{Part: arrange.Inside, On: true}, {Part: arrange.Outside, On: true}}},
+		{both, none, []arrange.Step{{Part: arrange.Outside, On: false}, {Part: arrange.Inside, On: false}}},
+		{none, arrange.OfPod(), []arrange.Step{{Part: arrange.Inside, On: true}, {Part: arrange.In2Out, On: false}, {Part: arrange.Classify, On: true}}},
+		{arrange.OfPod(), none, []arrange.Step{{Part: arrange.Classify, On: false}, {Part: arrange.Inside, On: false}}},
+		{arrange.OfPod(), both, []arrange.Step{{Part: arrange.Classify, On: false}, {Part: arrange.Outside, On: true}}},
 	} {
-		if steps := c.have.to(c.want); !slices.Equal(steps, c.steps) {
+		if steps := c.have.To(c.want); !slices.Equal(steps, c.steps) {
 			t.Errorf("%+v → %+v: %+v, want %+v", c.have, c.want, steps, c.steps)
 		}
 		ops, err := rearrange(podWorld(), podName, c.have, c.want)
@@ -90,7 +57,7 @@ func TestArrangementIsReadAtOnce(t *testing.T) {
 func TestRefusedArrangementLeaves(t *testing.T) {
 	for _, want := range wanted()[3:] {
 		for _, have := range wanted() {
-			steps := have.to(want)
+			steps := have.To(want)
 			for refused := 1; refused < 1<<len(steps) && len(steps) > 1; refused++ {
 				ops, err := rearrange(podWorld(), podName, have, want)
 				if err != nil {
@@ -102,11 +69,11 @@ func TestRefusedArrangementLeaves(t *testing.T) {
 					if refused>>i&1 == 1 {
 						undo = append(undo, op.Else()...)
 					} else {
-						at = at.after(steps[i])
+						at = at.After(steps[i])
 						undo = append(undo, op.Then(vpp.Reply{Msg: &nat44_ed.Nat44InterfaceAddDelFeatureReply{}})...)
 					}
 				}
-				if n := len(at.to(arrangement{})); len(undo) != n {
+				if n := len(at.To(arrange.Arrangement{})); len(undo) != n {
 					t.Errorf("%+v → %+v, refused %b: %d requests follow, want %d", have, want, refused, len(undo), n)
 				}
 			}

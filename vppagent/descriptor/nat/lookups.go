@@ -6,36 +6,23 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/arrange"
 	"go.fd.io/govpp/binapi/vlib"
 )
 
 // natNodes are the graph nodes of NAT44 on an interface; none if the agent's dumps show them.
 func natNodes(w *descriptor.World, have any) []descriptor.Node {
 	i := have.(*natInterface)
-	if in, ok := w.Interface(i.name); ok && shown(in, i.arrangement) {
+	if in, ok := w.Interface(i.name); ok && shown(in, i.Arrangement) {
 		return nil
 	}
-	const like = "nat"
-	var out []descriptor.Node
-	for n := range part(natNodeCount) {
-		if i.nodes[n] > 0 {
-			out = append(out, descriptor.Node{Arc: inputArc, Name: nodeName(w, n), Like: like})
-		}
-	}
-	if i.output {
-		node := descriptor.Node{Arc: "ip4-output", Name: "nat-pre-in2out-output", Like: like}
-		if w.Workers > 1 {
-			node.Name = "nat44-in2out-output-worker-handoff"
-		}
-		out = append(out, node)
-	}
-	return out
+	return i.NodesOf(w.Workers)
 }
 
 // MeetsBoth reports that packets of an interface meet the node of both roles, as the answer to descriptor.ShowFeatures says.
 func MeetsBoth(r vpp.Reply) bool {
-	nodes, err := nodesShown(r)
-	return err == nil && nodes[classifyNode] > 0
+	nodes, err := arrange.NodesShown(r)
+	return err == nil && nodes[arrange.Classify] > 0
 }
 
 // MappingCount returns the number of mappings that VPP has of a DNat44; 0 for other states.
