@@ -66,7 +66,7 @@ func (a Arc) Nodes() (input, output []string) {
 		input = append(input, slices.Repeat(names[:1], int(a[n]))...)
 	}
 	at := len(input) - int(a[nodePreIn2OutOutput])
-	return input[:at], input[at:]
+	return input[:at:at], input[at:]
 }
 
 type iface struct {

@@ -440,6 +440,23 @@ func TestInterfaceDeleted(t *testing.T) {
 	}
 }
 
+// A node that feature_enable_disable put on an arc has no record, and leaves with the interface alone: not with its roles.
+func TestSwitchedNodes(t *testing.T) {
+	l := service(t)
+	if l.SwitchNode(podA, "nat44-ed-nothing", true) {
+		t.Error("an unknown node was switched")
+	}
+	l.SwitchNode(podA, "nat44-handoff-classify", true)
+	l.nodes(podA, "nat44-ed-classify", "nat44-ed-classify")
+	l.ok(l.InterfaceAddDelFeature(false, podA, Outside))
+	l.ok(l.InterfaceAddDelFeature(false, podA, Inside))
+	l.nodes(podA, "nat44-ed-classify")
+	l.SwitchNode(podA, "nat-pre-out2in", false)
+	l.nodes(podA, "nat44-ed-classify")
+	l.InterfaceDeleted(podA)
+	l.nodes(podA)
+}
+
 // The far end of an identity mapping is no external end for classify: packets of a pod to it are translated by source.
 func TestIdentityMappingIsClassifiedInside(t *testing.T) {
 	l := service(t)
