@@ -3,21 +3,26 @@ package vppagent_test
 import (
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/feature"
+	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vlib"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
 // Arrangements of NAT44 on tap1, as natOn returns them.
@@ -27,28 +32,39 @@ const (
 	noNAT  = ": "
 )
 
-// natOn returns the roles of tap1 and the nodes of NAT44 on its input arc.
-func (l *lab) natOn() string {
-	l.t.Helper()
-	roles := ""
-	for line := range strings.Lines(l.sim.Dump()) {
-		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), "nat44 interface tap1 "); ok {
-			roles = rest
+// natOn returns the roles of interface 1 and the nodes of NAT44 on its arcs.
+func natOn(t tb, conn *vpp.Conn) string {
+	t.Helper()
+	ask := func(m api.Message, dump bool) vpp.Reply {
+		r := conn.Do(t.Context(), vpp.Call{Msg: m, Dump: dump})[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		return r
+	}
+	var words []string
+	for _, d := range ask(&nat44_ed.Nat44InterfaceDump{}, true).Details {
+		for _, role := range []nat_types.NatConfigFlags{nat_types.NAT_IS_OUTSIDE, nat_types.NAT_IS_INSIDE} {
+			if i := d.(*nat44_ed.Nat44InterfaceDetails); i.SwIfIndex == 1 && i.Flags&role != 0 {
+				words = append(words, strings.ToLower(strings.TrimPrefix(role.String(), "NAT_IS_")))
+			}
 		}
 	}
-	var nodes []string
-	shown := l.conn.Do(l.t.(tb).Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show interface features tap1"}})[0].Msg.(*vlib.CliInbandReply).Reply
-	for line := range strings.Lines(shown) {
-		if name := strings.TrimSpace(line); strings.HasPrefix(name, "nat") {
-			nodes = append(nodes, name)
+	roles := strings.Join(words, " ")
+	words = nil
+	name := descriptor.FixedText(ask(&interfaces.SwInterfaceDump{SwIfIndex: 1}, true).Details[0].(*interfaces.SwInterfaceDetails).InterfaceName)
+	for line := range strings.Lines(ask(descriptor.ShowFeatures(name), false).Msg.(*vlib.CliInbandReply).Reply) {
+		if word := strings.TrimSpace(line); strings.HasPrefix(word, "nat") {
+			words = append(words, word)
 		}
 	}
-	return roles + ": " + strings.Join(nodes, " ")
+	slices.Sort(words) // VPP does not list the arcs in the sim's order
+	return roles + ": " + strings.Join(words, " ")
 }
 
 func (l *lab) wantNAT(when, want string) {
 	l.t.Helper()
-	if got := l.natOn(); got != want {
+	if got := natOn(l.t.(tb), l.conn); got != want {
 		l.t.Fatalf("%s: tap1 has %q, want %q", when, got, want)
 	}
 }
@@ -103,7 +119,7 @@ func TestPodsNATInterface(t *testing.T) {
 		t.Errorf("removed by %q, want the node before the role", w)
 	}
 	l.allConfigured(l.put(&nat.Nat44Interface{Name: "tap1", OutputFeature: true}))
-	l.wantNAT("output feature", ": nat-pre-out2in nat-pre-in2out-output")
+	l.wantNAT("output feature", ": nat-pre-in2out-output nat-pre-out2in")
 	l.allConfigured(l.put(role))
 	l.wantNAT("roles again", asPod)
 	l.allConfigured(l.put(&nat.Nat44Interface{Name: "tap1", NatInside: true}))
@@ -158,6 +174,32 @@ func TestEarlierRolesAreAdopted(t *testing.T) {
 	l.reaches("at the end", 4001)
 }
 
+// TestPodsNATWithoutJournal: a fresh agent without a journal adopts either arrangement, and removes it.
+func TestPodsNATWithoutJournal(t *testing.T) {
+	for _, earlier := range []bool{false, true} {
+		l := newLab(t, vppagent.Config{})
+		pods(l)
+		role := &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}
+		l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}, role))
+		if earlier {
+			for _, m := range []api.Message{
+				&feature.FeatureEnableDisable{SwIfIndex: 1, ArcName: "ip4-unicast", FeatureName: "nat44-ed-classify"},
+				&nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: true, SwIfIndex: 1, Flags: nat_types.NAT_IS_OUTSIDE},
+			} {
+				if r := l.conn.Do(t.Context(), vpp.Call{Msg: m})[0]; r.Err != nil {
+					t.Fatal(r.Err)
+				}
+			}
+		}
+		l.writes()
+		l.restartAgent()
+		l.allConfigured(l.resync())
+		l.quiet("restart of the agent")
+		l.allConfigured(l.del(kv.Key(role)))
+		l.wantNAT("removed", noNAT)
+	}
+}
+
 // TestForwardingSwitched: while VPP does not forward what NAT44 does not translate, VPP reads the role outside, so a pod's interface has it.
 func TestForwardingSwitched(t *testing.T) {
 	l, _ := podNATLab(t)
@@ -177,4 +219,66 @@ func TestForwardingSwitched(t *testing.T) {
 		}
 	}
 	l.reaches("at the end", 4000)
+}
+
+// TestPodsNATWithWorkers: with several workers the nodes have other names.
+func TestPodsNATWithWorkers(t *testing.T) {
+	l := newLabOn(t, sim.New(sim.Config{Workers: 2}), vppagent.Config{})
+	pods(l)
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}, &nat.Nat44Interface{Name: "tap1", NatInside: true, NatOutside: true}))
+	l.wantNAT("put", asPod)
+	w := strings.Join(l.writes(), "\n")
+	for _, node := range []string{"enable=true arc_name=ip4-unicast feature_name=nat44-handoff-classify", "arc_name=ip4-unicast feature_name=nat44-in2out-worker-handoff"} {
+		if !strings.Contains(w, node) {
+			t.Errorf("no request with %s in:\n%s", node, w)
+		}
+	}
+	l.allConfigured(l.resync())
+	l.quiet("resync")
+}
+
+// TestVPPPodsNATInterface: a real VPP puts and removes the nodes that the agent expects of it.
+func TestVPPPodsNATInterface(t *testing.T) {
+	conn := realVPP(t, 1, "")
+	if r := conn.Do(t.Context(), vpp.Call{Msg: &interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: 1, Tag: "default/tap1"}})[0]; r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	agent := vppagent.New(vppagent.Config{Caller: conn})
+	want := kv.Values{}
+	role := func(inside, outside, output bool) *nat.Nat44Interface {
+		return &nat.Nat44Interface{Name: "default/tap1", NatInside: inside, NatOutside: outside, OutputFeature: output}
+	}
+	on, off, both := &nat.Nat44Global{Forwarding: true}, &nat.Nat44Global{}, role(true, true, false)
+	for i, step := range []struct {
+		m    proto.Message
+		want string
+	}{
+		{on, noNAT},
+		{both, asPod},
+		{role(true, false, false), "inside: nat-pre-in2out"},
+		{both, asPod},
+		{role(false, true, false), "outside: nat-pre-out2in"},
+		{both, asPod},
+		{role(false, false, true), ": nat-pre-in2out-output nat-pre-out2in"},
+		{both, asPod},
+		{off, asBoth},
+		{on, asPod},
+	} {
+		want.Put(step.m)
+		for _, kind := range []event.ResyncKind{event.NoResync, event.Full} { // the second is a fresh agent's
+			c := agent.Commit(t.Context(), &event.Txn{Resync: kind, Values: want})
+			if c.Err != nil || kind == event.Full && c.Writes > 0 {
+				t.Fatalf("step %d: %v, %d writes\n%s", i, c.Err, c.Writes, statuses(c))
+			}
+			agent = vppagent.New(vppagent.Config{Caller: conn})
+		}
+		if got := natOn(t, conn); got != step.want {
+			t.Fatalf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+	agent.Commit(t.Context(), &event.Txn{Resync: event.Full, Values: kv.Values{kv.Nat44GlobalKey: on, kv.Key(both): both}})
+	c := agent.Commit(t.Context(), &event.Txn{Values: map[string]proto.Message{kv.Key(both): nil}})
+	if got := natOn(t, conn); got != noNAT || c.Err != nil {
+		t.Fatalf("removed: %q, %v\n%s", got, c.Err, statuses(c))
+	}
 }

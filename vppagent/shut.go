@@ -83,12 +83,7 @@ func (x *execution) closeEarly(ctx context.Context) error {
 
 // stands reports that VPP already has all of the values.
 func (p *planner) stands(list []*value) bool {
-	for _, d := range list {
-		if p.isPut(d) || !p.g.exists(d) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(list, func(d *value) bool { return p.isPut(d) || !p.g.exists(d) })
 }
 
 // last reports that v is put after all others: it opens an interface that was closed before.
@@ -109,6 +104,9 @@ func (a *Agent) giveParts(touch func(*value)) {
 		for _, v := range slices.Clone(k.values) {
 			if !v.unsure { // else when VPP has been asked
 				a.g.give(v.key, nat.PodPart(a.g.world, v.want, v.have), touch)
+			}
+			if v.have != nil && v.want != nil && !v.ours && k.Equal(v.have, v.want) {
+				a.setHave(v, v.want, true) // with the part VPP has what is wanted: adopted without a write
 			}
 		}
 	}
