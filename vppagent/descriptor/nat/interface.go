@@ -249,6 +249,9 @@ func retrieveNATInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor
 		got := &natInterface{name, inVPP[i.Index]}
 		if shown(i, got.Arrangement) {
 			r, asked := d.Reply(descriptor.ShowFeatures(i.VPPName).Cmd)
+			if _, refused := errors.AsType[*vpp.Retval](asked); refused {
+				return // deleted since the dump of interfaces: VPP sends an event
+			}
 			if asked == nil {
 				got.Nodes, asked = arrange.NodesShown(r)
 			}

@@ -4,7 +4,10 @@ import (
 	"slices"
 	"testing"
 
+	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -77,6 +80,47 @@ func TestRefusedArrangementLeaves(t *testing.T) {
 					t.Errorf("%+v → %+v, refused %b: %d requests follow, want %d", have, want, refused, len(undo), n)
 				}
 			}
+		}
+	}
+}
+
+// podCandidate is the value of one interface.
+type podCandidate struct{ *natInterface }
+
+func (c podCandidate) Wanted(string) any { return c.natInterface }
+
+func (c podCandidate) Each(f func(key string, state any, wanted bool)) {
+	f("key", c.natInterface, true)
+}
+
+// TestNodesOfDeletedInterface: an interface that VPP deleted between two dumps is not found, and is no error of all others. The nodes of the others
+// count.
+func TestNodesOfDeletedInterface(t *testing.T) {
+	w := descriptor.NewWorld(descriptor.Options{}, nil)
+	w.AddInterface(&descriptor.Iface{Index: 1, Name: podName, VPPName: podName, Tag: "default/web"})
+	c := podCandidate{&natInterface{podName, arrange.OfPod()}}
+	roles := vpp.Reply{Details: []api.Message{&nat44_ed.Nat44InterfaceDetails{SwIfIndex: 1, Flags: nat_types.NAT_IS_INSIDE}}}
+	first := natInterfaceDumps(w, c, nil)
+	all := natInterfaceDumps(w, c, descriptor.NewDump(first, []vpp.Reply{roles, {}}))
+	if len(first) != 2 || len(all) != 3 {
+		t.Fatalf("%d requests, then %d", len(first), len(all))
+	}
+	for _, tc := range []struct {
+		answer vpp.Reply
+		found  int
+		fails  bool
+	}{
+		{vpp.Reply{Msg: &vlib.CliInbandReply{Reply: "\nip4-unicast:\n  nat44-ed-classify\n\nip4-output:\n  none configured\n"}}, 1, false},
+		{vpp.Reply{Err: &vpp.Retval{Message: "cli_inband", Code: -1}}, 0, false},
+		{vpp.Reply{Err: vpp.ErrDisconnected}, 1, true},
+		{vpp.Reply{Msg: &vlib.CliInbandReply{Reply: "another VPP"}}, 1, true},
+	} {
+		found, err := retrieveNATInterfaces(w, descriptor.NewDump(all, []vpp.Reply{roles, {}, tc.answer}), c)
+		if len(found) != tc.found || (err != nil) != tc.fails {
+			t.Errorf("%+v: %+v, %v", tc.answer, found, err)
+		}
+		if !tc.fails && tc.found == 1 && *found[0].State.(*natInterface) != *c.natInterface {
+			t.Errorf("found %+v", found[0].State)
 		}
 	}
 }
