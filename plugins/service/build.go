@@ -1,9 +1,7 @@
 package service
 
 import (
-	"cmp"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"time"
@@ -59,8 +57,10 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 	notes := fillAddresses(svc, spec, env.closed, refused)
 	ports := make([]renderer.ServicePort, 0, len(spec.Ports))
 	var local map[string][]*renderer.ServiceBackend
-	families := familiesOf(spec.ClusterIPs)
-	var room [16]candidate
+	var few [16]candidate
+	var joined [16]endpoint
+	room := few[:]
+	endpoints := join(joined[:], parts, familiesOf(spec.ClusterIPs), env)
 	here := healthCheck{svc: svc, port: spec.HealthCheckNodePort}
 	for _, port := range spec.Ports {
 		if _, twice := svc.Ports[port.Name]; twice {
@@ -71,11 +71,11 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 			Protocol: renderer.ProtocolType(port.Protocol), Port: port.Port, NodePort: port.NodePort,
 		})
 		svc.Ports[port.Name] = &ports[len(ports)-1]
-		found := gather(room[:], port, parts, families, env.node)
-		here.countEndpoints(found)
-		all, near, derived := endpointsOf(found, env)
+		found := gather(room, port, parts, endpoints)
+		room = found // the next port has as many, or fewer
+		here.countEndpoints(endpoints, found)
+		all, near, derived := endpointsOf(endpoints, found, env)
 		svc.Backends[port.Name] = all
-		svc.BackendNodes = appendNodes(svc.BackendNodes, found)
 		if !derived && local == nil {
 			local = map[string][]*renderer.ServiceBackend{}
 		}
@@ -87,20 +87,8 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 		fillLocal(svc, local)
 	}
 	here.done()
-	slices.SortFunc(svc.BackendNodes, renderer.BackendNode.Compare)
-	svc.BackendNodes = slices.CompactFunc(svc.BackendNodes, func(a, b renderer.BackendNode) bool { return a.Addr == b.Addr })
+	svc.BackendNodes = nodesOf(endpoints)
 	return svc, notes
-}
-
-// appendNodes appends the nodes of the endpoints that a port uses.
-func appendNodes(nodes []renderer.BackendNode, found []candidate) []renderer.BackendNode {
-	nodes = slices.Grow(nodes, len(found))
-	for _, c := range found {
-		if (c.wide || c.near) && c.ep.NodeName != "" {
-			nodes = append(nodes, renderer.BackendNode{Addr: c.at.Addr(), Node: c.ep.NodeName})
-		}
-	}
-	return nodes
 }
 
 // fillLocal completes the local sets of the ports before the first one that needed them.
@@ -174,170 +162,6 @@ func externalAddrs(spec *model.Service, closed func(netip.Addr) string, refuse f
 		}
 	}
 	return addrs, addrs[first:]
-}
-
-// candidate is one endpoint of one port, as one slice names it.
-type candidate struct {
-	at    netip.AddrPort
-	ep    *model.Endpoint
-	local bool
-	// wide and near: policy Cluster and policy Local may use it; see categorize.
-	wide, near bool
-}
-
-// gather lists the endpoints of a port from all slices, sorted by address and port, each once. If two slices have the same endpoint,
-// the more useful one counts: not terminating, then ready, then serving, then local. The list uses room if it fits.
-func gather(room []candidate, port model.ServicePort, parts []*model.EndpointSlice, fam families, node string) []candidate {
-	n := 0
-	for _, part := range parts {
-		n += len(part.Endpoints)
-	}
-	found := slices.Grow(room[:0], n)
-	for _, part := range parts {
-		number, has := portOf(part, port)
-		if !has {
-			continue
-		}
-		for i := range part.Endpoints {
-			ep := &part.Endpoints[i]
-			if ep.Addr.Is6() != part.IPv6 || !fam.hasFamily(ep.Addr) {
-				continue
-			}
-			found = append(found, candidate{at: netip.AddrPortFrom(ep.Addr, number), ep: ep, local: node != "" && ep.NodeName == node})
-		}
-	}
-	if !slices.IsSortedFunc(found, compareCandidates) {
-		slices.SortStableFunc(found, compareCandidates)
-	}
-	return slices.CompactFunc(found, func(a, b candidate) bool { return a.at == b.at })
-}
-
-func compareCandidates(a, b candidate) int {
-	if c := a.at.Compare(b.at); c != 0 {
-		return c
-	}
-	return cmp.Or(falseFirst(a.ep.Terminating, b.ep.Terminating), falseFirst(!a.ep.Ready, !b.ep.Ready),
-		falseFirst(!a.ep.Serving, !b.ep.Serving), falseFirst(!a.local, !b.local))
-}
-
-func falseFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-// portOf returns the slice's number for a service's port, by name and protocol, never by number.
-func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
-	for _, p := range part.Ports {
-		if p.Name == port.Name && p.Protocol == port.Protocol && p.Port != 0 {
-			return p.Port, true
-		}
-	}
-	return 0, false
-}
-
-// endpointsOf returns the two sets of a port, for policy Cluster and for policy Local, and whether the second is exactly the local
-// part of the first. It evaluates address families separately, as separate proxies would.
-func endpointsOf(found []candidate, env surroundings) (all, local []*renderer.ServiceBackend, derived bool) {
-	first6 := len(found)
-	for i := range found {
-		if found[i].at.Addr().Is6() {
-			first6 = i
-			break
-		}
-	}
-	near := categorize(found[:first6], env) + categorize(found[first6:], env)
-	slab := make([]renderer.ServiceBackend, 0, len(found))
-	bytes := make([]byte, 0, 4*first6+16*(len(found)-first6))
-	all = make([]*renderer.ServiceBackend, 0, len(found))
-	if near > 0 {
-		local = make([]*renderer.ServiceBackend, 0, near)
-	}
-	derived = true
-	for _, c := range found {
-		if !c.wide && !c.near {
-			continue
-		}
-		from := len(bytes)
-		bytes = appendAddr(bytes, c.at.Addr())
-		slab = append(slab, renderer.ServiceBackend{
-			IP: net.IP(bytes[from:len(bytes):len(bytes)]), Port: c.at.Port(), Local: c.local,
-			HostNetwork: env.isNode(c.at.Addr()),
-		})
-		b := &slab[len(slab)-1]
-		if c.wide {
-			all = append(all, b)
-		}
-		if c.near {
-			local = append(local, b)
-		}
-		derived = derived && c.near == (c.wide && c.local)
-	}
-	return all, local, derived
-}
-
-func appendAddr(out []byte, a netip.Addr) []byte {
-	if a.Is4() {
-		b := a.As4()
-		return append(out, b[:]...)
-	}
-	b := a.As16()
-	return append(out, b[:]...)
-}
-
-// categorize marks the endpoints that policy Cluster and policy Local may use, and counts the latter. In each set, terminating
-// endpoints that still serve count only if none is ready, unless they are kept; topology hints narrow the ready ones of policy
-// Cluster.
-func categorize(eps []candidate, env surroundings) (near int) {
-	fits, stays := hints(eps, env)
-	var anyWide, anyNear bool
-	for i := range eps {
-		c := &eps[i]
-		c.wide = c.ep.Ready && fits(c.ep)
-		c.near = c.ep.Ready && c.local
-		anyWide, anyNear = anyWide || c.wide, anyNear || c.near
-	}
-	for i := range eps {
-		c := &eps[i]
-		last := c.ep.Serving && c.ep.Terminating
-		c.wide = c.wide || last && (!anyWide || env.keepTerminating && stays(c.ep))
-		c.near = c.near || last && c.local && (!anyNear || env.keepTerminating)
-		if c.near {
-			near++
-		}
-	}
-	return near
-}
-
-// hints returns which ready endpoints this node uses: those with a hint for this node, if all have node hints and one names this
-// node; else those with a hint for its zone under the same condition; else all. Stays does the same for terminating endpoints that
-// are kept. Kubernetes gives these no hints any more, so their location decides.
-func hints(eps []candidate, env surroundings) (fits, stays func(*model.Endpoint) bool) {
-	allNodes, thisNode, allZones, thisZone := true, false, true, false
-	for i := range eps {
-		ep := eps[i].ep
-		if !ep.Ready {
-			continue
-		}
-		allNodes = allNodes && len(ep.ForNodes) > 0
-		thisNode = thisNode || slices.Contains(ep.ForNodes, env.node)
-		allZones = allZones && len(ep.ForZones) > 0
-		thisZone = thisZone || slices.Contains(ep.ForZones, env.zone)
-	}
-	switch {
-	case allNodes && thisNode:
-		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForNodes, env.node) },
-			func(ep *model.Endpoint) bool { return ep.NodeName == env.node }
-	case allZones && thisZone && env.zone != "":
-		return func(ep *model.Endpoint) bool { return slices.Contains(ep.ForZones, env.zone) },
-			func(ep *model.Endpoint) bool { return ep.Zone == env.zone }
-	}
-	all := func(*model.Endpoint) bool { return true }
-	return all, all
 }
 
 // families is a set of address families.

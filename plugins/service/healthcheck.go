@@ -15,7 +15,7 @@ type healthCheck struct {
 	seen map[netip.Addr]struct{}
 }
 
-func (h *healthCheck) countEndpoints(found []candidate) {
+func (h *healthCheck) countEndpoints(all []endpoint, found []candidate) {
 	if h.port == 0 {
 		return
 	}
@@ -23,8 +23,8 @@ func (h *healthCheck) countEndpoints(found []candidate) {
 		h.seen = map[netip.Addr]struct{}{}
 	}
 	for _, c := range found {
-		if c.local && c.ep.Ready {
-			h.seen[c.at.Addr()] = struct{}{}
+		if e := &all[c.at]; e.local && e.Ready {
+			h.seen[e.Addr] = struct{}{}
 		}
 	}
 }

@@ -113,14 +113,15 @@ func TestKeepTerminating(t *testing.T) {
 		{"hints of others", []e{zoned(far), ends, farEnds}, "2", "3", "2 3 4", "3"},
 	} {
 		for _, keep := range []bool{false, true} {
-			eps := make([]candidate, len(tc.eps))
+			all, eps := make([]endpoint, len(tc.eps)), make([]candidate, len(tc.eps))
 			for i := range tc.eps {
-				eps[i] = candidate{at: netip.AddrPortFrom(tc.eps[i].Addr, 1), ep: &tc.eps[i], local: tc.eps[i].NodeName == "node-1"}
+				all[i] = endpoint{Endpoint: &tc.eps[i], local: tc.eps[i].NodeName == "node-1"}
+				eps[i] = candidate{at: i, port: 1}
 			}
-			categorize(eps, surroundings{node: "node-1", zone: "a", keepTerminating: keep})
+			categorize(all, eps, surroundings{node: "node-1", zone: "a", keepTerminating: keep})
 			var wide, near []string
 			for _, c := range eps {
-				n := fmt.Sprint(c.ep.Addr.As4()[3])
+				n := fmt.Sprint(all[c.at].Addr.As4()[3])
 				if c.wide {
 					wide = append(wide, n)
 				}

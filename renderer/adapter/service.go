@@ -97,11 +97,18 @@ func (e Endpoint) Compare(o Endpoint) int {
 // Endpoints returns the endpoints of list with a wanted address, sorted and without duplicates. It uses the space of
 // room as far as that suffices.
 func Endpoints(room []Endpoint, list []*renderer.ServiceBackend, wanted func(netip.Addr) bool) []Endpoint {
-	set := room[:0]
+	set := slices.Grow(room[:0], len(list))
+	ordered := true // each larger than the one before, as plugins/service lists them
+	var last netip.AddrPort
 	for _, b := range list {
 		if a := b.Addr(); wanted(a) {
-			set = append(set, Endpoint{netip.AddrPortFrom(a, b.Port), b.Local})
+			at := netip.AddrPortFrom(a, b.Port)
+			ordered = ordered && last.Compare(at) < 0
+			set, last = append(set, Endpoint{at, b.Local}), at
 		}
+	}
+	if ordered {
+		return set
 	}
 	slices.SortFunc(set, Endpoint.Compare)
 	return slices.CompactFunc(set, func(a, b Endpoint) bool { return a.At == b.At })

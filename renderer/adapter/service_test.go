@@ -88,8 +88,10 @@ func TestEndpoints(t *testing.T) {
 	}
 	want := []Endpoint{{netip.MustParseAddrPort("10.1.1.2:80"), true}, {netip.MustParseAddrPort("10.1.1.2:81"), true}, {netip.MustParseAddrPort("10.1.2.2:80"), false}}
 	for _, room := range []int{0, 1, 9} {
-		if got := Endpoints(make([]Endpoint, room), list, netip.Addr.Is4); !slices.Equal(got, want) {
-			t.Errorf("in room for %d: %v, want %v", room, got, want)
+		for _, list := range [][]*renderer.ServiceBackend{list, {list[4], list[3], list[2], list[0]}, {list[4], list[2], list[0]}} {
+			if got := Endpoints(make([]Endpoint, room), list, netip.Addr.Is4); !slices.Equal(got, want) {
+				t.Errorf("%v in room for %d: %v, want %v", list, room, got, want)
+			}
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // locals returns the endpoints of a port in VPP's form: IPv4, sorted, each once, at most MaxBackends, weighted. All mappings of
 // the port share the messages.
 func (s *rendering) locals(port string, list []*renderer.ServiceBackend) []*nat.DNat44_StaticMapping_LocalIP {
-	var room [16]adapter.Endpoint // usually enough
-	set := adapter.Endpoints(room[:], list, netip.Addr.Is4)
+	s.room = adapter.Endpoints(s.room, list, netip.Addr.Is4)
+	set := s.room
 	if n := len(set); n > MaxBackends {
 		s.notes.Add(false, "port %q has %d endpoints: this node uses %d of them, the most nat44 can", port, n, MaxBackends)
 		set = adapter.Pick(set, MaxBackends, s.node.Name)

@@ -48,6 +48,7 @@ type rendering struct {
 	// restricted are the frontends with source ranges, each with its mapping; nil: it has none.
 	restricted []restricted
 	notes      adapter.Notes
+	room       []adapter.Endpoint // of the port that is rendered
 }
 
 // target is the destination of a kind of traffic.

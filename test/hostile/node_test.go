@@ -22,7 +22,7 @@ const source = "test"
 
 // node is one node with a victim's pods and a tenant's.
 type node struct {
-	t       *testing.T
+	t       testing.TB
 	vpp     *sim.VPP
 	agent   *agent.Stepper
 	written atomic.Int64 // bytes sent to VPP
@@ -49,7 +49,7 @@ func config(dial func(context.Context) (net.Conn, error), limits budget.Limits) 
 func newNode(t *testing.T, limits budget.Limits) *node { return newNodeOn(t, limits, oldVPP) }
 
 // newNodeOn has a VPP of that version.
-func newNodeOn(t *testing.T, limits budget.Limits, version string) *node {
+func newNodeOn(t testing.TB, limits budget.Limits, version string) *node {
 	v := sim.New(sim.Config{Seed: 1, PuntLocal: true, LogLimit: 1, Version: version})
 	t.Cleanup(v.Close)
 	n := &node{t: t, vpp: v, port: 80}
