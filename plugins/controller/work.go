@@ -6,6 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 )
 
 // The loop renders one share of a namespace at a time, and other namespaces wait meanwhile. So a share is bounded by the work that it makes:
@@ -107,7 +108,11 @@ func (l *load) does(ref model.Ref, cost int) {
 func (l *load) wrote(values map[string]proto.Message) {
 	for _, m := range values {
 		l.written++
-		if m != nil {
+		switch m := m.(type) {
+		case nil:
+		case *acl.ACL:
+			l.written += len(m.GetRules())
+		default:
 			l.written += proto.Size(m) / ruleBytes
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
@@ -210,5 +211,15 @@ func TestMembersShareDoesNotShrink(t *testing.T) {
 		if n := len(w.took()); n != share/lightCost && n != 1000%(share/lightCost) {
 			t.Errorf("a turn of %d changes", n)
 		}
+	}
+}
+
+// The rules of an access list are counted, and other values by their size.
+func TestWorkOfValues(t *testing.T) {
+	big := &nat.DNat44{StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: strings.Repeat("x", 50*ruleBytes)}}}
+	var l load
+	l.wrote(map[string]proto.Message{"list": &acl.ACL{Rules: make([]*acl.ACL_Rule, 100)}, "gone": nil, "mapping": big})
+	if want := 3 + 100 + 50; l.written != want {
+		t.Errorf("%d, want %d", l.written, want)
 	}
 }

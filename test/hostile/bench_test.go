@@ -48,6 +48,37 @@ func BenchmarkLargestService(b *testing.B) {
 	}
 }
 
+// BenchmarkLargeSet is the time of one turn in which members of a set of 10,000 are replaced by others, VPP included.
+func BenchmarkLargeSet(b *testing.B) {
+	for _, egress := range []bool{false, true} {
+		for _, replaced := range []int{1, 64} {
+			b.Run(fmt.Sprintf("egress=%v/replaced=%d", egress, replaced), func(b *testing.B) {
+				n := newNodeOn(b, budget.Defaults().Within(memory), "25.10-release")
+				n.feed(largeSet(10000, egress))
+				b.ReportAllocs()
+				began, i := processorTime(b), 0
+				for b.Loop() {
+					var changes []event.Change
+					for j := range replaced {
+						k := (i*replaced + j) * 149 % 10000 // everywhere in the set
+						if i*replaced/10000%2 == 0 {
+							changes = append(changes, gone(k), member(10000+k))
+						} else {
+							changes = append(changes, gone(10000+k), member(k))
+						}
+					}
+					n.feed(changes)
+					i++
+				}
+				b.ReportMetric(float64((processorTime(b)-began).Microseconds())/1000/float64(i), "cpu-ms/op")
+				if why := n.verdicts(); why != "" {
+					b.Error(why)
+				}
+			})
+		}
+	}
+}
+
 // processorTime is that of this process, on all cores.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()

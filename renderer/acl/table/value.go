@@ -73,14 +73,7 @@ func (t *Table) writeRules(old *Table, served *law.Ports) *wire {
 		now.rules = append(now.rules, before.rules[:before.end(start)]...)
 	}
 	by := t.lawOf(served).Writer()
-	var atoms []match.Atom
-	first := len(now.rules)
-	for _, a := range mine[start : len(mine)-end] {
-		atoms = by.AppendTo(atoms, a)
-		now.ends = append(now.ends, int32(first+len(atoms)))
-	}
-	now.rules = append(now.rules, make([]*acl.ACL_Rule, len(atoms))...)
-	render(now.rules[first:], atoms)
+	now.appendMiddle(before, start, mine[start:len(mine)-end], end, &by)
 	if end > 0 {
 		from := before.end(len(before.ends) - end)
 		shift := int32(len(now.rules) - from)
@@ -91,6 +84,52 @@ func (t *Table) writeRules(old *Table, served *law.Ports) *wire {
 	}
 	t.wire = append(t.wire, now)
 	return &t.wire[len(t.wire)-1]
+}
+
+// appendMiddle appends the rules of middle. Before has start rules before these, and end after them.
+func (w *wire) appendMiddle(before *wire, start int, middle []match.Atom, end int, by *law.Writer) {
+	var known []int32
+	if before != nil {
+		known = common(before.joined[start:len(before.joined)-end], middle)
+	}
+	var atoms []match.Atom
+	ends := make([]int, len(middle)) // in atoms
+	for i, a := range middle {
+		if known == nil || known[i] < 0 {
+			atoms = by.AppendTo(atoms, a)
+		}
+		ends[i] = len(atoms)
+	}
+	rendered := make([]*acl.ACL_Rule, len(atoms))
+	render(rendered, atoms)
+	from := 0
+	for i := range middle {
+		if known == nil || known[i] < 0 {
+			w.rules = append(w.rules, rendered[from:ends[i]]...)
+		} else {
+			at := start + int(known[i])
+			w.rules = append(w.rules, before.rules[before.end(at):before.end(at+1)]...)
+		}
+		from = ends[i]
+		w.ends = append(w.ends, int32(len(w.rules)))
+	}
+}
+
+// common returns for each rule of now the index of the same rule in was, in ascending order; -1: it is new. It does not look far, so
+// that after many removed rules all others may count as new.
+func common(was, now []match.Atom) []int32 {
+	const far = 16
+	out, next := make([]int32, len(now)), 0
+	for i := range now {
+		out[i] = -1
+		for k := next; k < min(next+far, len(was)); k++ {
+			if was[k] == now[i] {
+				out[i], next = int32(k), k+1
+				break
+			}
+		}
+	}
+	return out
 }
 
 // end returns the end of the VPP rules of the first n table rules.

@@ -96,9 +96,10 @@ func compileACL(key string, m *acl.ACL) (*accessList, error) {
 		return nil, errors.New("name: empty")
 	}
 	l := &accessList{key: key, name: m.GetName(), rules: make([]acl_types.ACLRule, 0, len(m.GetRules()))}
+	var c compiler
 	for i, r := range m.GetRules() {
 		var err error
-		if l.rules, err = appendRule(l.rules, r); err != nil {
+		if l.rules, err = c.appendRule(l.rules, r); err != nil {
 			return nil, fmt.Errorf("rules[%d].%w", i, err)
 		}
 	}

@@ -62,7 +62,7 @@ func TestCompileRule(t *testing.T) {
 		{"tcp and udp", `{"ipRule":{"tcp":{},"udp":{}}}`, "!ip_rule.icmp: at most one"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			rules, err := appendRule(nil, parseRule(t, tc.rule))
+			rules, err := new(compiler).appendRule(nil, parseRule(t, tc.rule))
 			got := rulesText(rules)
 			if err != nil {
 				got = "!" + err.Error()
@@ -71,7 +71,7 @@ func TestCompileRule(t *testing.T) {
 				t.Fatalf("got  %s\nwant %s", got, tc.want)
 			}
 			for i := range rules { // Message is the inverse
-				back, err := appendRule(nil, ruleMessage(&rules[i]))
+				back, err := new(compiler).appendRule(nil, ruleMessage(&rules[i]))
 				if err != nil || len(back) != 1 || back[0] != rules[i] {
 					t.Errorf("%s and back: %s %v", rulesText(rules[i:i+1]), rulesText(back), err)
 				}
@@ -342,5 +342,33 @@ func TestCompiledACLsPassTheGuard(t *testing.T) {
 	})
 	if compiled < 10 {
 		t.Errorf("only %d compiled", compiled)
+	}
+}
+
+// The rules of an ACL do not depend on those before them.
+func TestRulesAreCompiledOneByOne(t *testing.T) {
+	m := &acl.ACL{Name: "a"}
+	for _, src := range []string{"10.1.1.1/32", "10.1.1.2/32", "", "fd00::1/128", "10.1.1.2/32"} {
+		for _, dst := range []string{"", "10.1.1.3/32", "10.1.1.4/32", "fd00::2/128"} {
+			r := &acl.ACL_Rule{IpRule: &acl.ACL_Rule_IpRule{Ip: &acl.ACL_Rule_IpRule_Ip{SourceNetwork: src, DestinationNetwork: dst}}}
+			if _, err := new(compiler).appendRule(nil, r); err == nil {
+				m.Rules = append(m.Rules, r)
+			}
+		}
+	}
+	var want []acl_types.ACLRule
+	for _, r := range m.Rules {
+		want, _ = new(compiler).appendRule(want, r)
+	}
+	l, err := compileACL("key", m)
+	if err != nil || len(want) < 12 {
+		t.Fatal(len(want), err)
+	}
+	if !slices.Equal(l.rules, want) {
+		t.Errorf("%v, want %v", l.rules, want)
+	}
+	m.Rules[3].IpRule.Ip.SourceNetwork = "10.1.1.1"
+	if _, err := compileACL("key", m); err == nil {
+		t.Error("a wrong network after a right one: no error")
 	}
 }

@@ -21,9 +21,29 @@ const (
 func any4() netip.Prefix { return netip.PrefixFrom(netip.IPv4Unspecified(), 0) }
 func any6() netip.Prefix { return netip.PrefixFrom(netip.IPv6Unspecified(), 0) }
 
+// compiler compiles the rules of one ACL. Most have a network of the rule before.
+type compiler struct{ src, dst network }
+
+// network is the last network that was parsed.
+type network struct {
+	text   string
+	prefix netip.Prefix
+}
+
+func (n *network) parse(field, s string) (netip.Prefix, error) {
+	if s == n.text {
+		return n.prefix, nil
+	}
+	p, err := parseNetwork(field, s)
+	if err == nil {
+		n.text, n.prefix = s, p
+	}
+	return p, err
+}
+
 // appendRule appends a rule in VPP's form: one rule, or one per address family if the rule is for any address (a rule in VPP has
 // one family).
-func appendRule(rules []acl_types.ACLRule, m *acl.ACL_Rule) ([]acl_types.ACLRule, error) {
+func (c *compiler) appendRule(rules []acl_types.ACLRule, m *acl.ACL_Rule) ([]acl_types.ACLRule, error) {
 	var r acl_types.ACLRule
 	switch m.GetAction() {
 	case acl.ACL_Rule_DENY:
@@ -45,11 +65,11 @@ func appendRule(rules []acl_types.ACLRule, m *acl.ACL_Rule) ([]acl_types.ACLRule
 	if err != nil {
 		return nil, fmt.Errorf("ip_rule.%w", err)
 	}
-	src, err := parseNetwork("source_network", ip.GetIp().GetSourceNetwork())
+	src, err := c.src.parse("source_network", ip.GetIp().GetSourceNetwork())
 	if err != nil {
 		return nil, fmt.Errorf("ip_rule.ip.%w", err)
 	}
-	dst, err := parseNetwork("destination_network", ip.GetIp().GetDestinationNetwork())
+	dst, err := c.dst.parse("destination_network", ip.GetIp().GetDestinationNetwork())
 	if err != nil {
 		return nil, fmt.Errorf("ip_rule.ip.%w", err)
 	}

@@ -98,40 +98,61 @@ func (l *accessList) sessions() *sessions {
 	return l.said
 }
 
-// sessionsOf evaluates rules. Of adjacent rules for the same addresses, a later one applies only to packets that the earlier ones do not
-// match.
+// sessionsOf evaluates rules. Adjacent rules for the same addresses are a group. The members of a set have equal groups, of which one says all.
 func sessionsOf(rules []acl_types.ACLRule) *sessions {
 	out := &sessions{reflect: map[box]struct{}{}, permit: map[box]struct{}{}}
-	var before []box // boxes of the earlier rules for these addresses
+	var last []acl_types.ACLRule
+	for len(rules) > 0 {
+		n := 1
+		for n < len(rules) && rules[n].SrcPrefix == rules[0].SrcPrefix && rules[n].DstPrefix == rules[0].DstPrefix {
+			n++
+		}
+		group := rules[:n]
+		if !slices.EqualFunc(group, last, equalBeyondAddresses) && !out.addGroup(group) {
+			return &sessions{unclear: true}
+		}
+		rules, last = rules[n:], group
+	}
+	return out
+}
+
+// equalBeyondAddresses reports whether two rules are equal, apart from addresses of the same family.
+func equalBeyondAddresses(a, b acl_types.ACLRule) bool {
+	if a.SrcPrefix.Address.Af != b.SrcPrefix.Address.Af {
+		return false
+	}
+	a.SrcPrefix, a.DstPrefix = b.SrcPrefix, b.DstPrefix
+	return a == b
+}
+
+// addGroup adds the meaning of rules for the same addresses, and reports whether it is still clear. A later rule applies only to packets
+// that the earlier ones do not match.
+func (s *sessions) addGroup(rules []acl_types.ACLRule) bool {
+	var before []box // of the earlier rules
+	var room [classes]box
 	for i := range rules {
 		r := &rules[i]
-		if i > 0 && (r.SrcPrefix != rules[i-1].SrcPrefix || r.DstPrefix != rules[i-1].DstPrefix) {
-			before = before[:0]
-		}
 		if withoutSession(r) {
 			continue
 		}
-		list, exact := boxesOf(r)
+		list, exact := boxesOf(room[:0], r)
 		if r.IsPermit != acl_types.ACL_ACTION_API_DENY {
-			said := out.permit
+			said := s.permit
 			if r.IsPermit == acl_types.ACL_ACTION_API_PERMIT_REFLECT {
-				said = out.reflect
+				said = s.reflect
 			}
 			for _, b := range remainder(list, before) {
 				said[b] = struct{}{}
-			}
-			if len(out.reflect)+len(out.permit) > mostBoxes {
-				return &sessions{unclear: true}
 			}
 		}
 		if exact {
 			before = append(before, list...)
 		}
-		if len(before) > mostBoxes {
-			return &sessions{unclear: true}
+		if len(s.reflect)+len(s.permit) > mostBoxes || len(before) > mostBoxes {
+			return false
 		}
 	}
-	return out
+	return true
 }
 
 // withoutSession reports that a rule is for ICMP for which VPP makes no session that lets answers pass (24.06 to 25.10,
@@ -149,8 +170,8 @@ func withoutSession(r *acl_types.ACLRule) bool {
 	return !slices.ContainsFunc(requests, func(t uint16) bool { return r.SrcportOrIcmptypeFirst <= t && t <= r.SrcportOrIcmptypeLast })
 }
 
-// boxesOf returns the boxes that a rule matches, or larger ones.
-func boxesOf(r *acl_types.ACLRule) (out []box, exact bool) {
+// boxesOf appends the boxes that a rule matches, or larger ones.
+func boxesOf(out []box, r *acl_types.ACLRule) (list []box, exact bool) {
 	src, dst := ports{r.SrcportOrIcmptypeFirst, r.SrcportOrIcmptypeLast}, ports{r.DstportOrIcmpcodeFirst, r.DstportOrIcmpcodeLast}
 	switch {
 	case r.Proto == 0:
@@ -159,13 +180,13 @@ func boxesOf(r *acl_types.ACLRule) (out []box, exact bool) {
 		}
 		return out, true
 	case r.Proto == descriptor.ProtoUDP:
-		return []box{{classUDP, src, dst}}, true
+		return append(out, box{classUDP, src, dst}), true
 	case r.Proto != descriptor.ProtoTCP:
-		return []box{{classOther, allPorts, allPorts}}, false
+		return append(out, box{classOther, allPorts, allPorts}), false
 	case r.TCPFlagsMask == tcpSYN|tcpACK && r.TCPFlagsValue == tcpSYN:
-		return []box{{classSYN, src, dst}}, true
+		return append(out, box{classSYN, src, dst}), true
 	}
-	return []box{{classSYN, src, dst}, {classTCP, src, dst}}, r.TCPFlagsMask == 0
+	return append(out, box{classSYN, src, dst}, box{classTCP, src, dst}), r.TCPFlagsMask == 0
 }
 
 const (
@@ -176,19 +197,22 @@ const (
 // remainder returns the part of boxes that is in none of others.
 func remainder(list, others []box) []box {
 	for _, o := range others {
-		var left []box
+		if !slices.ContainsFunc(list, o.meets) {
+			continue
+		}
+		left := make([]box, 0, 2*len(list))
 		for _, b := range list {
-			left = append(left, b.minus(o)...)
+			left = b.appendOutside(left, o)
 		}
 		list = left
 	}
 	return list
 }
 
-// minus returns the part of a box that is outside another, in up to four pieces.
-func (b box) minus(o box) (out []box) {
+// appendOutside appends the part of a box that is outside another, in up to four pieces.
+func (b box) appendOutside(out []box, o box) []box {
 	if !b.meets(o) {
-		return []box{b}
+		return append(out, b)
 	}
 	if b.src.first < o.src.first {
 		out = append(out, box{b.class, ports{b.src.first, o.src.first - 1}, b.dst})
