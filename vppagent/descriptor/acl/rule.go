@@ -30,7 +30,7 @@ type network struct {
 	prefix netip.Prefix
 }
 
-func (n *network) parse(field, s string) (netip.Prefix, error) {
+func (n *network) parseText(field, s string) (netip.Prefix, error) {
 	if s == n.text {
 		return n.prefix, nil
 	}
@@ -65,11 +65,11 @@ func (c *compiler) appendRule(rules []acl_types.ACLRule, m *acl.ACL_Rule) ([]acl
 	if err != nil {
 		return nil, fmt.Errorf("ip_rule.%w", err)
 	}
-	src, err := c.src.parse("source_network", ip.GetIp().GetSourceNetwork())
+	src, err := c.src.parseText("source_network", ip.GetIp().GetSourceNetwork())
 	if err != nil {
 		return nil, fmt.Errorf("ip_rule.ip.%w", err)
 	}
-	dst, err := c.dst.parse("destination_network", ip.GetIp().GetDestinationNetwork())
+	dst, err := c.dst.parseText("destination_network", ip.GetIp().GetDestinationNetwork())
 	if err != nil {
 		return nil, fmt.Errorf("ip_rule.ip.%w", err)
 	}
