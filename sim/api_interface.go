@@ -53,7 +53,7 @@ func interfaceMessages(t *apiTable) {
 	})
 	onWrite(t, func(q *call, m *interfaces_.SwInterfaceSetMacAddress) *interfaces_.SwInterfaceSetMacAddressReply {
 		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 {
-			q.l2MACChanged(f, m.MacAddress)
+			q.l2.MACChanged(f.index, m.MacAddress)
 			f.mac, f.macGiven = m.MacAddress, true
 			return 0
 		})

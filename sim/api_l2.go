@@ -7,6 +7,8 @@ import (
 
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/l2"
+
+	"github.com/contiv-agent/contiv-agent/sim/bridge"
 )
 
 const maxBridge = 1<<24 - 1
@@ -21,44 +23,44 @@ func l2Messages(t *apiTable) {
 		return &l2.BridgeDomainAddDelV2Reply{Retval: rv, BdID: id}
 	})
 	onWrite(t, func(q *call, m *l2.BridgeFlags) *l2.BridgeFlagsReply {
-		rv := q.onBridge(m.BdID, func(b *bridge) int32 {
-			if b.flags |= m.Flags; !m.IsSet {
-				b.flags &^= m.Flags
+		rv := q.onBridge(m.BdID, func(b *bridge.Domain) int32 {
+			if b.Flags |= m.Flags; !m.IsSet {
+				b.Flags &^= m.Flags
 			}
 			return 0
 		})
 		return &l2.BridgeFlagsReply{Retval: rv}
 	})
 	onWrite(t, func(q *call, m *l2.BridgeDomainSetMacAge) *l2.BridgeDomainSetMacAgeReply {
-		rv := q.onBridge(m.BdID, func(b *bridge) int32 { b.age = m.MacAge; return 0 })
+		rv := q.onBridge(m.BdID, func(b *bridge.Domain) int32 { b.Age = m.MacAge; return 0 })
 		return &l2.BridgeDomainSetMacAgeReply{Retval: rv}
 	})
 	onDump(t, func(q *call, m *l2.BridgeDomainDump, send func(*l2.BridgeDomainDetails)) {
-		for _, b := range q.l2.allBridges() {
-			if uint32(m.SwIfIndex) == noIndex && (m.BdID == noIndex || m.BdID == b.id) {
+		for _, b := range q.l2.All() {
+			if uint32(m.SwIfIndex) == noIndex && (m.BdID == noIndex || m.BdID == b.ID) {
 				send(q.bridgeDetails(b))
 			}
 		}
 	})
 	onWrite(t, func(q *call, m *l2.BdIPMacAddDel) *l2.BdIPMacAddDelReply {
-		rv := q.onBridge(m.Entry.BdID, func(b *bridge) int32 {
+		rv := q.onBridge(m.Entry.BdID, func(b *bridge.Domain) int32 {
 			a := fromAddress(m.Entry.IP)
 			if m.IsAdd {
-				b.macs[a] = m.Entry.Mac
-			} else if mac, ok := b.macs[a]; !ok || mac != [6]byte(m.Entry.Mac) {
+				b.MACs[a] = m.Entry.Mac
+			} else if mac, ok := b.MACs[a]; !ok || mac != [6]byte(m.Entry.Mac) {
 				return rvUnspecified
 			} else {
-				delete(b.macs, a)
+				delete(b.MACs, a)
 			}
 			return 0
 		})
 		return &l2.BdIPMacAddDelReply{Retval: rv}
 	})
 	onDump(t, func(q *call, m *l2.BdIPMacDump, send func(*l2.BdIPMacDetails)) {
-		for _, b := range q.l2.allBridges() {
-			for _, a := range slices.SortedFunc(maps.Keys(b.macs), netip.Addr.Compare) {
-				if m.BdID == noIndex || m.BdID == b.id {
-					send(&l2.BdIPMacDetails{Entry: l2.BdIPMac{BdID: b.id, IP: toAddress(a), Mac: b.macs[a]}})
+		for _, b := range q.l2.All() {
+			for _, a := range slices.SortedFunc(maps.Keys(b.MACs), netip.Addr.Compare) {
+				if m.BdID == noIndex || m.BdID == b.ID {
+					send(&l2.BdIPMacDetails{Entry: l2.BdIPMac{BdID: b.ID, IP: toAddress(a), Mac: b.MACs[a]}})
 				}
 			}
 		}
@@ -75,18 +77,18 @@ func l2PortMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *l2.SwInterfaceSetL2Xconnect) *l2.SwInterfaceSetL2XconnectReply {
 		rv := q.onInterface(m.RxSwIfIndex, func(f *iface) int32 {
 			if !m.Enable {
-				return q.setL2(f, l2Port{}, false)
+				return q.setL2(f, bridge.Port{}, false)
 			}
 			return q.onInterface(m.TxSwIfIndex, func(peer *iface) int32 {
-				return q.setL2(f, l2Port{mode: l2Xconnect, peer: peer.index}, false)
+				return q.setL2(f, bridge.Port{Mode: bridge.CrossConnect, Peer: peer.index}, false)
 			})
 		})
 		return &l2.SwInterfaceSetL2XconnectReply{Retval: rv}
 	})
 	onDump(t, func(q *call, _ *l2.L2XconnectDump, send func(*l2.L2XconnectDetails)) {
 		for _, f := range q.ifs.all() {
-			if f.l2.mode == l2Xconnect {
-				send(&l2.L2XconnectDetails{RxSwIfIndex: ifIndex(f), TxSwIfIndex: interface_types.InterfaceIndex(f.l2.peer)})
+			if p := q.l2.Port(f.index); p.Mode == bridge.CrossConnect {
+				send(&l2.L2XconnectDetails{RxSwIfIndex: ifIndex(f), TxSwIfIndex: interface_types.InterfaceIndex(p.Peer)})
 			}
 		}
 	})
@@ -94,14 +96,14 @@ func l2PortMessages(t *apiTable) {
 		return &l2.L2fibAddDelReply{Retval: q.l2fibAddDel(m)}
 	})
 	onDump(t, func(q *call, m *l2.L2FibTableDump, send func(*l2.L2FibTableDetails)) {
-		for _, k := range q.l2.keys() {
-			id, e := noIndex, q.l2.fib[k]
-			if b := q.l2.bridges[k.bridge]; b != nil {
-				id = b.id
+		for _, k := range q.l2.Keys() {
+			id, e := noIndex, q.l2.FIB[k]
+			if b := q.l2.Domains[k.Bridge]; b != nil {
+				id = b.ID
 			}
 			if m.BdID == noIndex || m.BdID == id {
 				send(&l2.L2FibTableDetails{
-					BdID: id, Mac: k.mac, SwIfIndex: interface_types.InterfaceIndex(e.swIf), StaticMac: e.static, FilterMac: e.filter, BviMac: e.bvi,
+					BdID: id, Mac: k.MAC, SwIfIndex: interface_types.InterfaceIndex(e.Interface), StaticMac: e.Static, FilterMac: e.Filter, BviMac: e.BVI,
 				})
 			}
 		}
@@ -109,11 +111,11 @@ func l2PortMessages(t *apiTable) {
 }
 
 // onBridge refuses VPP's internal bridge domain and missing ones.
-func (v *VPP) onBridge(id uint32, do func(*bridge) int32) int32 {
+func (v *VPP) onBridge(id uint32, do func(*bridge.Domain) int32) int32 {
 	if id == 0 {
 		return rvBDNotModifiable
 	}
-	b := v.l2.findBridge(id)
+	b := v.l2.Find(id)
 	if b == nil {
 		return rvNoSuchEntry
 	}
@@ -123,46 +125,45 @@ func (v *VPP) onBridge(id uint32, do func(*bridge) int32) int32 {
 func (v *VPP) bridgeAddDel(m *l2.BridgeDomainAddDelV2) (uint32, int32) {
 	id := m.BdID
 	if m.IsAdd && id == noIndex {
-		id = v.l2.freeID()
+		id = v.l2.FreeID()
 	}
-	b := v.l2.findBridge(id)
+	b := v.l2.Find(id)
 	switch {
 	case m.IsAdd && b != nil:
 		return id, rvBDAlreadyExists
 	case m.IsAdd && id > maxBridge:
 		return id, rvBDIDExceedsMax
 	case m.IsAdd:
-		b = v.l2.addBridge(&bridge{id: id, age: m.MacAge, tag: cString(m.BdTag)})
+		b = v.l2.Add(&bridge.Domain{ID: id, Age: m.MacAge, Tag: cString(m.BdTag)})
 		for flag, on := range map[l2.BdFlags]bool{
 			l2.BRIDGE_API_FLAG_FLOOD: m.Flood, l2.BRIDGE_API_FLAG_UU_FLOOD: m.UuFlood, l2.BRIDGE_API_FLAG_FWD: m.Forward,
 			l2.BRIDGE_API_FLAG_LEARN: m.Learn, l2.BRIDGE_API_FLAG_ARP_TERM: m.ArpTerm, l2.BRIDGE_API_FLAG_ARP_UFWD: m.ArpUfwd,
 		} {
 			if on {
-				b.flags |= flag
+				b.Flags |= flag
 			}
 		}
 	case b == nil:
 		return id, rvNoSuchEntry
-	case b.index == 0:
+	case b.Index == 0:
 		return id, rvBDNotModifiable
-	case len(b.members) > 0:
+	case len(b.Members) > 0:
 		return id, rvBDInUse
 	default: // the entries in the FIB remain, for the next owner of the index
-		v.l2.bridges[b.index] = nil
+		v.l2.Domains[b.Index] = nil
 	}
 	return id, 0
 }
 
-func (v *VPP) bridgeDetails(b *bridge) *l2.BridgeDomainDetails {
-	has := func(f l2.BdFlags) bool { return b.flags&f != 0 }
+func (v *VPP) bridgeDetails(b *bridge.Domain) *l2.BridgeDomainDetails {
+	has := func(f l2.BdFlags) bool { return b.Flags&f != 0 }
 	d := &l2.BridgeDomainDetails{
-		BdID: b.id, Flood: has(l2.BRIDGE_API_FLAG_FLOOD), UuFlood: has(l2.BRIDGE_API_FLAG_UU_FLOOD), Forward: has(l2.BRIDGE_API_FLAG_FWD),
+		BdID: b.ID, Flood: has(l2.BRIDGE_API_FLAG_FLOOD), UuFlood: has(l2.BRIDGE_API_FLAG_UU_FLOOD), Forward: has(l2.BRIDGE_API_FLAG_FWD),
 		Learn: has(l2.BRIDGE_API_FLAG_LEARN), ArpTerm: has(l2.BRIDGE_API_FLAG_ARP_TERM), ArpUfwd: has(l2.BRIDGE_API_FLAG_ARP_UFWD),
-		MacAge: b.age, BdTag: b.tag, BviSwIfIndex: interface_types.InterfaceIndex(b.bvi), UuFwdSwIfIndex: interface_types.InterfaceIndex(noIndex),
+		MacAge: b.Age, BdTag: b.Tag, BviSwIfIndex: interface_types.InterfaceIndex(b.BVI), UuFwdSwIfIndex: interface_types.InterfaceIndex(noIndex),
 	}
-	for _, i := range b.members {
-		f := v.ifs.get(i)
-		d.SwIfDetails = append(d.SwIfDetails, l2.BridgeDomainSwIf{SwIfIndex: ifIndex(f), Shg: f.l2.group})
+	for _, i := range b.Members {
+		d.SwIfDetails = append(d.SwIfDetails, l2.BridgeDomainSwIf{SwIfIndex: interface_types.InterfaceIndex(i), Shg: v.l2.Port(i).Group})
 	}
 	return d
 }
@@ -173,36 +174,44 @@ func (v *VPP) joinBridge(f *iface, m *l2.SwInterfaceSetL2Bridge) int32 {
 	case m.PortType > l2.L2_API_PORT_TYPE_UU_FWD || m.PortType == l2.L2_API_PORT_TYPE_UU_FWD:
 		return rvInvalidValue
 	case !m.Enable:
-		return v.setL2(f, l2Port{}, false)
+		return v.setL2(f, bridge.Port{}, false)
 	case m.BdID > maxBridge:
 		return rvBDIDExceedsMax
 	}
-	b := v.l2.findBridge(m.BdID)
+	b := v.l2.Find(m.BdID)
 	if b == nil {
-		b = v.l2.addBridge(&bridge{id: m.BdID, flags: bridgeAll})
+		b = v.l2.Add(&bridge.Domain{ID: m.BdID, Flags: bridgeAll})
 	}
-	return v.setL2(f, l2Port{mode: l2Bridge, bridge: b, group: m.Shg}, m.PortType == l2.L2_API_PORT_TYPE_BVI)
+	return v.setL2(f, bridge.Port{Mode: bridge.Member, Domain: b, Group: m.Shg}, m.PortType == l2.L2_API_PORT_TYPE_BVI)
 }
 
 func (v *VPP) l2fibAddDel(m *l2.L2fibAddDel) int32 {
-	b := v.l2.findBridge(m.BdID)
+	b := v.l2.Find(m.BdID)
 	if b == nil {
 		return rvNoSuchEntry
 	}
-	k := l2Key{b.index, m.Mac}
-	switch e, ok := v.l2.fib[k]; {
+	k := bridge.Key{Bridge: b.Index, MAC: m.Mac}
+	switch e, ok := v.l2.FIB[k]; {
 	case m.IsAdd && m.FilterMac:
-		v.l2.fib[k] = l2Entry{swIf: noIndex, static: true, filter: true}
+		v.l2.FIB[k] = bridge.Entry{Interface: noIndex, Static: true, Filter: true}
 	case m.IsAdd:
 		f := v.ifs.get(uint32(m.SwIfIndex))
-		if f == nil || f.l2.mode != l2Bridge {
+		if f == nil || v.l2.Port(f.index).Mode != bridge.Member {
 			return rvInvalidSwIfIndex
 		}
-		v.l2.fib[k] = l2Entry{swIf: f.index, static: m.StaticMac, bvi: m.BviMac}
-	case !ok, m.SwIfIndex != 0 && uint32(m.SwIfIndex) != e.swIf:
+		v.l2.FIB[k] = bridge.Entry{Interface: f.index, Static: m.StaticMac, BVI: m.BviMac}
+	case !ok, m.SwIfIndex != 0 && uint32(m.SwIfIndex) != e.Interface:
 		return rvNoSuchEntry
 	default:
-		delete(v.l2.fib, k)
+		delete(v.l2.FIB, k)
+	}
+	return 0
+}
+
+// setL2 gives an interface a role at layer 2.
+func (v *VPP) setL2(f *iface, port bridge.Port, bvi bool) int32 {
+	if !v.l2.Set(f.index, f.mac, port, bvi) {
+		return rvBDHasBVI
 	}
 	return 0
 }

@@ -32,7 +32,7 @@ func (v *VPP) Dump() string {
 		v.dumpTables(&b, fam)
 	}
 	v.dumpNeighbors(&b)
-	v.dumpL2(&b)
+	v.l2.Dump(&b, v.ifs.name)
 	v.dumpMirrors(&b)
 	if v.sessionLayer {
 		b.WriteString("session-layer on\n")

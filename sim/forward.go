@@ -139,8 +139,8 @@ func (f *flow) receive(in string) {
 		f.drop("ethernet-input", "vpp has no interface %s", in)
 	case !i.up:
 		f.drop("ethernet-input", "interface %s is down", in)
-	case i.l2.mode != 0:
-		f.drop("l2-input", "%s is %s, and frames are not switched here", in, i.l2.roleText(f.v))
+	case f.v.l2.Port(i.index).Mode != 0:
+		f.drop("l2-input", "%s is %s, and frames are not switched here", in, f.v.l2.Port(i.index).Text(f.v.ifs.name))
 	default:
 		f.input(i)
 	}
@@ -314,7 +314,7 @@ func (f *flow) rewrite(p path) {
 	if !f.v.arcs.runArc(arc, f.tx, f) {
 		return
 	}
-	if i := f.v.ifs.get(f.tx); !i.l2.routed || f.bridged() {
+	if i := f.v.ifs.get(f.tx); !i.routed || f.bridged() {
 		f.transmit(i)
 	}
 }

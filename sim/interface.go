@@ -81,7 +81,7 @@ type iface struct {
 	tap        tapParams
 	host       string // af_packet: Linux interface
 	memif      memifParams
-	l2         l2Port
+	routed     bool // Interface.Bridges
 	vxlan      vxlanParams
 	parent     uint32    // of a sub-interface, whose VLAN is id
 	pipe       [2]uint32 // of a pipe: its ends; of an end: the parent and the other end
@@ -197,7 +197,7 @@ func (v *VPP) destroy(f *iface) {
 	v.flushNeighbors(f.index)
 	v.natInterfaceGone(f)
 	v.forgetFeatures(f.index)
-	v.l2Gone(f)
+	v.l2.Gone(f.index)
 	if v.proxy.on[f.index] {
 		v.proxy.on[f.index] = false
 	}
@@ -335,7 +335,7 @@ func (v *VPP) makeForeign(i Interface) *iface {
 		_, _ = fmt.Sscanf(i.Name, "memif%d/%d", &f.memif.socket, &f.memif.id)
 	}
 	v.create(f)
-	f.ipOn, f.l2.routed = [2]bool{true, true}, i.Bridges
+	f.ipOn, f.routed = [2]bool{true, true}, i.Bridges
 	if lender := v.ifs.byName[i.Unnumbered]; lender != nil {
 		f.unnumbered = lender.index
 	}

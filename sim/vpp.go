@@ -10,6 +10,7 @@ import (
 	"go.fd.io/govpp/binapi/span"
 
 	"github.com/contiv-agent/contiv-agent/sim/acl"
+	"github.com/contiv-agent/contiv-agent/sim/bridge"
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
@@ -72,7 +73,7 @@ type state struct {
 	fib      [2]fib // per family
 	neigh    neighbors
 	memif    memifs
-	l2       layer2
+	l2       *bridge.Table
 	mirrors  map[mirrorKey]span.SpanState
 	proxy    proxies
 	abf      forwardings
@@ -118,7 +119,7 @@ func (v *VPP) boot(now time.Time) {
 	v.fib[ip6].init(ip6, func(uint32) {})
 	v.neigh.init()
 	v.memif.init()
-	v.l2.init()
+	v.l2 = bridge.New()
 	v.mirrors, v.proxy.on = map[mirrorKey]span.SpanState{}, map[uint32]bool{}
 	v.abf.init()
 	v.punt.init()
