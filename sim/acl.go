@@ -77,7 +77,9 @@ func (f *flow) checkACL(node string, swIf uint32, in bool) bool {
 	} else {
 		f.drop(node, "%s", r)
 	}
-	f.fate.Hops[len(f.fate.Hops)-1].ACL = m
+	if n := len(f.fate.Hops); n > 0 {
+		f.fate.Hops[n-1].ACL = m
+	}
 	return r.Pass
 }
 

@@ -165,16 +165,17 @@ func (p *tapParams) setHost(m *tapv2.TapCreateV3) {
 
 func afPacketMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *af_packet.AfPacketCreateV3) *af_packet.AfPacketCreateV3Reply {
-		i, rv := q.createAfPacket(cString(m.HostIfName), m.HwAddr, m.UseRandomHwAddr)
+		offload := m.Flags&af_packet.AF_PACKET_API_FLAG_CKSUM_GSO != 0
+		i, rv := q.createAfPacket(cString(m.HostIfName), m.HwAddr, m.UseRandomHwAddr, offload)
 		return &af_packet.AfPacketCreateV3Reply{Retval: rv, SwIfIndex: i}
 	})
 	onWrite(t, func(q *call, m *af_packet.AfPacketCreateV2) *af_packet.AfPacketCreateV2Reply {
-		i, rv := q.createAfPacket(cString(m.HostIfName), m.HwAddr, m.UseRandomHwAddr)
+		i, rv := q.createAfPacket(cString(m.HostIfName), m.HwAddr, m.UseRandomHwAddr, false)
 		return &af_packet.AfPacketCreateV2Reply{Retval: rv, SwIfIndex: i}
 	})
 	onWrite(t, func(q *call, m *af_packet.AfPacketDelete) *af_packet.AfPacketDeleteReply {
-		f := q.ifs.byName["host-"+cString(m.HostIfName)]
-		if f == nil || f.kind != kindAfPacket {
+		f := q.ifs.afPacket(cString(m.HostIfName))
+		if f == nil {
 			return &af_packet.AfPacketDeleteReply{Retval: rvSyscallError1}
 		}
 		q.destroy(f)
@@ -190,9 +191,9 @@ func afPacketMessages(t *apiTable) {
 }
 
 // createAfPacket of an existing interface reports that and returns its index.
-func (v *VPP) createAfPacket(host string, mac [6]byte, random bool) (interface_types.InterfaceIndex, int32) {
+func (v *VPP) createAfPacket(host string, mac [6]byte, random, offload bool) (interface_types.InterfaceIndex, int32) {
 	name := "host-" + host
-	if f := v.ifs.byName[name]; f != nil {
+	if f := v.ifs.afPacket(host); f != nil {
 		return ifIndex(f), rvIfAlreadyExists
 	}
 	if v.cfg.HostInterfaces != nil && !slices.Contains(v.cfg.HostInterfaces, host) {
@@ -202,7 +203,13 @@ func (v *VPP) createAfPacket(host string, mac [6]byte, random bool) (interface_t
 	if random {
 		f.mac = derivedMAC(name)
 	}
-	return ifIndex(v.create(f)), 0
+	v.ifs.addIface(f)
+	if err := v.cfg.Wire.Open(f.index, host, offload); err != nil {
+		v.ifs.removeIface(f)
+		return interface_types.InterfaceIndex(noIndex), rvInvalidInterface
+	}
+	v.event(f, false)
+	return ifIndex(f), 0
 }
 
 type memifParams struct {

@@ -54,10 +54,16 @@ func interfaceMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *interfaces_.SwInterfaceSetMacAddress) *interfaces_.SwInterfaceSetMacAddressReply {
 		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 {
 			q.l2.MACChanged(f.index, m.MacAddress)
-			f.mac, f.macGiven = m.MacAddress, true
+			if f.mac, f.macGiven = m.MacAddress, true; f.kind == kindAfPacket {
+				q.cfg.Wire.SetMAC(f.index, f.mac)
+			}
 			return 0
 		})
 		return &interfaces_.SwInterfaceSetMacAddressReply{Retval: rv}
+	})
+	onWrite(t, func(q *call, m *interfaces_.SwInterfaceSetInterfaceName) *interfaces_.SwInterfaceSetInterfaceNameReply {
+		rv := q.onInterface(m.SwIfIndex, func(f *iface) int32 { return q.ifs.rename(f, cString(m.Name)) })
+		return &interfaces_.SwInterfaceSetInterfaceNameReply{Retval: rv}
 	})
 	onRead(t, func(q *call, m *interfaces_.SwInterfaceGetMacAddress) *interfaces_.SwInterfaceGetMacAddressReply {
 		f := q.ifs.get(uint32(m.SwIfIndex))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -12,13 +13,16 @@ import (
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
 	vpppunt "go.fd.io/govpp/binapi/punt"
+
+	"github.com/contiv-agent/contiv-agent/sim/frame"
 )
 
-// punts is the punt configuration. The sim punts no packet; it assumes that startup.conf configures a punt socket.
+// punts is the punt configuration. Only packets with bytes are redirected; the sim assumes that startup.conf configures a punt socket.
 type punts struct {
 	redirects map[redirectKey][]fib_types.FibPath
 	counts    [2]int // of redirects by family, in VPP's counting, which ignores their existence
 	sockets   map[vpppunt.Punt]string
+	parts     frame.Parts // of datagrams to VPP itself
 }
 
 type redirectKey struct {
@@ -33,7 +37,7 @@ var puntReasons = []string{"", "ipsec4-spi-o-udp-0", "ipsec4-no-such-tunnel", "i
 const puntAllPorts = 65535
 
 func (p *punts) init() {
-	p.redirects, p.sockets = map[redirectKey][]fib_types.FibPath{}, map[vpppunt.Punt]string{}
+	*p = punts{redirects: map[redirectKey][]fib_types.FibPath{}, sockets: map[vpppunt.Punt]string{}}
 }
 
 func puntMessages(t *apiTable) {
@@ -128,6 +132,13 @@ func (v *VPP) puntSocket(p vpppunt.Punt) int32 {
 		return rvUnspecified
 	}
 	return 0
+}
+
+func addressFamily(a netip.Addr) ip_types.AddressFamily {
+	if a.Is6() {
+		return ip_types.ADDRESS_IP6
+	}
+	return ip_types.ADDRESS_IP4
 }
 
 func (v *VPP) dumpPunt(b *strings.Builder) {

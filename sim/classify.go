@@ -81,6 +81,9 @@ func (f *flow) checkClassify(id arcID, d classify.Direction, k classify.Kind) bo
 	} else {
 		f.drop(node, "%s", text)
 	}
+	if len(f.fate.Hops) == 0 {
+		return r.Pass
+	}
 	f.fate.Hops[len(f.fate.Hops)-1].Classify = &ClassifyMatch{
 		Interface: f.v.ifs.name(swIf), Output: d == classify.Output, Place: r.Place, Hit: r.Hit, Opaque: r.Session.Opaque, Permit: r.Pass,
 		Packet: f.p.Clone(),

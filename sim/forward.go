@@ -54,6 +54,7 @@ type Output struct {
 	// on the path; cnat: IPv6 errors about SCTP).
 	BadChecksum bool
 	Origin      string // Forwarded, ICMPError or Answered
+	Exit        *Exit  // nil: the packet has no bytes
 }
 
 // flow is one packet in the graph.
@@ -72,6 +73,7 @@ type flow struct {
 	// of a packet of a vector: pause lets the others reach the same node, reported are the addresses of packets that VPP reported
 	pause    func()
 	reported map[[2]netip.Addr]bool
+	cargo    *cargo // nil: the packet has no bytes
 }
 
 // Send lets a packet arrive on an interface and returns its fate. Session state is kept. The packet must be valid (Packet.Validate)
@@ -112,14 +114,17 @@ func (v *VPP) process(p Packet, start func(*flow)) Fate {
 	return fate
 }
 
-// hop records the action of a node.
+// hop records the action of a node. Of packets with bytes nobody asks for them.
 func (f *flow) hop(node, format string, args ...any) {
+	if f.cargo != nil {
+		return
+	}
 	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf(format, args...)})
 }
 
 // drop records why the packet ends here; it returns false for use as a verdict.
 func (f *flow) drop(node, format string, args ...any) bool {
-	f.hop(node, "drop: "+format, args...)
+	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf("drop: "+format, args...)})
 	f.fate.Last = f.p.Clone()
 	return false
 }
@@ -184,7 +189,7 @@ type next struct {
 // lookup finds the route and follows it.
 func (f *flow) lookup() {
 	if f.steps++; f.steps > maxSteps {
-		if hops := f.fate.Hops; strings.HasSuffix(hops[len(hops)-1].Node, "cnat-tx") {
+		if hops := f.fate.Hops; len(hops) > 0 && strings.HasSuffix(hops[len(hops)-1].Node, "cnat-tx") {
 			panic(trapEndless)
 		}
 		f.drop(f.node("lookup"), "went round %d times", maxSteps)
@@ -307,6 +312,13 @@ func (f *flow) rewrite(p path) {
 			return
 		}
 	}
+	if f.toward(p); f.fits(p) {
+		f.leave()
+	}
+}
+
+// leave runs the output features.
+func (f *flow) leave() {
 	arc := ip4Output
 	if f.p.Dst.Is6() {
 		arc = ip6Output
@@ -314,23 +326,24 @@ func (f *flow) rewrite(p path) {
 	if !f.v.arcs.runArc(arc, f.tx, f) {
 		return
 	}
-	if i := f.v.ifs.get(f.tx); !i.routed || f.bridged() {
+	if i := f.v.ifs.get(f.tx); !i.routed && (f.cargo == nil || !f.v.l2.IsBVI(f.tx)) || f.bridged() {
 		f.transmit(i)
 	}
 }
 
 // transmit is the interface's tx node: a loopback discards, a pipe's other end receives, all others send.
 func (f *flow) transmit(i *iface) {
-	switch i.kind {
-	case kindLoop:
+	switch {
+	case i.kind == kindLoop && f.cargo != nil && f.v.l2.IsBVI(i.index): // to the bridge
+	case i.kind == kindLoop:
 		f.drop(i.name+"-output", "a loopback has no peer")
 		return
-	case kindPipeEnd:
+	case i.kind == kindPipeEnd:
 		f.through(i)
 		return
 	}
 	f.hop(i.name+"-tx", "%s", &f.p)
-	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
+	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin, Exit: f.exit(i.index)})
 }
 
 // attached reports whether an address is reached through an interface, and which.

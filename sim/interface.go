@@ -125,6 +125,17 @@ func (s *interfaces) removeIface(f *iface) {
 	delete(s.byName, f.name)
 }
 
+// rename is vnet_rename_interface.
+func (s *interfaces) rename(f *iface, name string) int32 {
+	if s.byName[name] != nil {
+		return rvUnspecified
+	}
+	delete(s.byName, f.name)
+	f.name = name
+	s.byName[name] = f
+	return 0
+}
+
 // all returns the interfaces by index.
 func (s *interfaces) all() []*iface {
 	return slices.DeleteFunc(slices.Clone(s.list), func(f *iface) bool { return f == nil })
@@ -203,6 +214,9 @@ func (v *VPP) destroy(f *iface) {
 	}
 	v.acl.InterfaceDeleted(f.index)
 	v.classify.InterfaceDeleted(f.index)
+	if f.kind == kindAfPacket {
+		v.cfg.Wire.Close(f.index)
+	}
 	for fam := range v.fib {
 		v.bindTable(f, fam, 0)
 	}
@@ -220,7 +234,9 @@ func (v *VPP) setUp(f *iface, up bool) {
 	if f.up == up {
 		return
 	}
-	f.up = up
+	if f.up = up; f.kind == kindAfPacket {
+		v.cfg.Wire.SetUp(f.index, up)
+	}
 	if f.kind == kindPipe { // its ends follow
 		for _, end := range f.pipe {
 			v.setUp(v.ifs.get(end), up)

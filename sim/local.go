@@ -76,7 +76,9 @@ func (f *flow) local() {
 		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
 		return
 	}
-	f.answer(node)
+	if !f.taken() {
+		f.answer(node)
+	}
 }
 
 // plausible checks the source of a packet to VPP.
@@ -101,12 +103,16 @@ func (f *flow) plausible(node string) bool {
 func (f *flow) answer(node string) {
 	switch {
 	case f.p.Fragment.Any():
+		if f.cargo != nil {
+			f.v.punt.parts.Add(f.cargo.load)
+		}
 		whole, why := f.v.held.Host.Collect(f.v.ifs.get(f.rx).table[family(f.p.Dst)], &f.p, f.v.now)
 		if why != "" {
 			f.drop(f.node("local-full-reassembly"), "%s", why)
 			return
 		}
 		f.p, f.broken = whole, !whole.IsEchoRequest() || whole.Dst.Is6()
+		f.joined()
 		f.input(f.v.ifs.get(f.rx)) // VPP processes it from ip4-input on
 	case f.p.IsEchoRequest():
 		f.hop(node, "answered by VPP")

@@ -38,6 +38,8 @@ type Config struct {
 	NoReclassify bool
 	// ACLSessions is the size of the ACL plugin's session table; 0: 500,000.
 	ACLSessions uint32
+	// Wire carries the packets of af_packet interfaces; nil: only Send and SendLocal send packets, which have no payload.
+	Wire Wire
 	// LogLimit is how many records Log keeps, the newest ones; 0 is 1<<18.
 	LogLimit int
 }
@@ -105,6 +107,9 @@ func New(cfg Config) *VPP {
 	if cfg.LogLimit <= 0 {
 		cfg.LogLimit = 1 << 18
 	}
+	if cfg.Wire == nil {
+		cfg.Wire = noWire{}
+	}
 	v := &VPP{cfg: cfg, api: messages(), living: map[*context.CancelCauseFunc]struct{}{}, clients: map[*conn]struct{}{}}
 	v.log.limit = cfg.LogLimit
 	v.boot(cfg.Now)
@@ -148,6 +153,7 @@ func (v *VPP) Restart() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.cut()
+	v.cfg.Wire.Reset()
 	v.crashed = nil
 	v.epoch++
 	v.boot(v.now)
@@ -187,6 +193,7 @@ func (v *VPP) crash(err error) {
 	}
 	v.crashed = fmt.Errorf("vpp crashed: %w", err)
 	v.cut()
+	v.cfg.Wire.Reset()
 	for cancel := range v.living {
 		(*cancel)(v.crashed)
 	}

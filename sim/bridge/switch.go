@@ -44,7 +44,9 @@ func (t *Table) learn(k Key, in uint32) {
 }
 
 // joined reports whether another interface is in the same split-horizon group.
-func (t *Table) joined(p Port, other uint32) bool { return p.Group != 0 && t.ports[other].Group == p.Group }
+func (t *Table) joined(p Port, other uint32) bool {
+	return p.Group != 0 && t.ports[other].Group == p.Group
+}
 
 func (t *Table) flood(in uint32, p Port, flag l2.BdFlags) (out []uint32, why string) {
 	if p.Domain.Flags&flag == 0 {

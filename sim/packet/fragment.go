@@ -135,16 +135,17 @@ func (f *Fragment) Ports6(of model.Protocol) (proto uint8, src, dst uint16) {
 	return fragmentHeader, binary.BigEndian.Uint16(h), binary.BigEndian.Uint16(h[2:])
 }
 
-// read6 reads it.
-func (f *Fragment) read6(b []byte) (model.Protocol, error) {
-	if len(b) < 2*fragmentUnit {
+// read6 reads it; fold: also one with an identification of 32 bits.
+func (f *Fragment) read6(b []byte, fold bool) (model.Protocol, error) {
+	if len(b) < 2*fragmentUnit && !(fold && len(b) > fragmentUnit) {
 		return 0, fmt.Errorf("a fragment cut off")
 	}
 	w := binary.BigEndian.Uint16(b[2:])
-	if binary.BigEndian.Uint16(b[4:]) != 0 || w&6 != 0 {
+	high := binary.BigEndian.Uint16(b[4:])
+	if (high != 0 || w&6 != 0) && !fold {
 		return 0, fmt.Errorf("a fragment with an identification of more than 16 bits, or with reserved bits")
 	}
-	*f = Fragment{ID: binary.BigEndian.Uint16(b[6:]), Offset: w &^ 7, Length: uint16(len(b) - fragmentUnit), More: w&1 != 0}
+	*f = Fragment{ID: high ^ binary.BigEndian.Uint16(b[6:]), Offset: w &^ 7, Length: uint16(len(b) - fragmentUnit), More: w&1 != 0}
 	return model.Protocol(b[0]), nil
 }
 

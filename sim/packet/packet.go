@@ -78,6 +78,7 @@ const (
 	CodeNet             uint8 = 0
 	CodeHost            uint8 = 1
 	CodePort            uint8 = 3
+	CodeTooBig          uint8 = 4
 	CodeHostProhibited  uint8 = 10
 	CodeAdminProhibited uint8 = 13
 )

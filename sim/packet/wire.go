@@ -132,16 +132,28 @@ func putPorts(b []byte, p *Packet) {
 // Unmarshal is the inverse of Marshal. It skips options and payload. Errors are: wrong checksums (except of fragments, and of truncated
 // headers inside an ICMP error) and truncated headers.
 func Unmarshal(b []byte) (Packet, error) {
-	p, err := unmarshal(b, maxInner)
+	p, err := (&reader{}).unmarshal(b, maxInner)
 	if err != nil {
 		return Packet{}, fmt.Errorf("packet bytes: %w", err)
 	}
 	return p, nil
 }
 
-func unmarshal(b []byte, depth int) (Packet, error) {
+// Peek is Unmarshal for bytes of real hosts: sound is false where the checksum of the transport header is wrong, and the short last fragment of a datagram counts as one of eight bytes. The identification of an IPv6 fragment is folded to 16 bits.
+func Peek(b []byte) (p Packet, sound bool, err error) {
+	r := reader{lenient: true, sound: true}
+	if p, err = r.unmarshal(b, maxInner); err != nil {
+		return Packet{}, false, fmt.Errorf("packet bytes: %w", err)
+	}
+	return p, r.sound, nil
+}
+
+// reader reads packets. A lenient one notes in sound what is wrong with checksums, where another one fails.
+type reader struct{ lenient, sound bool }
+
+func (r *reader) unmarshal(b []byte, depth int) (Packet, error) {
 	if len(b) >= ipv6HeaderLen && b[0]>>4 == 6 {
-		return unmarshal6(b, depth)
+		return r.unmarshal6(b, depth)
 	}
 	if len(b) < ipv4HeaderLen || b[0]>>4 != 4 {
 		return Packet{}, fmt.Errorf("no IP header")
@@ -153,7 +165,7 @@ func unmarshal(b []byte, depth int) (Packet, error) {
 		return Packet{}, fmt.Errorf("bad header length")
 	case len(b) < total && !quoted:
 		return Packet{}, fmt.Errorf("%d bytes of %d", len(b), total)
-	case checksum(0, b[:hlen]) != 0:
+	case checksum(0, b[:hlen]) != 0 && !(r.lenient && quoted):
 		return Packet{}, fmt.Errorf("wrong IPv4 header checksum")
 	}
 	p := Packet{
@@ -169,17 +181,20 @@ func unmarshal(b []byte, depth int) (Packet, error) {
 	if whole {
 		b = b[:total]
 	}
+	if p.TTL == 0 && r.lenient && quoted {
+		p.TTL = 1 // it ended where it is quoted
+	}
 	if p.Proto == 0 || p.TTL == 0 {
 		return Packet{}, fmt.Errorf("protocol or TTL zero")
 	}
-	if err := p.readBody(b[hlen:], whole, depth); err != nil {
+	if err := r.readBody(&p, b[hlen:], whole, depth); err != nil {
 		return Packet{}, err
 	}
 	return p, p.validate(depth)
 }
 
 // unmarshal6 reads an IPv6 packet without extension headers other than the fragment header.
-func unmarshal6(b []byte, depth int) (Packet, error) {
+func (r *reader) unmarshal6(b []byte, depth int) (Packet, error) {
 	total := ipv6HeaderLen + int(binary.BigEndian.Uint16(b[4:]))
 	quoted := depth < maxInner
 	if len(b) < total && !quoted {
@@ -195,15 +210,18 @@ func unmarshal6(b []byte, depth int) (Packet, error) {
 	body := b[ipv6HeaderLen:]
 	if p.Proto == fragmentHeader {
 		var err error
-		if p.Proto, err = p.Fragment.read6(body); err != nil {
+		if p.Proto, err = p.Fragment.read6(body, r.lenient); err != nil {
 			return Packet{}, err
 		}
 		body = body[fragmentUnit:]
 	}
+	if p.TTL == 0 && r.lenient && quoted {
+		p.TTL = 1
+	}
 	if p.Proto == 0 || p.TTL == 0 || extension(p.Proto) {
 		return Packet{}, fmt.Errorf("an extension header, or a hop limit of zero")
 	}
-	if err := p.readBody(body, whole, depth); err != nil {
+	if err := r.readBody(&p, body, whole, depth); err != nil {
 		return Packet{}, err
 	}
 	return p, p.validate(depth)
@@ -219,7 +237,11 @@ func extension(proto model.Protocol) bool {
 }
 
 // readBody reads the transport header; whole is false for a truncated quoted packet.
-func (p *Packet) readBody(b []byte, whole bool, depth int) error {
+func (r *reader) readBody(p *Packet, b []byte, whole bool, depth int) error {
+	if r.lenient && p.Fragment.Any() && !p.Fragment.More && len(b) < fragmentUnit {
+		b = append(append([]byte(nil), b...), make([]byte, fragmentUnit)...)[:fragmentUnit]
+		p.Fragment.Length = fragmentUnit
+	}
 	if p.Fragment.Later() {
 		return readData(p, b)
 	}
@@ -237,8 +259,10 @@ func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 		p.SrcPort, p.DstPort = binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:])
 	}
 	if whole && !p.Fragment.Any() {
-		if err := p.verify(b); err != nil {
+		if err := p.verify(b); err != nil && !r.lenient {
 			return err
+		} else if err != nil && depth == maxInner {
+			r.sound = false
 		}
 	}
 	switch {
@@ -255,7 +279,7 @@ func (p *Packet) readBody(b []byte, whole bool, depth int) error {
 			if depth == 0 {
 				return fmt.Errorf("an ICMP error about an ICMP error")
 			}
-			inner, err := unmarshal(b[icmpHeaderLen:], depth-1)
+			inner, err := r.unmarshal(b[icmpHeaderLen:], depth-1)
 			if err != nil {
 				return fmt.Errorf("quoted: %w", err)
 			}

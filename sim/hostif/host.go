@@ -1,0 +1,228 @@
+package hostif
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/frame"
+	"github.com/contiv-agent/contiv-agent/sim/wire"
+)
+
+const (
+	bufferBytes = 4 << 20  // of a socket, each way
+	longest     = 64 << 10 // frame
+	burst       = 64       // frames of an interface before those of the next one
+	tick        = time.Second
+)
+
+// port is the socket of one interface.
+type port struct {
+	index   uint32 // VPP's
+	link    int    // Linux'
+	fd      int
+	offload bool // checksums are finished here
+}
+
+// Host has the sockets of one VPP. It is a sim.Wire; but for New and Run, its methods are called with the VPP locked.
+type Host struct {
+	edge  *wire.Edge
+	poll  int
+	wake  int // an eventfd, which ends the poll
+	ports map[uint32]*port
+	frame []byte
+	oob   []byte
+}
+
+// New returns a host without interfaces, for sim.Config.Wire.
+func New() (*Host, error) {
+	h := &Host{ports: map[uint32]*port{}, frame: make([]byte, longest), oob: make([]byte, 256)}
+	h.edge = wire.New(h)
+	var err error
+	if h.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if h.wake, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err == nil {
+		err = h.watch(h.wake)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("eventfd: %w", err), unix.Close(h.poll))
+	}
+	return h, nil
+}
+
+func (h *Host) watch(fd int) error {
+	return unix.EpollCtl(h.poll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
+}
+
+// Run forwards frames of v's interfaces until ctx ends. Then it closes the sockets; v must get no more requests.
+func (h *Host) Run(ctx context.Context, v *sim.VPP) error {
+	stop := context.AfterFunc(ctx, func() { _, _ = unix.Write(h.wake, []byte{7: 1}) })
+	defer stop()
+	defer h.end()
+	events := make([]unix.EpollEvent, burst)
+	last := time.Now()
+	for {
+		n, err := unix.EpollWait(h.poll, events, int(tick.Milliseconds()))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("epoll: %w", err)
+		}
+		now := time.Now()
+		v.Wired(now, func(g sim.Graph) {
+			if now.Sub(last) >= tick {
+				last = now
+				g.Expire()
+			}
+			h.round(g, now, events[:max(n, 0)])
+		})
+	}
+}
+
+// round reads the sockets that have frames.
+func (h *Host) round(g sim.Graph, now time.Time, events []unix.EpollEvent) {
+	for _, e := range events {
+		for _, p := range h.ports {
+			if p.fd == int(e.Fd) {
+				h.read(g, now, p)
+				break
+			}
+		}
+	}
+}
+
+// read takes a burst of frames of one socket.
+func (h *Host) read(g sim.Graph, now time.Time, p *port) {
+	for range burst {
+		n, m, _, _, err := unix.Recvmsg(p.fd, h.frame, h.oob, unix.MSG_TRUNC)
+		if err != nil {
+			return // nothing more; or the interface is down
+		}
+		if n > len(h.frame) {
+			continue
+		}
+		b := slices.Clone(h.frame[:n])
+		h.edge.Receive(g, now, p.index, p.restore(b, h.oob[:m]))
+		if h.ports[p.index] != p {
+			return
+		}
+	}
+}
+
+// restore puts the tag of a VLAN back that the kernel took out, and finishes the checksum where that is asked for.
+func (p *port) restore(b, oob []byte) []byte {
+	list, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return b
+	}
+	for _, m := range list {
+		const size, tagAt = 20, 16 // struct tpacket_auxdata
+		if m.Header.Level != unix.SOL_PACKET || m.Header.Type != unix.PACKET_AUXDATA || len(m.Data) < size {
+			continue
+		}
+		status := binary.NativeEndian.Uint32(m.Data)
+		if p.offload && status&unix.TP_STATUS_CSUMNOTREADY != 0 {
+			frame.Finish(b)
+		}
+		if tag := binary.NativeEndian.Uint16(m.Data[tagAt:]); status&unix.TP_STATUS_VLAN_VALID != 0 {
+			b = frame.Tag(b, tag)
+		}
+	}
+	return b
+}
+
+// Send writes a frame.
+func (h *Host) Send(index uint32, b []byte) bool {
+	p := h.ports[index]
+	if p == nil {
+		return false
+	}
+	_, err := unix.Write(p.fd, b)
+	return err == nil
+}
+
+// Open is part of sim.Wire.
+func (h *Host) Open(index uint32, host string, offload bool) error {
+	link, err := net.InterfaceByName(host)
+	if err != nil {
+		return err
+	}
+	fd, err := socket(link.Index)
+	if err == nil {
+		err = h.watch(fd)
+	}
+	if err != nil {
+		return fmt.Errorf("packet socket on %s: %w", host, err)
+	}
+	h.ports[index] = &port{index: index, link: link.Index, fd: fd, offload: offload}
+	return nil
+}
+
+// socket returns a packet socket that hears one interface and not what leaves by it.
+func socket(link int) (int, error) {
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, bufferBytes) // the default is enough for few packets
+	_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, bufferBytes)
+	err = errors.Join(
+		os.NewSyscallError("PACKET_IGNORE_OUTGOING", unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)),
+		os.NewSyscallError("PACKET_AUXDATA", unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)),
+		os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link, Protocol: hton(unix.ETH_P_ALL)})),
+	)
+	if err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+func hton(x uint16) uint16 { return x<<8 | x>>8 }
+
+// Close is part of sim.Wire.
+func (h *Host) Close(index uint32) {
+	if p := h.ports[index]; p != nil {
+		_ = unix.Close(p.fd) // nothing is waiting in it
+		delete(h.ports, index)
+		h.edge.Forget(index)
+	}
+}
+
+// SetUp is part of sim.Wire: af_packet sets its Linux interface up and down.
+func (h *Host) SetUp(index uint32, up bool) {
+	if p := h.ports[index]; p != nil {
+		_ = setLink(p.link, up, nil) // as VPP, which says nothing if it may not
+	}
+}
+
+// SetMAC is part of sim.Wire: af_packet gives its Linux interface its own address.
+func (h *Host) SetMAC(index uint32, mac frame.MAC) {
+	if p := h.ports[index]; p != nil {
+		_ = setLink(p.link, true, mac[:])
+	}
+}
+
+// Reset is part of sim.Wire.
+func (h *Host) Reset() {
+	for index := range h.ports {
+		h.Close(index)
+	}
+	h.edge.Reset()
+}
+
+// end closes everything.
+func (h *Host) end() {
+	h.Reset()
+	_ = unix.Close(h.wake)
+	_ = unix.Close(h.poll)
+}
