@@ -82,8 +82,14 @@ func (v *VPP) vxlanAddDel(m *vxlan.VxlanAddDelTunnelV3) (interface_types.Interfa
 		v.destroy(have)
 		return ifIndex(have), 0
 	}
-	id := v.freeID(kindVxlan)
+	id := m.Instance
+	if id == noIndex {
+		id = v.freeID(kindVxlan)
+	}
 	name := fmt.Sprintf("vxlan_tunnel%d", id)
+	if v.ifs.byName[name] != nil {
+		return refused, rvInstanceInUse
+	}
 	f := v.create(&iface{name: name, kind: kindVxlan, devType: "VXLAN", id: id, mac: derivedMAC(name), vxlan: p})
 	v.setUp(f, true)
 	return ifIndex(f), 0

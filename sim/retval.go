@@ -37,6 +37,7 @@ const (
 	rvUnsupported           int32 = -126
 	rvDuplicateIfAddress    int32 = -127
 	rvACLInLookup           int32 = -149
+	rvInstanceInUse         int32 = -147
 	rvBDHasBVI              int32 = -152
 	rvInvalidPrefixLength   int32 = -171
 )

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/spf13/cobra"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/hostif"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
@@ -17,11 +19,15 @@ func newSim() *cobra.Command {
 	var socket, node string
 	var manifests []string
 	var seed uint64
+	var hostInterfaces bool
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run the embedded VPP alone, on a unix socket",
 		Long: `sim is a VPP in Go: it speaks the binary API on a unix socket, keeps NAT44, interface and FIB state with VPP's
 return codes and traps, and forwards packets. Any binary-API client may connect.
+
+With --host-interfaces its af_packet interfaces are Linux interfaces of the network namespace it runs in: programs in
+other namespaces talk through it. It needs CAP_NET_RAW and CAP_NET_ADMIN, and stands for VPP 25.10.
 
 With --manifests it starts with the interfaces and routes that a CNI makes for --node.`,
 		Example: `  contiv-agent sim --socket /run/contiv-agent/sim.sock
@@ -29,6 +35,9 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
   contiv-agent run --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hostInterfaces {
+				return serveHostInterfaces(cmd, socket)
+			}
 			v := sim.New(sim.Config{Seed: seed, PuntLocal: true})
 			defer v.Close()
 			if len(manifests) > 0 {
@@ -52,5 +61,18 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's Nodes and Pods")
 	cmd.Flags().StringVar(&node, "node", "", "name of the node of this VPP (default: $NODE_NAME, or the name of the host)")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of random choices")
+	cmd.Flags().BoolVar(&hostInterfaces, "host-interfaces", false, "af_packet interfaces carry the packets of Linux interfaces")
+	cmd.MarkFlagsMutuallyExclusive("host-interfaces", "manifests")
 	return cmd
+}
+
+// serveHostInterfaces is a VPP for real packets: nothing is there until a client makes it, and the choices are random.
+func serveHostInterfaces(cmd *cobra.Command, socket string) error {
+	l, err := httpserver.Unix(cmd.Context(), socket)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "sim: binary API at %s, with host interfaces\n", socket)
+	const logged = 1 << 10
+	return hostif.Serve(cmd.Context(), sim.Config{Version: "25.10-release", Seed: rand.Uint64() | 1, LogLimit: logged}, l)
 }

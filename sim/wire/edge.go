@@ -249,4 +249,3 @@ func (v *visit) transmit(index uint32, p *sim.Port, b []byte) {
 	c.TxPackets++
 	c.TxBytes += uint64(len(b))
 }
-

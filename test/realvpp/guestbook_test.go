@@ -27,7 +27,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, role[0], err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	var err error
+	if programs, err = os.MkdirTemp("", "realvpp"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(programs)
+	os.Exit(code)
 }
 
 // guestbook is the program of a pod; it ends only by failing.

@@ -141,6 +141,9 @@ func (l *lab) startOnTime() error {
 		if err := l.plain.wait(); err != nil {
 			return err
 		}
+		if isSimulated(l.path) {
+			return nil // its clock is ours
+		}
 		rate, err := l.clockRate()
 		if err != nil || rate > 0.8 && rate < 1.25 {
 			return err
@@ -362,7 +365,7 @@ func (l *lab) attachHearing(pair int, knock func() error) (interface_types.Inter
 			if err := knock(); err != nil {
 				return 0, err
 			}
-			if strings.Contains(l.cli("show interface host-"+vethName(pair)), "rx packets") {
+			if isSimulated(l.path) || strings.Contains(l.cli("show interface host-"+vethName(pair)), "rx packets") {
 				return index, nil
 			}
 		}

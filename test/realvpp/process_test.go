@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +25,9 @@ func theVPP(t *testing.T) string {
 	if path == "" {
 		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)")
 	}
-	if _, err := exec.LookPath(path); err != nil {
+	if path == simulatedVPP {
+		path = theAgent(t)
+	} else if _, err := exec.LookPath(path); err != nil {
 		t.Skipf("CONTIV_VPP: %v", err)
 	}
 	if os.Geteuid() != 0 {
@@ -34,6 +37,41 @@ func theVPP(t *testing.T) string {
 		t.Skipf("needs the ip command (iproute2): %v", err)
 	}
 	return path
+}
+
+// simulatedVPP is the value of CONTIV_VPP that stands for the simulated VPP: a process of contiv-agent with host interfaces.
+const simulatedVPP = "sim"
+
+// programs is the folder of theAgent, which TestMain removes.
+var programs string
+
+// theAgent is contiv-agent, built once.
+func theAgent(t *testing.T) string {
+	t.Helper()
+	path, err := buildAgent()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildAgent = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(programs, "contiv-agent")
+	if out, err := exec.Command("go", "build", "-o", path, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// isSimulated reports that a path is not that of a real VPP.
+func isSimulated(path string) bool { return filepath.Dir(path) == programs }
+
+// needReal skips a test of what only a real VPP does.
+func needReal(t *testing.T, path, why string) {
+	t.Helper()
+	if isSimulated(path) {
+		t.Skipf("needs a real VPP: %s", why)
+	}
 }
 
 // newerCNAT reports that VPP has cnat's API 1.0.0 (from 26.06 on), which the simulated VPP does not have.
@@ -87,10 +125,15 @@ func (p *process) start() error {
 		"plugin", "cnat_plugin.so", "{", "enable", "}", "}",
 		"acl-plugin", "{", "reclassify", "sessions", "1", "}",
 	}
-	if p.workers > 0 {
+	if isSimulated(p.path) {
+		args = []string{"sim", "--host-interfaces", "--socket", p.socket()}
+	} else if p.workers > 0 {
 		args = append(args, "cpu", "{", "main-core", "0", "workers", strconv.Itoa(p.workers), "}")
 	}
 	for _, name := range p.plugins {
+		if isSimulated(p.path) {
+			break
+		}
 		end := slices.Index(args, "acl-plugin") - 1 // the brace of the plugins
 		args = slices.Insert(args, end, "plugin", name, "{", "enable", "}")
 	}

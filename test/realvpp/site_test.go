@@ -19,6 +19,16 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/fib_types"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_neighbor"
+	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/vxlan"
+
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -62,10 +72,7 @@ var abroad = struct{ router, client, server netip.Addr }{
 // openSite makes everything but the agents and the pods' programs.
 func openSite(t *testing.T, path, manifests string) *site {
 	s := &site{t: t, dir: t.TempDir(), hosts: map[string]*netns{}, running: map[string]*exec.Cmd{}}
-	s.program = filepath.Join(s.dir, "contiv-agent")
-	if out, err := exec.Command("go", "build", "-o", s.program, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
-	}
+	s.program = theAgent(t)
 	s.check(os.CopyFS(s.manifests(), os.DirFS(manifests)))
 	changes, err := manifest.Load(s.manifests())
 	s.check(err)
@@ -123,26 +130,16 @@ func (s *site) check(err error) {
 	}
 }
 
-// orders are commands of VPP's command line that say nothing when they succeed.
-func (n *siteNode) orders(commands ...string) error {
-	for _, c := range commands {
-		if answer := strings.TrimSpace(n.cli(c)); answer != "" {
-			return fmt.Errorf("%s: %s: %s", n.node.Name, c, answer)
-		}
-	}
-	return nil
-}
-
 // bridge is the VXLAN's number, that of its bridge in VPP, and of its loopback interface.
 const bridge, overlayLoop = 96, "loop1"
 
-func (n *siteNode) inner() string  { return fmt.Sprintf("10.255.0.%d", n.number) }
-func (n *siteNode) inner6() string { return fmt.Sprintf("fd00:255::%d", n.number) }
+func (n *siteNode) inner() netip.Addr { return netip.AddrFrom4([4]byte{10, 255, 0, byte(n.number)}) }
+func (n *siteNode) inner6() netip.Addr {
+	return netip.MustParseAddr(fmt.Sprintf("fd00:255::%d", n.number))
+}
 
 // mac is that of the overlay, or of the uplink: all nodes' are on one wire.
-func (n *siteNode) mac(kind byte) string {
-	return net.HardwareAddr{2, 0xfe, kind, 0, 0, byte(n.number)}.String()
-}
+func (n *siteNode) mac(kind byte) [6]byte { return [6]byte{2, 0xfe, kind, 0, 0, byte(n.number)} }
 
 // join makes the interfaces every node has, and puts the uplink's other end into the world outside.
 func (n *siteNode) join(world *netns) error {
@@ -200,49 +197,87 @@ func (n *siteNode) dual() bool { return len(n.node.PodCIDRs) > 1 }
 
 // wireUp gives the uplink, the host and the overlay what they have beside an interface.
 func (n *siteNode) wireUp() error {
-	own := hostMAC(n.pairs[cni.Host])
-	orders := []string{
-		"set interface mac address uplink " + n.mac(0xaa),
-		fmt.Sprintf("set interface ip address uplink %s/24", n.node.InternalIPs[0]),
-		fmt.Sprintf("ip route add 0.0.0.0/0 via %s uplink", abroad.router),
-		fmt.Sprintf("set ip neighbor static %s %s %s", cni.Host, hop, net.HardwareAddr(own[:])),
-		fmt.Sprintf("ip route add %s/32 via %s %s", hop, hop, cni.Host),     // from here the node's own processes reach its pods
-		fmt.Sprintf("ip punt redirect add rx all via %s %s", hop, cni.Host), // what is for the node and not for VPP
-		"set interface mac address " + overlayLoop + " " + n.mac(0xbb),
-		fmt.Sprintf("set interface l2 bridge %s %d bvi", overlayLoop, bridge),
-		fmt.Sprintf("set interface ip address %s %s/24", overlayLoop, n.inner()),
+	uplinkIf, overlay, host := n.index[cni.Uplink], n.index[overlayLoop], n.index[cni.Host]
+	node := netip.PrefixFrom(n.node.InternalIPs[0], 24)
+	calls := []api.Message{
+		&interfaces.SwInterfaceSetMacAddress{SwIfIndex: uplinkIf, MacAddress: n.mac(0xaa)},
+		address(uplinkIf, node),
+		way(netip.PrefixFrom(netip.IPv4Unspecified(), 0), abroad.router, uplinkIf),
+		known(host, hop, hostMAC(n.pairs[cni.Host])),
+		way(netip.PrefixFrom(hop, 32), hop, host), // from here the node's own processes reach its pods
+		&ip.AddDelIPPuntRedirectV2{IsAdd: true, Punt: ip.PuntRedirectV2{ // what is for the node and not for VPP
+			RxSwIfIndex: ^interface_types.InterfaceIndex(0), NPaths: 1, Paths: []fib_types.FibPath{step(hop, host)},
+		}},
+		&interfaces.SwInterfaceSetMacAddress{SwIfIndex: overlay, MacAddress: n.mac(0xbb)},
+		&l2.SwInterfaceSetL2Bridge{RxSwIfIndex: overlay, BdID: bridge, PortType: l2.L2_API_PORT_TYPE_BVI, Enable: true},
+		address(overlay, netip.PrefixFrom(n.inner(), 24)),
 	}
 	if n.dual() {
-		orders = append(orders, fmt.Sprintf("set interface ip address %s %s/64", overlayLoop, n.inner6()))
+		calls = append(calls, address(overlay, netip.PrefixFrom(n.inner6(), 64)))
 	}
-	if err := n.orders(orders...); err != nil {
-		return err
+	_, err := n.dump(&ip.IPPuntRedirectV2Dump{SwIfIndex: ^interface_types.InterfaceIndex(0)}) // the guard of a connection wants to know them
+	if err == nil {
+		_, err = n.do(calls...)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.node.Name, err)
 	}
 	// VPP gave the kernel's device its own address. The kernel must not take the packets, too, nor answer for the node's address, which it has.
-	uplink := vethName(n.pairs[cni.Uplink])
-	return errors.Join(n.ns.ip(fmt.Sprintf("link set %s address %s\n", uplink, n.mac(0xab))), n.ns.set("ipv4/conf/"+uplink+"/arp_ignore", "8"))
+	uplink, beside := vethName(n.pairs[cni.Uplink]), n.mac(0xab)
+	return errors.Join(n.ns.ip(fmt.Sprintf("link set %s address %s\n", uplink, net.HardwareAddr(beside[:]))), n.ns.set("ipv4/conf/"+uplink+"/arp_ignore", "8"))
 }
 
 // meet makes the way to another node's pods.
 func (n *siteNode) meet(other *siteNode) error {
-	tunnel := fmt.Sprintf("vxlan_tunnel%d", other.number)
-	create := fmt.Sprintf("create vxlan tunnel src %s dst %s vni %d instance %d", n.node.InternalIPs[0], other.node.InternalIPs[0], bridge, other.number)
-	if answer := strings.TrimSpace(n.cli(create)); answer != tunnel {
-		return fmt.Errorf("%s: %s: %s", n.node.Name, create, answer)
+	replies, err := n.do(&vxlan.VxlanAddDelTunnelV3{
+		IsAdd: true, Instance: uint32(other.number), SrcAddress: ip_types.NewAddress(n.node.InternalIPs[0].AsSlice()),
+		DstAddress: ip_types.NewAddress(other.node.InternalIPs[0].AsSlice()), Vni: bridge, DecapNextIndex: ^uint32(0),
+		McastSwIfIndex: ^interface_types.InterfaceIndex(0),
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.node.Name, err)
 	}
-	orders := []string{
-		"set interface state " + tunnel + " up",
-		fmt.Sprintf("set interface l2 bridge %s %d 1", tunnel, bridge),
-		fmt.Sprintf("l2fib add %s %d %s static", other.mac(0xbb), bridge, tunnel),
-		fmt.Sprintf("set ip neighbor static %s %s %s", overlayLoop, other.inner(), other.mac(0xbb)),
-		fmt.Sprintf("ip route add %s via %s %s", other.node.PodCIDRs[0], other.inner(), overlayLoop),
+	tunnel, overlay := replies[0].Msg.(*vxlan.VxlanAddDelTunnelV3Reply).SwIfIndex, n.index[overlayLoop]
+	calls := []api.Message{
+		up(tunnel),
+		&l2.SwInterfaceSetL2Bridge{RxSwIfIndex: tunnel, BdID: bridge, Shg: 1, Enable: true},
+		&l2.L2fibAddDel{IsAdd: true, Mac: other.mac(0xbb), BdID: bridge, SwIfIndex: tunnel, StaticMac: true},
 	}
+	inners := []netip.Addr{other.inner()}
 	if n.dual() {
-		orders = append(orders,
-			fmt.Sprintf("set ip neighbor static %s %s %s", overlayLoop, other.inner6(), other.mac(0xbb)),
-			fmt.Sprintf("ip route add %s via %s %s", other.node.PodCIDRs[1], other.inner6(), overlayLoop))
+		inners = append(inners, other.inner6())
 	}
-	return n.orders(orders...)
+	for i, inner := range inners {
+		calls = append(calls, known(overlay, inner, other.mac(0xbb)), way(other.node.PodCIDRs[i], inner, overlay))
+	}
+	if _, err = n.do(calls...); err != nil {
+		return fmt.Errorf("%s: %w", n.node.Name, err)
+	}
+	return nil
+}
+
+// address, known, step and way are requests for an address of an interface, a neighbour, a path and a route.
+func address(i interface_types.InterfaceIndex, p netip.Prefix) api.Message {
+	return &interfaces.SwInterfaceAddDelAddress{SwIfIndex: i, IsAdd: true, Prefix: ip_types.AddressWithPrefix(prefix(p))}
+}
+
+func known(i interface_types.InterfaceIndex, a netip.Addr, mac [6]byte) api.Message {
+	return &ip_neighbor.IPNeighborAddDel{IsAdd: true, Neighbor: ip_neighbor.IPNeighbor{
+		SwIfIndex: i, Flags: ip_neighbor.IP_API_NEIGHBOR_FLAG_STATIC, MacAddress: mac, IPAddress: ip_types.NewAddress(a.AsSlice()),
+	}}
+}
+
+func step(via netip.Addr, i interface_types.InterfaceIndex) fib_types.FibPath {
+	p := fib_types.FibPath{SwIfIndex: uint32(i), Weight: 1}
+	p.Nh.Address = ip_types.NewAddress(via.AsSlice()).Un
+	if via.Is6() {
+		p.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
+	}
+	return p
+}
+
+func way(to netip.Prefix, via netip.Addr, i interface_types.InterfaceIndex) api.Message {
+	return &ip.IPRouteAddDel{IsAdd: true, Route: ip.IPRoute{Prefix: prefix(to), NPaths: 1, Paths: []fib_types.FibPath{step(via, i)}}}
 }
 
 // overlayMTU leaves room for the headers of VXLAN.
