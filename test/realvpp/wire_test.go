@@ -1,0 +1,165 @@
+package realvpp
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/vxlan"
+	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/sim/wire/cases"
+)
+
+// wireRecord is what VPP 25.10 sends because of each case.
+const wireRecord = "../../sim/wire/cases/testdata/25.10.txt"
+
+// TestVPPWire sends frames to VPP and compares every byte of those that leave with the record of VPP 25.10. CONTIV_WIRE_RECORD writes it.
+func TestVPPWire(t *testing.T) {
+	w := openWire(t, theVPP(t))
+	var story strings.Builder
+	for _, c := range cases.List() {
+		fmt.Fprintf(&story, "%s\n", c.Name)
+		for _, f := range c.In {
+			got, err := w.exchange(f)
+			if err != nil {
+				t.Fatalf("%s: %v", c.Name, err)
+			}
+			story.WriteString(cases.Show(got))
+		}
+	}
+	if os.Getenv("CONTIV_WIRE_RECORD") != "" {
+		if err := os.WriteFile(wireRecord, []byte(story.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(wireRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := gocmp.Diff(strings.Split(string(want), "\n"), strings.Split(story.String(), "\n")); diff != "" {
+		t.Errorf("other frames than VPP 25.10 (-recorded +now):\n%s", diff)
+	}
+}
+
+// wireLab is a lab whose peers are heard with their Ethernet headers.
+type wireLab struct {
+	*lab
+	fd    int
+	mu    sync.Mutex
+	heard []cases.Frame
+}
+
+func openWire(t *testing.T, path string) *wireLab {
+	l, err := openLab(path, "vxlan_plugin.so")
+	if l != nil {
+		t.Cleanup(l.close)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wireLab{lab: l}
+	if err := w.configure(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.hear(t); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *wireLab) configure() error {
+	var at [cases.Last + 1]interface_types.InterfaceIndex
+	var err error
+	for n := 1; n <= cases.Last; n++ {
+		if at[n], err = w.attachHearing(n, func() error { return w.frames.knock(n) }); err != nil {
+			return err
+		}
+	}
+	replies, err := w.do(append(cases.Loopbacks(), cases.Tunnel())...)
+	if err != nil {
+		return err
+	}
+	at[0] = replies[2].Msg.(*vxlan.VxlanAddDelTunnelV3Reply).SwIfIndex
+	loop := func(i int) interface_types.InterfaceIndex {
+		return replies[i].Msg.(*interfaces.CreateLoopbackInstanceReply).SwIfIndex
+	}
+	if _, err = w.dump(cases.Redirects()); err == nil {
+		_, err = w.do(cases.Rest(at, loop(0), loop(1))...)
+	}
+	return err
+}
+
+// hear gathers frames that arrive at the peers.
+func (w *wireLab) hear(t *testing.T) error {
+	peers := map[int]int{}
+	var err error
+	w.ns.do(func() {
+		if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL))); err != nil {
+			return
+		}
+		for n := 1; n <= cases.Last && err == nil; n++ {
+			var link *net.Interface
+			if link, err = net.InterfaceByName(peerName(n)); err == nil {
+				peers[link.Index] = n
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(w.fd), "frames")
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		buf := make([]byte, 1<<16)
+		for {
+			var n int
+			var from unix.Sockaddr
+			var failed error
+			if err := conn.Read(func(fd uintptr) bool {
+				n, from, failed = unix.Recvfrom(int(fd), buf, 0)
+				return failed != unix.EAGAIN && failed != unix.EINTR
+			}); err != nil {
+				return // closed
+			}
+			if ll, ok := from.(*unix.SockaddrLinklayer); ok && failed == nil && ll.Pkttype != unix.PACKET_OUTGOING && peers[ll.Ifindex] != 0 {
+				w.mu.Lock()
+				w.heard = append(w.heard, cases.Frame{On: peers[ll.Ifindex], Bytes: append([]byte(nil), buf[:n]...)})
+				w.mu.Unlock()
+			}
+		}
+	}()
+	t.Cleanup(func() { file.Close(); <-ended })
+	return nil
+}
+
+// exchange sends a frame and returns those that leave because of it.
+func (w *wireLab) exchange(f cases.Frame) ([]cases.Frame, error) {
+	w.mu.Lock()
+	w.heard = nil
+	w.mu.Unlock()
+	link := w.frames.peer[f.On]
+	if err := unix.Sendto(w.frames.raw, f.Bytes, 0, &unix.SockaddrLinklayer{Ifindex: link}); err != nil {
+		return nil, err
+	}
+	if err := w.frames.probe(); err != nil {
+		return nil, err
+	}
+	time.Sleep(5 * time.Millisecond) // another socket hears the probe, and VPP answers some ICMP errors one in a millisecond
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.heard, nil
+}
