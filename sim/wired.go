@@ -52,7 +52,11 @@ func (f *flow) exit(index uint32) *Exit {
 	if f.cargo == nil {
 		return nil
 	}
-	return &Exit{Index: index, Next: f.cargo.next, MTU: f.cargo.mtu, Load: f.cargo.load}
+	next := f.cargo.next
+	if !next.IsValid() {
+		next = f.p.Dst
+	}
+	return &Exit{Index: index, Next: next, MTU: f.cargo.mtu, Load: f.cargo.load}
 }
 
 // toward notes the neighbour of a path.
@@ -78,11 +82,14 @@ func (f *flow) fits(p path) bool {
 		return true
 	}
 	if v6 && !f.own || !v6 && load.DontFragment() {
-		if f.cargo = (&cargo{load, f.cargo.next, mtu}); !f.own {
+		if f.cargo = (&cargo{load, f.cargo.next, mtu}); !f.own && !v6 {
 			f.p.TTL++
 		}
 		f.complain(f.node("rewrite"), complaint{packet.Unreachable, packet.CodeTooBig, packet.TooBig6, 0})
 		return false
+	}
+	if f.own {
+		f.p.TTL-- // VPP takes its own fragments for those of a host
 	}
 	parts := load.Split(f.p, mtu, f.v.rand())
 	if parts == nil {
@@ -157,6 +164,7 @@ func (f *flow) redirected() bool {
 			to = p.via
 		}
 		if n, ok := f.v.usable(p, &entry{}, to, 0, 0); ok && n.path.typ == PathNormal {
+			f.own = true // the node does not decrement the TTL
 			f.rewrite(n.path)
 			return true
 		}
@@ -232,10 +240,10 @@ func (g Graph) Input(index uint32, l *frame.Load) Fate {
 	})
 }
 
-// Originate routes a packet that VPP makes: the outer packet of a tunnel.
-func (g Graph) Originate(tunnel, table uint32, l *frame.Load) Fate {
+// Originate routes the outer packet of a tunnel; own: VPP made the inner one, too, so that the TTL stays.
+func (g Graph) Originate(tunnel, table uint32, own bool, l *frame.Load) Fate {
 	return g.v.carry(l, func(f *flow) {
-		f.rx, f.table = tunnel, table
+		f.rx, f.table, f.own = tunnel, table, own
 		f.lookup()
 	})
 }

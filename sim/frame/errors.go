@@ -2,6 +2,7 @@ package frame
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -16,6 +17,9 @@ func (l *Load) Error(e packet.Packet, mtu int) []byte {
 	cause := l.Bytes
 	if e.Inner != nil {
 		cause = l.As(*e.Inner)
+	}
+	if e.ICMPType == packet.TimeExceeded && e.Src.Is4() || e.ICMPType == packet.TimeExceeded6 && e.Src.Is6() {
+		cause = ended(cause)
 	}
 	head, most := ip4Len, most4
 	if e.Src.Is6() {
@@ -39,6 +43,18 @@ func (l *Load) Error(e packet.Packet, mtu int) []byte {
 		addresses(b, &packet.Packet{}, &e)
 	}
 	binary.BigEndian.PutUint16(body[2:], fold(start+sum(body)))
+	return b
+}
+
+// ended returns the quoted packet of an error about the end of its life: VPP quotes it with a TTL of zero.
+func ended(b []byte) []byte {
+	b = slices.Clone(b)
+	if b[0]>>4 == 6 {
+		b[7] = 0
+		return b
+	}
+	b[8] = 0
+	headerSum(b)
 	return b
 }
 

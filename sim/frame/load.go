@@ -11,6 +11,7 @@ import (
 // Load is the bytes of an IP packet and the header that they say.
 type Load struct {
 	Bytes  []byte
+	Trail  []byte // what follows in the frame: VPP forwards that, too
 	Header packet.Packet
 	// Whole: the checksum of the transport header is right, or there is none. VPP asks only about packets to itself.
 	Whole bool
@@ -19,18 +20,18 @@ type Load struct {
 // ErrHeader means that VPP's ip4-input or ip6-input drops the packet.
 var ErrHeader = errors.New("no IP header, or a wrong one")
 
-// Read takes the bytes of an IP packet, of which the caller must not change any; those behind its end are padding.
+// Read takes the bytes of an IP packet, of which the caller must not change any; those behind its end are its trail.
 func Read(b []byte) (*Load, error) {
 	n, err := length(b)
 	if err != nil {
 		return nil, err
 	}
-	b = b[:n:n]
+	b, trail := b[:n:n], b[n:]
 	p, whole, err := packet.Peek(b)
 	if err != nil {
 		return nil, err
 	}
-	return &Load{Bytes: b, Header: p, Whole: whole}, nil
+	return &Load{Bytes: b, Trail: trail, Header: p, Whole: whole}, nil
 }
 
 // length checks what VPP checks at its input.

@@ -23,5 +23,5 @@ func bytesOf(o *sim.Output, p *sim.Port) []byte {
 		d := frame.Discovery{Kind: packet.NeighborAdvert, Src: o.Packet.Src, Dst: o.Packet.Dst, Target: asked.Target, Link: p.MAC}
 		return d.Bytes()
 	}
-	return l.As(o.Packet)
+	return append(l.As(o.Packet), l.Trail...)
 }

@@ -68,6 +68,7 @@ type visit struct {
 	g     sim.Graph
 	now   time.Time
 	depth int
+	made  bool // VPP made the frame that leaves; it did not come from a device
 }
 
 // Receive processes a frame that came to an interface. The edge keeps b.
@@ -120,7 +121,9 @@ func (v *visit) bridged(in uint32, f *frame.Ethernet, b []byte) {
 		v.drop(in, "l2-fwd: "+why)
 		return
 	}
+	made := v.made
 	for _, i := range out {
+		v.made = made
 		p, exists := v.g.Port(i)
 		switch {
 		case !exists || !p.Up:
@@ -190,6 +193,7 @@ func (v *visit) output(in uint32, o *sim.Output) {
 	defer func() { v.depth-- }()
 	if o.Local {
 		if _, inner, ok := x.Load.Unwrap(); ok {
+			v.made = false
 			v.arrive(x.Index, inner)
 		}
 		return
@@ -207,8 +211,15 @@ func (v *visit) output(in uint32, o *sim.Output) {
 		frame.Spoil(b)
 	}
 	if mac, ok := v.neighbor(x, &p); ok {
+		v.made = o.Origin != sim.Forwarded
 		v.send(x.Index, &p, &frame.Ethernet{Dst: mac, Src: p.MAC, VLAN: p.VLAN, Type: frame.IPType(b), Payload: b})
 	}
+}
+
+// make sends a frame that VPP made.
+func (v *visit) make(index uint32, p *sim.Port, f *frame.Ethernet) {
+	v.made = true
+	v.send(index, p, f)
 }
 
 // send lets a frame out by a routed interface.
@@ -238,7 +249,7 @@ func (v *visit) transmit(index uint32, p *sim.Port, b []byte) {
 			v.drop(index, "vxlan-encap: "+err.Error())
 			return
 		}
-		v.outputs(index, v.g.Originate(index, p.Table, outer))
+		v.outputs(index, v.g.Originate(index, p.Table, v.made, outer))
 		return
 	}
 	if !v.dev.Send(index, b) {

@@ -44,17 +44,14 @@ func (v *visit) ask(index uint32, p *sim.Port, a netip.Addr) {
 	own, ok := v.g.Source(index, a)
 	switch {
 	case a.Is6():
-		if !ok {
-			own = frame.LinkLocal(p.MAC)
-		}
 		group := frame.Group(a)
-		d := frame.Discovery{Kind: packet.NeighborSolicit, Src: own, Dst: group, Target: a, Link: p.MAC}
-		v.send(index, p, &frame.Ethernet{Dst: frame.GroupMAC(group), Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeIPv6, Payload: d.Bytes()})
+		d := frame.Discovery{Kind: packet.NeighborSolicit, Src: frame.LinkLocal(p.MAC), Dst: group, Target: a, Link: p.MAC}
+		v.make(index, p, &frame.Ethernet{Dst: frame.GroupMAC(group), Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeIPv6, Payload: d.Bytes()})
 	case !ok:
 		v.drop(index, "ip4-arp: no source address")
 	default:
 		m := frame.ARP{Op: frame.Request, SenderMAC: p.MAC, Sender: own, Target: a}
-		v.send(index, p, &frame.Ethernet{Dst: frame.Broadcast(), Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeARP, Payload: m.Bytes()})
+		v.make(index, p, &frame.Ethernet{Dst: frame.Broadcast(), Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeARP, Payload: m.Bytes()})
 	}
 }
 
@@ -73,7 +70,7 @@ func (v *visit) arp(index uint32, p *sim.Port, f *frame.Ethernet) {
 		return
 	}
 	r := frame.ARP{Op: frame.Answer, SenderMAC: p.MAC, Sender: m.Target, TargetMAC: m.SenderMAC, Target: m.Sender}
-	v.send(index, p, &frame.Ethernet{Dst: m.SenderMAC, Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeARP, Payload: r.Bytes()})
+	v.make(index, p, &frame.Ethernet{Dst: m.SenderMAC, Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeARP, Payload: r.Bytes()})
 }
 
 // discovery learns from a message, and answers for the link-local address, which the engine does not have. It reports whether the message
@@ -91,7 +88,7 @@ func (v *visit) discovery(index uint32, p *sim.Port, d *frame.Discovery) bool {
 	}
 	if own := frame.LinkLocal(p.MAC); d.Target == own && !d.Src.IsUnspecified() && d.HasLink {
 		r := frame.Discovery{Kind: packet.NeighborAdvert, Src: own, Dst: d.Src, Target: own, Link: p.MAC}
-		v.send(index, p, &frame.Ethernet{Dst: d.Link, Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeIPv6, Payload: r.Bytes()})
+		v.make(index, p, &frame.Ethernet{Dst: d.Link, Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeIPv6, Payload: r.Bytes()})
 		return true
 	}
 	return false

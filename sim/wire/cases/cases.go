@@ -217,7 +217,7 @@ func own(e *frame.Ethernet) bool {
 func masked(f []byte) []byte {
 	b := slices.Clone(f)
 	const ip = 14
-	if len(b) < ip+28 || binary.BigEndian.Uint16(b[12:]) == frame.TypeARP {
+	if len(b) < ip+20 || binary.BigEndian.Uint16(b[12:]) == frame.TypeARP {
 		return b
 	}
 	if b[ip]>>4 == 6 {
@@ -229,6 +229,7 @@ func masked(f []byte) []byte {
 	switch {
 	case binary.BigEndian.Uint16(b[ip+6:])&0x3fff != 0:
 		b[ip+4], b[ip+5], b[ip+10], b[ip+11] = 0, 0, 0, 0
+	case len(b) < ip+28:
 	case b[ip+9] == 17 && binary.BigEndian.Uint16(b[ip+22:]) == 4789:
 		b[ip+20], b[ip+21] = 0, 0
 		return append(b[:ip+36], masked(b[ip+36:])...)
