@@ -190,8 +190,8 @@ func (w *traffic) repaired(has func(*siteNode) (bool, error)) time.Time {
 	}
 }
 
-// repairing is how long the test waits for an agent that repairs.
-const repairing = 15 * time.Second
+// repairing is how long the test waits for an agent that repairs: its rechecks take half a minute at most, and pauses (ADR 15).
+const repairing = 40 * time.Second
 
 func (w *traffic) removeMappings(string) time.Time {
 	w.eachNode(func(n *siteNode) error {
