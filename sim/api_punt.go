@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -132,13 +131,6 @@ func (v *VPP) puntSocket(p vpppunt.Punt) int32 {
 		return rvUnspecified
 	}
 	return 0
-}
-
-func addressFamily(a netip.Addr) ip_types.AddressFamily {
-	if a.Is6() {
-		return ip_types.ADDRESS_IP6
-	}
-	return ip_types.ADDRESS_IP4
 }
 
 func (v *VPP) dumpPunt(b *strings.Builder) {

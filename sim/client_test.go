@@ -101,7 +101,7 @@ func (c *client) write(id uint16, context uint32, m api.Message) {
 
 func (c *client) raw(data []byte) {
 	c.t.Helper()
-	var header [frameHeader]byte
+	var header [16]byte
 	binary.BigEndian.PutUint32(header[8:], uint32(len(data)))
 	if _, err := c.nc.Write(append(header[:], data...)); err != nil {
 		c.t.Fatal(err)
@@ -109,7 +109,7 @@ func (c *client) raw(data []byte) {
 }
 
 func (c *client) frame() ([]byte, error) {
-	var header [frameHeader]byte
+	var header [16]byte
 	if _, err := io.ReadFull(c.r, header[:]); err != nil {
 		return nil, err
 	}

@@ -312,13 +312,13 @@ func (f *flow) rewrite(p path) {
 			return
 		}
 	}
-	if f.toward(p); f.fits(p) {
-		f.leave()
+	if toward(f, p); fits(f, p) {
+		emit(f)
 	}
 }
 
-// leave runs the output features.
-func (f *flow) leave() {
+// emit runs the output features.
+func emit(f *flow) {
 	arc := ip4Output
 	if f.p.Dst.Is6() {
 		arc = ip6Output
@@ -343,7 +343,7 @@ func (f *flow) transmit(i *iface) {
 		return
 	}
 	f.hop(i.name+"-tx", "%s", &f.p)
-	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin, Exit: f.exit(i.index)})
+	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin, Exit: exit(f, i.index)})
 }
 
 // attached reports whether an address is reached through an interface, and which.

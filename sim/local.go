@@ -76,7 +76,7 @@ func (f *flow) local() {
 		f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin})
 		return
 	}
-	if !f.taken() {
+	if !taken(f) {
 		f.answer(node)
 	}
 }
@@ -112,7 +112,7 @@ func (f *flow) answer(node string) {
 			return
 		}
 		f.p, f.broken = whole, !whole.IsEchoRequest() || whole.Dst.Is6()
-		f.joined()
+		joined(f)
 		f.input(f.v.ifs.get(f.rx)) // VPP processes it from ip4-input on
 	case f.p.IsEchoRequest():
 		f.hop(node, "answered by VPP")

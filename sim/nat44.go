@@ -1,15 +1,12 @@
 package sim
 
 import (
-	"cmp"
-	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+	"github.com/contiv-agent/contiv-agent/sim/nat44ed/show"
 )
 
 // natNet is the NAT engine's view of the rest of VPP. The engine runs under v.mu.
@@ -124,115 +121,5 @@ func (v *VPP) Sessions() []nat44ed.Session {
 	return v.nat.Sessions()
 }
 
-// dumpNAT is NAT44-ED's part of Dump: kinds in order, lines of a kind sorted.
-func (v *VPP) dumpNAT(b *strings.Builder) {
-	if !v.nat.Enabled() {
-		return
-	}
-	c := v.nat.RunningConfig()
-	fmt.Fprintf(b, "nat44 enabled sessions %d vrf %d/%d forwarding %v timeouts %d/%d/%d/%d", c.Sessions, c.InsideVRF, c.OutsideVRF, c.Forwarding,
-		c.Timeouts.UDP, c.Timeouts.TCPEstablished, c.Timeouts.TCPTransitory, c.Timeouts.ICMP)
-	if mss := v.nat.MSSClamping(); mss != 0 {
-		fmt.Fprintf(b, " mss %d", mss)
-	}
-	b.WriteByte('\n')
-	for _, list := range [][]string{v.natInterfaceLines(), v.natPoolLines(), v.natSingleLines(), v.natLBLines()} {
-		slices.Sort(list)
-		for _, l := range list {
-			b.WriteString(l + "\n")
-		}
-	}
-}
-
-func (v *VPP) natInterfaceLines() []string {
-	var list []string
-	for _, i := range v.nat.Interfaces() {
-		list = append(list, fmt.Sprintf("nat44 interface %s%s", v.ifs.name(i.SwIf), flagText(i.Flags)))
-	}
-	for _, i := range v.nat.OutputInterfaces() {
-		list = append(list, fmt.Sprintf("nat44 output-feature %s", v.ifs.name(i)))
-	}
-	for _, f := range v.ifs.all() {
-		if input, output := v.nat.Arc(f.index).Nodes(); len(input)+len(output) > 0 {
-			list = append(list, fmt.Sprintf("nat44 nodes %s %v %v", f.name, input, output))
-		}
-	}
-	return list
-}
-
-func (v *VPP) natPoolLines() []string {
-	var list []string
-	for _, a := range v.nat.Addresses() {
-		list = append(list, fmt.Sprintf("nat44 pool %s%s%s", a.Addr, flagText(a.Flags), vrfText(a.VRF)))
-	}
-	for _, a := range v.nat.InterfaceAddrs() {
-		list = append(list, fmt.Sprintf("nat44 pool of %s%s", v.ifs.name(a.SwIf), flagText(a.Flags)))
-	}
-	for _, t := range v.nat.VRFTables() {
-		list = append(list, fmt.Sprintf("nat44 vrf-table %d routes %v", t.Table, slices.Sorted(slices.Values(t.Routes))))
-	}
-	return list
-}
-
-func (v *VPP) natSingleLines() []string {
-	var list []string
-	for _, m := range v.nat.StaticMappings() {
-		ext := m.External.String()
-		if m.ExternalIf != noIndex {
-			ext = v.ifs.name(m.ExternalIf)
-		}
-		s := fmt.Sprintf("nat44 static %s %s:%d -> %s:%d%s%s", model.Protocol(m.Proto), ext, m.ExternalPort, m.Local, m.LocalPort, flagText(m.Flags), vrfText(m.VRF))
-		if m.Flags&nat44ed.AddrOnly != 0 {
-			s = fmt.Sprintf("nat44 static %s -> %s%s%s", ext, m.Local, flagText(m.Flags), vrfText(m.VRF))
-		}
-		list = append(list, s+tagText(m.Tag))
-	}
-	for _, m := range v.nat.IdentityMappings() {
-		at := m.Addr.String()
-		if m.SwIf != noIndex {
-			at = v.ifs.name(m.SwIf)
-		}
-		list = append(list, fmt.Sprintf("nat44 identity %s %s:%d%s%s%s", model.Protocol(m.Proto), at, m.Port, flagText(m.Flags), vrfText(m.VRF), tagText(m.Tag)))
-	}
-	return list
-}
-
-func (v *VPP) natLBLines() []string {
-	var list []string
-	for _, m := range v.nat.LBStaticMappings() {
-		var b strings.Builder
-		fmt.Fprintf(&b, "nat44 lb %s %s:%d%s%s", model.Protocol(m.Proto), m.External, m.Port, flagText(m.Flags), tagText(m.Tag))
-		slices.SortFunc(m.Locals, func(x, y nat44ed.Local) int {
-			return cmp.Or(x.Addr.Compare(y.Addr), cmp.Compare(x.Port, y.Port), cmp.Compare(x.VRF, y.VRF), cmp.Compare(x.Probability, y.Probability))
-		})
-		for _, l := range m.Locals {
-			fmt.Fprintf(&b, "\n  local %s:%d weight %d%s", l.Addr, l.Port, l.Probability, vrfText(l.VRF))
-		}
-		list = append(list, b.String())
-	}
-	return list
-}
-
-func flagText(f nat44ed.Flags) string {
-	var s string
-	for i, name := range []string{"twice-nat", "self-twice-nat", "out2in-only", "addr-only", "outside", "inside"} {
-		if f&(1<<i) != 0 {
-			s += " " + name
-		}
-	}
-	return s
-}
-
-func vrfText(id uint32) string {
-	if id == 0 || id == noIndex {
-		return ""
-	}
-	return fmt.Sprintf(" vrf %d", id)
-}
-
-func tagText(tag string) string {
-	if tag == "" {
-		return ""
-	}
-	return fmt.Sprintf(" tag %q", tag)
-}
+// dumpNAT is NAT44-ED's part of Dump.
+func (v *VPP) dumpNAT(b *strings.Builder) { show.Write(b, v.nat, uint32(len(v.ifs.list)), v.ifs.name) }

@@ -2,13 +2,10 @@ package sim
 
 import (
 	"fmt"
-	"reflect"
-	"sync"
 
 	"go.fd.io/govpp/api"
-	"go.fd.io/govpp/binapi/fib_types"
-	"go.fd.io/govpp/binapi/interface_types"
 
+	"github.com/contiv-agent/contiv-agent/sim/indices"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -66,7 +63,7 @@ func (v *VPP) record(h *handler, req api.Message) *record {
 	}
 	l.seq++
 	r := &record{seq: l.seq, h: h, req: req, acls: v.aclTags(req)}
-	forEachIndex(reflect.ValueOf(req).Elem(), func(i uint32) {
+	indices.Each(req, func(i uint32) {
 		if f := v.ifs.get(i); f != nil {
 			if r.names == nil {
 				r.names = map[uint32]string{}
@@ -112,53 +109,6 @@ func (v *VPP) Writes() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.log.writes
-}
-
-// indexFields are the positions of a struct type's fields that hold an interface index, and of the fields that may contain more.
-type indexFields struct {
-	own    []int
-	nested []int
-}
-
-// indexCache remembers the fields per message type: reflection over types is far slower than over values.
-var indexCache sync.Map // reflect.Type → *indexFields
-
-func indexFieldsOf(t reflect.Type) *indexFields {
-	if f, ok := indexCache.Load(t); ok {
-		return f.(*indexFields)
-	}
-	f := &indexFields{}
-	for i := range t.NumField() {
-		switch ft := t.Field(i).Type; {
-		case ft == reflect.TypeFor[interface_types.InterfaceIndex]():
-			f.own = append(f.own, i)
-		case ft == reflect.TypeFor[[]fib_types.FibPath]():
-			f.nested = append(f.nested, i)
-		case ft.Kind() == reflect.Struct:
-			if in := indexFieldsOf(ft); len(in.own)+len(in.nested) > 0 {
-				f.nested = append(f.nested, i)
-			}
-		}
-	}
-	indexCache.Store(t, f)
-	return f
-}
-
-// forEachIndex visits the interface indices of a message.
-func forEachIndex(v reflect.Value, visit func(uint32)) {
-	if v.Kind() == reflect.Slice {
-		for _, p := range v.Interface().([]fib_types.FibPath) {
-			visit(p.SwIfIndex)
-		}
-		return
-	}
-	f := indexFieldsOf(v.Type())
-	for _, i := range f.own {
-		visit(uint32(v.Field(i).Uint()))
-	}
-	for _, i := range f.nested {
-		forEachIndex(v.Field(i), visit)
-	}
 }
 
 func (r *record) requestText() string {

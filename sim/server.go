@@ -1,12 +1,10 @@
 package sim
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync"
@@ -14,14 +12,12 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/codec"
+
+	"github.com/contiv-agent/contiv-agent/sim/stream"
 )
 
-// The socket transport of VPP 24.06 (vlibmemory/socket_api.c): every message has a 16-byte header whose bytes 8..11 are the
-// length; the ids of the handshake are fixed.
+// The ids of the handshake are fixed (vlibmemory/socket_api.c).
 const (
-	frameHeader        = 16
-	maxFrame           = 16 << 20 // a longer message comes from a broken client
-	maxBacklog         = 64 << 20 // replies a client may leave unread before its requests wait
 	sockclntCreate     = 15
 	sockclntCreateRepl = 16
 	sockclntDelete     = 17
@@ -35,19 +31,14 @@ var errDown = errors.New("vpp is down")
 
 // conn is one client.
 type conn struct {
+	*stream.Stream
 	v     *VPP
-	nc    net.Conn
 	epoch int
 	index uint32
 	name  string
 	// eventsPID is the pid from want_interface_events, 0-based; wantsEvents reports whether the client subscribed. Guarded by v.mu.
 	eventsPID   uint32
 	wantsEvents bool
-
-	mu     sync.Mutex
-	wake   *sync.Cond
-	out    []byte
-	closed bool
 }
 
 // Serve answers binary-API clients on l until ctx ends; it returns when all its connections are closed.
@@ -83,19 +74,18 @@ func (v *VPP) Dial(ctx context.Context) (net.Conn, error) {
 
 // serve runs one connection.
 func (v *VPP) serve(ctx context.Context, nc net.Conn) {
-	c := &conn{v: v, nc: nc}
-	c.wake = sync.NewCond(&c.mu)
-	stop := context.AfterFunc(ctx, c.close)
+	c := &conn{v: v, Stream: stream.New(nc)}
+	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
 	if !v.addClient(c) {
-		_ = nc.Close()
+		c.Close()
 		return
 	}
 	defer v.removeClient(c)
 	var wg sync.WaitGroup
-	wg.Go(c.writer)
-	_ = c.reader() // an error concerns this client only
-	c.close()
+	wg.Go(c.Write)
+	_ = c.Read(c.receive) // an error concerns this client only
+	c.Close()
 	wg.Wait()
 }
 
@@ -120,81 +110,9 @@ func (v *VPP) removeClient(c *conn) {
 // cut closes every connection. The caller holds v.mu.
 func (v *VPP) cut() {
 	for c := range v.clients {
-		c.close()
+		c.Close()
 		delete(v.clients, c)
 	}
-}
-
-func (c *conn) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	c.closed = true
-	_ = c.nc.Close()
-	c.wake.Broadcast()
-}
-
-// reader reads requests in order. It answers each before it reads the next.
-func (c *conn) reader() error {
-	r := bufio.NewReaderSize(c.nc, 64<<10)
-	var header [frameHeader]byte
-	var body []byte
-	for {
-		if _, err := io.ReadFull(r, header[:]); err != nil {
-			return err
-		}
-		n := binary.BigEndian.Uint32(header[8:12])
-		if n > maxFrame {
-			return fmt.Errorf("message of %d bytes", n)
-		}
-		if cap(body) < int(n) {
-			body = make([]byte, n)
-		}
-		body = body[:n]
-		if _, err := io.ReadFull(r, body); err != nil {
-			return err
-		}
-		if err := c.receive(body); err != nil {
-			return err
-		}
-		if !c.drained() {
-			return errDown
-		}
-	}
-}
-
-// writer sends the accumulated messages, so replies of pipelined requests share a write.
-func (c *conn) writer() {
-	var buf []byte
-	for {
-		c.mu.Lock()
-		for len(c.out) == 0 && !c.closed {
-			c.wake.Wait()
-		}
-		if c.closed {
-			c.mu.Unlock()
-			return
-		}
-		buf, c.out = c.out, buf[:0]
-		c.wake.Broadcast()
-		c.mu.Unlock()
-		if _, err := c.nc.Write(buf); err != nil {
-			c.close()
-			return
-		}
-	}
-}
-
-// drained waits while the client has too much unread; false: the connection is closed.
-func (c *conn) drained() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.out) > maxBacklog && !c.closed {
-		c.wake.Wait()
-	}
-	return !c.closed
 }
 
 // sendMessage queues one message. The context's position depends on the kind of message.
@@ -208,15 +126,7 @@ func (c *conn) sendMessage(id uint16, context uint32, m api.Message) {
 		at = 6
 	}
 	binary.BigEndian.PutUint32(data[at:], context)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	var header [frameHeader]byte
-	binary.BigEndian.PutUint32(header[8:12], uint32(len(data)))
-	c.out = append(append(c.out, header[:]...), data...)
-	c.wake.Broadcast()
+	c.Queue(data)
 }
 
 // receive processes one message. An error ends the connection. As in VPP, an unknown or truncated message is dropped without an

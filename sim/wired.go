@@ -48,7 +48,7 @@ type Exit struct {
 	Load  *frame.Load
 }
 
-func (f *flow) exit(index uint32) *Exit {
+func exit(f *flow, index uint32) *Exit {
 	if f.cargo == nil {
 		return nil
 	}
@@ -60,7 +60,7 @@ func (f *flow) exit(index uint32) *Exit {
 }
 
 // toward notes the neighbour of a path.
-func (f *flow) toward(p path) {
+func toward(f *flow, p path) {
 	if f.cargo != nil {
 		next := p.via
 		if !next.IsValid() {
@@ -71,7 +71,7 @@ func (f *flow) toward(p path) {
 }
 
 // fits reports whether a packet fits in the link of a path; otherwise it is reported or leaves in fragments (ip4_mtu_check, ip6_mtu_check).
-func (f *flow) fits(p path) bool {
+func fits(f *flow, p path) bool {
 	if f.cargo == nil || f.origin == ICMPError {
 		return true
 	}
@@ -98,13 +98,13 @@ func (f *flow) fits(p path) bool {
 	for _, part := range parts {
 		g := *f
 		g.p, g.cargo = part.Header, &cargo{part, f.cargo.next, 0}
-		g.leave()
+		emit(&g)
 	}
 	return false
 }
 
 // joined gives a datagram that is whole its bytes, and says whether its checksum is wrong.
-func (f *flow) joined() {
+func joined(f *flow) {
 	if f.cargo != nil {
 		load := f.v.punt.parts.Join(f.cargo.load)
 		f.cargo, f.broken = &cargo{load: load}, wrong(load)
@@ -118,20 +118,20 @@ func wrong(l *frame.Load) bool {
 }
 
 // taken reports whether a packet to VPP has a receiver that only packets with bytes have: a tunnel, or a redirected punt.
-func (f *flow) taken() bool {
+func taken(f *flow) bool {
 	switch {
 	case f.cargo == nil, f.p.Fragment.Any(), f.p.IsEchoRequest():
 		return false
 	case f.p.Proto == model.UDP:
-		return f.p.DstPort == vxlanPort && f.tunnelled()
+		return f.p.DstPort == vxlanPort && tunnelled(f)
 	case f.p.Proto == model.TCP && f.v.sessionLayer:
 		return false
 	}
-	return f.redirected()
+	return redirected(f)
 }
 
 // tunnelled is vxlan4-input and vxlan6-input.
-func (f *flow) tunnelled() bool {
+func tunnelled(f *flow) bool {
 	vni, _, ok := f.cargo.load.Unwrap()
 	known := false
 	for _, i := range f.v.ifs.list {
@@ -141,7 +141,7 @@ func (f *flow) tunnelled() bool {
 		t := &i.vxlan
 		known = true
 		if ok && i.up && t.vni == vni && t.src == f.p.Dst && t.dst == f.p.Src && t.vrf == f.table {
-			f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, Origin: f.origin, Exit: f.exit(i.index)})
+			f.fate.Out = append(f.fate.Out, Output{Local: true, Packet: f.p, Origin: f.origin, Exit: exit(f, i.index)})
 			return true
 		}
 	}
@@ -152,10 +152,10 @@ func (f *flow) tunnelled() bool {
 }
 
 // redirected is ip4-punt-redirect and ip6-punt-redirect: the incoming interface's redirect, or the one of all interfaces.
-func (f *flow) redirected() bool {
-	list, ok := f.v.punt.redirects[redirectKey{af: addressFamily(f.p.Dst), rx: f.rx}]
+func redirected(f *flow) bool {
+	list, ok := f.v.punt.redirects[redirectKey{af: toAddress(f.p.Dst).Af, rx: f.rx}]
 	if !ok {
-		list = f.v.punt.redirects[redirectKey{af: addressFamily(f.p.Dst)}]
+		list = f.v.punt.redirects[redirectKey{af: toAddress(f.p.Dst).Af}]
 	}
 	for i := range list {
 		p := decodePath(&list[i])
@@ -289,9 +289,9 @@ func (g Graph) OnLink(index uint32, a netip.Addr) bool {
 func (g Graph) Hears(index uint32, request bool, sender, target netip.Addr) (answer, learn bool) {
 	i := g.v.ifs.get(index)
 	t := g.v.fib[ip4].findTable(i.table[ip4])
-	at, local, met := t.owner(target)
+	at, local, met := owner(t, target)
 	unnumbered := at != noIndex && i.unnumbered == at
-	attached, own, by := t.attachedSource(sender)
+	attached, own, by := attachedSource(t, sender)
 	switch {
 	case own, !attached && !unnumbered:
 		return false, false
@@ -308,7 +308,7 @@ func (g Graph) Hears(index uint32, request bool, sender, target netip.Addr) (ans
 }
 
 // owner returns the interface that an address is on; local: it is VPP's; met: it is a neighbour's.
-func (t *table) owner(a netip.Addr) (at uint32, local, met bool) {
+func owner(t *table, a netip.Addr) (at uint32, local, met bool) {
 	e := t.lookup(a)
 	if e == nil {
 		return noIndex, false, false
@@ -327,7 +327,7 @@ func (t *table) owner(a netip.Addr) (at uint32, local, met bool) {
 }
 
 // attachedSource looks for a route, however short, that attaches a sender to an interface; own: the address is VPP's.
-func (t *table) attachedSource(a netip.Addr) (attached, own bool, by uint32) {
+func attachedSource(t *table, a netip.Addr) (attached, own bool, by uint32) {
 	by = noIndex
 	for bits := a.BitLen(); bits > 0; bits-- {
 		p, _ := a.Prefix(bits) // bits are in range

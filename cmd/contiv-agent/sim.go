@@ -66,7 +66,7 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 	return cmd
 }
 
-// serveHostInterfaces is a VPP for real packets: nothing is there until a client makes it, and the choices are random.
+// serveHostInterfaces is a VPP for real packets: a client makes every interface, and the choices are random.
 func serveHostInterfaces(cmd *cobra.Command, socket string) error {
 	l, err := httpserver.Unix(cmd.Context(), socket)
 	if err != nil {

@@ -15,10 +15,10 @@ func (p Port) Text(name func(uint32) string) string {
 	if p.Mode == CrossConnect {
 		return "cross-connected to " + name(p.Peer)
 	}
-	return "in bridge domain " + p.Domain.name()
+	return "in bridge domain " + p.Domain.label()
 }
 
-func (d *Domain) name() string {
+func (d *Domain) label() string {
 	if d.Tag != "" {
 		return fmt.Sprintf("%q", d.Tag)
 	}
@@ -28,9 +28,9 @@ func (d *Domain) name() string {
 // Dump writes the domains with what is configured in them, sorted.
 func (t *Table) Dump(b *strings.Builder, name func(uint32) string) {
 	domains := t.All()
-	slices.SortFunc(domains, func(x, y *Domain) int { return cmp.Compare(x.name(), y.name()) })
+	slices.SortFunc(domains, func(x, y *Domain) int { return cmp.Compare(x.label(), y.label()) })
 	for _, d := range domains {
-		fmt.Fprintf(b, "bridge %s %s age %d\n", d.name(), d.Flags, d.Age)
+		fmt.Fprintf(b, "bridge %s %s age %d\n", d.label(), d.Flags, d.Age)
 		var members []string
 		for _, i := range d.Members {
 			s := fmt.Sprintf("  member %s group %d", name(i), t.ports[i].Group)

@@ -75,7 +75,7 @@ func (d *Discovery) Bytes() []byte {
 		}
 	}
 	copy(option[2:], d.Link[:])
-	binary.BigEndian.PutUint16(body[2:], fold(pseudo(b, len(body))+sum(body)))
+	binary.BigEndian.PutUint16(body[2:], fold(pseudo(b, len(body))+wordSum(body)))
 	return b
 }
 

@@ -42,7 +42,7 @@ func (l *Load) Error(e packet.Packet, mtu int) []byte {
 		binary.BigEndian.PutUint16(b[2:], uint16(len(b)))
 		addresses(b, &packet.Packet{}, &e)
 	}
-	binary.BigEndian.PutUint16(body[2:], fold(start+sum(body)))
+	binary.BigEndian.PutUint16(body[2:], fold(start+wordSum(body)))
 	return b
 }
 
@@ -78,6 +78,6 @@ func (l *Load) Reset(r packet.Packet) []byte {
 		binary.BigEndian.PutUint32(body[8:], binary.BigEndian.Uint32(segment[4:])+length)
 	}
 	body[16], body[17] = 0, 0
-	binary.BigEndian.PutUint16(body[16:], fold(pseudo(b, tcpLen)+sum(body)))
+	binary.BigEndian.PutUint16(body[16:], fold(pseudo(b, tcpLen)+wordSum(body)))
 	return b
 }

@@ -141,7 +141,7 @@ func Finish(b []byte) {
 		return
 	}
 	body[place], body[place+1] = 0, 0
-	s := fold(pseudo(l.Bytes, len(body)) + sum(body))
+	s := fold(pseudo(l.Bytes, len(body)) + wordSum(body))
 	if s == 0 && l.Header.Proto == model.UDP {
 		s = 0xffff
 	}

@@ -13,7 +13,7 @@ type Load struct {
 	Bytes  []byte
 	Trail  []byte // what follows in the frame: VPP forwards that, too
 	Header packet.Packet
-	// Whole: the checksum of the transport header is right, or there is none. VPP asks only about packets to itself.
+	// Whole: the checksum of the transport header is right or missing. VPP asks only about packets to itself.
 	Whole bool
 }
 
@@ -43,7 +43,7 @@ func length(b []byte) (int, error) {
 	switch b[0] >> 4 {
 	case 4:
 		n, least = int(binary.BigEndian.Uint16(b[2:])), int(b[0]&15)*4
-		if least < ip4Len || least > len(b) || sum(b[:least])%0xffff != 0 {
+		if least < ip4Len || least > len(b) || wordSum(b[:least])%0xffff != 0 {
 			return 0, ErrHeader
 		}
 	case 6:
@@ -68,7 +68,7 @@ const (
 	moreFragments = 0x2000
 )
 
-// parts returns the place of the transport header, and whether it is there (not in a later fragment).
+// parts returns the place of the transport header; false: the packet is a later fragment, which has none.
 func parts(b []byte, p *packet.Packet) (at int, there bool) {
 	at = ip6Len
 	if p.Src.Is4() {
@@ -115,7 +115,7 @@ func addresses(b []byte, was, p *packet.Packet) {
 // headerSum writes the checksum of an IPv4 header.
 func headerSum(b []byte) {
 	b[10], b[11] = 0, 0
-	binary.BigEndian.PutUint16(b[10:], fold(sum(b[:int(b[0]&15)*4])))
+	binary.BigEndian.PutUint16(b[10:], fold(wordSum(b[:int(b[0]&15)*4])))
 }
 
 // transport writes ports and words of ICMP, and the checksum. b may be cut off, as in a quoted packet.
@@ -163,13 +163,13 @@ func quoted(b []byte, was, p *packet.Packet) uint32 {
 	if len(b) < ip4Len || p.Src.Is6() && len(b) < ip6Len {
 		return 0
 	}
-	before := fold(sum(b))
+	before := fold(wordSum(b))
 	at, there := parts(b, was)
 	addresses(b, was, p)
 	if there {
 		transport(b[at:], was, p, false)
 	}
-	return uint32(before) + uint32(^fold(sum(b)))
+	return uint32(before) + uint32(^fold(wordSum(b)))
 }
 
 // difference is that of the addresses in the pseudo header.
@@ -180,7 +180,7 @@ func difference(was, p *packet.Packet) uint32 {
 			d += uint32(^binary.BigEndian.Uint16(a[i:]))
 		}
 	}
-	return d + sum(p.Src.AsSlice()) + sum(p.Dst.AsSlice())
+	return d + wordSum(p.Src.AsSlice()) + wordSum(p.Dst.AsSlice())
 }
 
 // correct updates the checksum at a place of b (RFC 1624). One of zero says, where that is possible, that there is none.

@@ -7,8 +7,8 @@ import (
 
 const sctpLen = 12
 
-// sum adds the 16-bit words of b.
-func sum(b []byte) uint32 {
+// wordSum adds the 16-bit words of b.
+func wordSum(b []byte) uint32 {
 	var s uint64
 	for ; len(b) >= 8; b = b[8:] {
 		w := binary.BigEndian.Uint64(b)
@@ -37,9 +37,9 @@ func fold(s uint32) uint16 {
 // pseudo is the sum of the pseudo header of an IP packet's transport header, of a length.
 func pseudo(b []byte, length int) uint32 {
 	if b[0]>>4 == 6 {
-		return sum(b[8:40]) + uint32(b[6]) + uint32(length)
+		return wordSum(b[8:40]) + uint32(b[6]) + uint32(length)
 	}
-	return sum(b[12:20]) + uint32(b[9]) + uint32(length)
+	return wordSum(b[12:20]) + uint32(b[9]) + uint32(length)
 }
 
 // castagnoli is the checksum of SCTP.

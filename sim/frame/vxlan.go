@@ -42,7 +42,7 @@ func (t *Tunnel) Wrap(frame []byte) (*Load, error) {
 	if p.Src.Is6() {
 		binary.BigEndian.PutUint16(b[4:], uint16(n-ip6Len))
 		b[body+6], b[body+7] = 0, 0
-		binary.BigEndian.PutUint16(b[body+6:], max(1, fold(pseudo(b, n-body)+sum(b[body:]))))
+		binary.BigEndian.PutUint16(b[body+6:], max(1, fold(pseudo(b, n-body)+wordSum(b[body:]))))
 	} else {
 		binary.BigEndian.PutUint16(b[2:], uint16(n))
 		binary.BigEndian.PutUint16(b[6:], 0) // VPP lets routers fragment it

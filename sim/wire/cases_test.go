@@ -127,7 +127,9 @@ func configured(t testing.TB) (*memory, client) {
 		at[n] = attach(c, n)
 	}
 	r := c.do(append(cases.Loopbacks(), cases.Tunnel())...)
-	loop := func(i int) interface_types.InterfaceIndex { return r[i].Msg.(*interfaces.CreateLoopbackInstanceReply).SwIfIndex }
+	loop := func(i int) interface_types.InterfaceIndex {
+		return r[i].Msg.(*interfaces.CreateLoopbackInstanceReply).SwIfIndex
+	}
 	at[0] = r[2].Msg.(*vxlan.VxlanAddDelTunnelV3Reply).SwIfIndex
 	c.do(cases.Redirects())
 	c.do(cases.Rest(at, loop(0), loop(1))...)

@@ -24,15 +24,15 @@ func (v *visit) neighbor(x *sim.Exit, p *sim.Port) (frame.MAC, bool) {
 		return mac, true
 	}
 	if d, ok := frame.ParseDiscovery(x.Load.Bytes); ok && d.HasLink && d.Src == x.Next {
-		return d.Link, true // the answer goes to whoever asked
+		return d.Link, true // the sender of the solicitation
 	}
 	v.drop(x.Index, "ip-neighbor: asked for, and the packet is lost")
-	v.ask(x.Index, p, x.Next)
+	v.solicit(x.Index, p, x.Next)
 	return frame.MAC{}, false
 }
 
-// ask sends a request for an address.
-func (v *visit) ask(index uint32, p *sim.Port, a netip.Addr) {
+// solicit sends a request for an address.
+func (v *visit) solicit(index uint32, p *sim.Port, a netip.Addr) {
 	q := question{index, a}
 	if last, known := v.asked[q]; known && v.now.Sub(last) < patience {
 		return

@@ -121,8 +121,8 @@ func (d datagram) with(change func(*datagram)) datagram {
 	return d
 }
 
-// cut returns an IPv4 datagram in fragments of n bytes.
-func (d datagram) cut(n int) (out []datagram) {
+// inPieces returns an IPv4 datagram in fragments of n bytes.
+func (d datagram) inPieces(n int) (out []datagram) {
 	for at := 0; at < len(d.body); at += n {
 		f := d
 		f.body, f.fragment, f.id = d.body[at:min(at+n, len(d.body))], uint16(at/8), 77

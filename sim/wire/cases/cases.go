@@ -119,7 +119,7 @@ func sizeCases() []Case {
 		}
 		return out
 	}
-	piece := udp("10.1.0.2", "10.2.0.2", 1000, 2000, 2800).cut(1400)
+	piece := udp("10.1.0.2", "10.2.0.2", 1000, 2000, 2800).inPieces(1400)
 	return []Case{
 		{"as long as the link allows", []Frame{udp("10.1.0.2", "10.2.0.2", 1, 2, smallMTU-28).with(df).on(A)}},
 		{"a byte longer, not to be fragmented", []Frame{udp("10.1.0.2", "10.2.0.2", 1, 2, smallMTU-27).with(df).on(A)}},
@@ -127,12 +127,12 @@ func sizeCases() []Case {
 		{"nearly twice as long", []Frame{udp("10.1.0.2", "10.2.0.2", 1, 2, 1450).on(A)}},
 		{"a fragment that is too long", []Frame{piece[0].on(A)}},
 		{"its last part, too long as well", []Frame{piece[1].on(A)}},
-		{"fragments pass", all(udp("10.1.0.2", "10.2.0.2", 3, 4, 1600).cut(800), A)},
-		{"ping VPP in fragments", all(ping("10.1.0.2", "10.1.0.1", 9, 1500).cut(800), A)},
-		{"ping VPP in fragments, the last one first", all(reversed(ping("10.1.0.2", "10.1.0.1", 10, 1500).cut(800)), A)},
-		{"ping VPP in fragments, over the small link", all(ping("10.2.0.2", "10.1.0.1", 11, 1500).cut(800), B)},
-		{"udp to a port that VPP does not have, in fragments", all(udp("10.1.0.2", "10.1.0.1", 1002, 3333, 1500).cut(800), A)},
-		{"tcp to VPP, in fragments", all(tcp("10.2.0.2", "10.1.0.1", 1000, 6443, packet.SYN, 900).cut(800), B)},
+		{"fragments pass", all(udp("10.1.0.2", "10.2.0.2", 3, 4, 1600).inPieces(800), A)},
+		{"ping VPP in fragments", all(ping("10.1.0.2", "10.1.0.1", 9, 1500).inPieces(800), A)},
+		{"ping VPP in fragments, the last one first", all(reversed(ping("10.1.0.2", "10.1.0.1", 10, 1500).inPieces(800)), A)},
+		{"ping VPP in fragments, over the small link", all(ping("10.2.0.2", "10.1.0.1", 11, 1500).inPieces(800), B)},
+		{"udp to a port that VPP does not have, in fragments", all(udp("10.1.0.2", "10.1.0.1", 1002, 3333, 1500).inPieces(800), A)},
+		{"tcp to VPP, in fragments", all(tcp("10.2.0.2", "10.1.0.1", 1000, 6443, packet.SYN, 900).inPieces(800), B)},
 	}
 }
 
@@ -190,7 +190,7 @@ func bridgeCases() []Case {
 	}
 }
 
-// Show returns frames as text, one a line, in order of their interfaces. What is random in VPP is left out: the identification of fragments,
+// Show returns frames as text, one a line, in order of their interfaces, without the random numbers of VPP: the identification of fragments,
 // and the source port of a tunnel's packets.
 func Show(list []Frame) string {
 	list = slices.Clone(list)
