@@ -138,7 +138,7 @@ func (f *flow) discovery() bool {
 	const solicitation, onLink = "icmp6-neighbor-solicitation", 255
 	i, target := f.v.ifs.get(f.rx), f.p.Dst
 	if target.IsMulticast() {
-		target = f.v.solicited(target, i.table[ip6])
+		target = f.v.solicited(target, wanted(f), i.table[ip6])
 	}
 	from, known := f.v.attached(i.table[ip6], f.p.Src)
 	switch {
@@ -158,12 +158,12 @@ func (f *flow) discovery() bool {
 	return true
 }
 
-// solicited returns VPP's address for a solicited-node multicast address (RFC 4291: its last 24 bits); invalid: none.
-func (v *VPP) solicited(group netip.Addr, table uint32) netip.Addr {
+// solicited returns VPP's address for a solicited-node multicast address (RFC 4291: its last 24 bits), or the wanted one; invalid: none.
+func (v *VPP) solicited(group, wanted netip.Addr, table uint32) netip.Addr {
 	g := group.As16()
 	for _, f := range v.ifs.all() {
 		for _, p := range f.addrs {
-			if a := p.Addr().As16(); f.up && f.table[ip6] == table && p.Addr().Is6() && [3]byte(a[13:]) == [3]byte(g[13:]) {
+			if a := p.Addr().As16(); f.up && f.table[ip6] == table && p.Addr().Is6() && [3]byte(a[13:]) == [3]byte(g[13:]) && (!wanted.IsValid() || p.Addr() == wanted) {
 				return p.Addr()
 			}
 		}

@@ -111,6 +111,16 @@ func joined(f *flow) {
 	}
 }
 
+// wanted returns the address that a solicitation is about, which only its bytes say.
+func wanted(f *flow) (a netip.Addr) {
+	if f.cargo != nil {
+		if d, ok := frame.ParseDiscovery(f.cargo.load.Bytes); ok {
+			a = d.Target
+		}
+	}
+	return a
+}
+
 // wrong reports whether ip4-local or ip6-local drops a packet for its checksum.
 func wrong(l *frame.Load) bool {
 	p := &l.Header

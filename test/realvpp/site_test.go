@@ -134,6 +134,7 @@ func (s *site) check(err error) {
 const bridge, overlayLoop = 96, "loop1"
 
 func (n *siteNode) inner() netip.Addr { return netip.AddrFrom4([4]byte{10, 255, 0, byte(n.number)}) }
+
 func (n *siteNode) inner6() netip.Addr {
 	return netip.MustParseAddr(fmt.Sprintf("fd00:255::%d", n.number))
 }
