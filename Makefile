@@ -21,7 +21,7 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,9 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	else \
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 60m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
 	fi
+
+sim-test: ## real packets through the simulated VPP, with the tests of the real one: frames, and the guestbook's programs (root, or unshare -Urn make sim-test)
+	CONTIV_VPP=sim $(GO) test -count=1 -timeout 5m -v -run '^(TestVPPWire|TestVPPDemo)$$/^(guestbook)?$$' ./test/realvpp/
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
 	@if [ -z "$$CONTIV_VPP" ]; then \
