@@ -308,6 +308,9 @@ func (f *flow) rewrite(p path) {
 	f.tx = p.swIf
 	if !f.own {
 		if f.p.TTL--; f.p.TTL == 0 {
+			if f.cargo != nil {
+				f.cargo = &cargo{load: f.cargo.load, over: true}
+			}
 			f.complain(f.node("rewrite"), timeExceeded())
 			return
 		}

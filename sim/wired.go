@@ -38,6 +38,7 @@ type cargo struct {
 	load *frame.Load
 	next netip.Addr // to which neighbour
 	mtu  int        // that it exceeded
+	over bool       // its life is over
 }
 
 // Exit is what a wire needs to send an Output.
@@ -45,6 +46,7 @@ type Exit struct {
 	Index uint32     // the interface; of an Output that is Local: the tunnel that it came by
 	Next  netip.Addr // the neighbour
 	MTU   int        // for an ICMP error
+	Ended bool       // for an ICMP error: the TTL of the quoted packet is zero
 	Load  *frame.Load
 }
 
@@ -56,7 +58,7 @@ func exit(f *flow, index uint32) *Exit {
 	if !next.IsValid() {
 		next = f.p.Dst
 	}
-	return &Exit{Index: index, Next: next, MTU: f.cargo.mtu, Load: f.cargo.load}
+	return &Exit{Index: index, Next: next, MTU: f.cargo.mtu, Ended: f.cargo.over, Load: f.cargo.load}
 }
 
 // toward notes the neighbour of a path.
@@ -66,7 +68,7 @@ func toward(f *flow, p path) {
 		if !next.IsValid() {
 			next = f.p.Dst
 		}
-		f.cargo = &cargo{f.cargo.load, next, f.cargo.mtu}
+		f.cargo = &cargo{f.cargo.load, next, f.cargo.mtu, f.cargo.over}
 	}
 }
 
@@ -82,7 +84,7 @@ func fits(f *flow, p path) bool {
 		return true
 	}
 	if v6 && !f.own || !v6 && load.DontFragment() {
-		if f.cargo = (&cargo{load, f.cargo.next, mtu}); !f.own && !v6 {
+		if f.cargo = (&cargo{load: load, mtu: mtu}); !f.own && !v6 {
 			f.p.TTL++
 		}
 		f.complain(f.node("rewrite"), complaint{packet.Unreachable, packet.CodeTooBig, packet.TooBig6, 0})
@@ -97,7 +99,7 @@ func fits(f *flow, p path) bool {
 	}
 	for _, part := range parts {
 		g := *f
-		g.p, g.cargo = part.Header, &cargo{part, f.cargo.next, 0}
+		g.p, g.cargo = part.Header, &cargo{load: part, next: f.cargo.next}
 		emit(&g)
 	}
 	return false

@@ -12,14 +12,14 @@ import (
 const most4, most6 = 576, 1280
 
 // Error returns the ICMP error e that quotes the packet: as much of it as VPP does. mtu is that of the link it did not fit in; 0: the error
-// is another one.
-func (l *Load) Error(e packet.Packet, mtu int) []byte {
+// is another one. ended: VPP quotes it with a TTL of zero, because ip4-rewrite or ip6-rewrite decremented that.
+func (l *Load) Error(e packet.Packet, mtu int, ended bool) []byte {
 	cause := l.Bytes
 	if e.Inner != nil {
 		cause = l.As(*e.Inner)
 	}
-	if e.ICMPType == packet.TimeExceeded && e.Src.Is4() || e.ICMPType == packet.TimeExceeded6 && e.Src.Is6() {
-		cause = ended(cause)
+	if ended {
+		cause = lifeless(cause)
 	}
 	head, most := ip4Len, most4
 	if e.Src.Is6() {
@@ -46,8 +46,8 @@ func (l *Load) Error(e packet.Packet, mtu int) []byte {
 	return b
 }
 
-// ended returns the quoted packet of an error about the end of its life: VPP quotes it with a TTL of zero.
-func ended(b []byte) []byte {
+// lifeless returns a packet with a TTL of zero.
+func lifeless(b []byte) []byte {
 	b = slices.Clone(b)
 	if b[0]>>4 == 6 {
 		b[7] = 0

@@ -12,7 +12,7 @@ func bytesOf(o *sim.Output, p *sim.Port) []byte {
 	l := o.Exit.Load
 	switch {
 	case o.Origin == sim.ICMPError:
-		return l.Error(o.Packet, o.Exit.MTU)
+		return l.Error(o.Packet, o.Exit.MTU, o.Exit.Ended)
 	case o.Origin == sim.Answered && o.Packet.Proto == model.TCP:
 		return l.Reset(o.Packet)
 	case o.Origin == sim.Answered && o.Packet.ICMPType == packet.NeighborAdvert && o.Packet.Proto == model.ICMPv6:

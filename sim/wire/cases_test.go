@@ -120,7 +120,7 @@ func attach(c client, n int) interface_types.InterfaceIndex {
 }
 
 // configured returns the VPP of the cases.
-func configured(t testing.TB) (*memory, client) {
+func configured(t testing.TB) (*memory, client, [cases.Last + 1]interface_types.InterfaceIndex) {
 	m, c := open(t)
 	var at [cases.Last + 1]interface_types.InterfaceIndex
 	for n := 1; n <= cases.Last; n++ {
@@ -133,7 +133,7 @@ func configured(t testing.TB) (*memory, client) {
 	at[0] = r[2].Msg.(*vxlan.VxlanAddDelTunnelV3Reply).SwIfIndex
 	c.do(cases.Redirects())
 	c.do(cases.Rest(at, loop(0), loop(1))...)
-	return m, c
+	return m, c, at
 }
 
 // TestFramesAsVPP sends the frames that VPP 25.10 got, and compares every byte of what leaves.
@@ -143,8 +143,11 @@ func TestFramesAsVPP(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := sections(string(record))
-	m, _ := configured(t)
-	for _, c := range cases.List() {
+	m, requests, at := configured(t)
+	for i, c := range append(cases.List(), cases.NATList()...) {
+		if i == len(cases.List()) {
+			requests.do(cases.NAT(at)...)
+		}
 		got := ""
 		for _, f := range c.In {
 			got += cases.Show(m.exchange(f))

@@ -10,12 +10,13 @@ import (
 // FuzzFramesIn lets any bytes arrive on any interface. Nothing may panic, and what leaves is a frame with the address of VPP or of a
 // bridged host, with a right IPv4 header checksum.
 func FuzzFramesIn(f *testing.F) {
-	for _, c := range cases.List() {
+	for _, c := range append(cases.List(), cases.NATList()...) {
 		for _, in := range c.In {
 			f.Add(byte(in.On), in.Bytes)
 		}
 	}
-	m, _ := configured(f)
+	m, c, at := configured(f)
+	c.do(cases.NAT(at)...)
 	f.Fuzz(func(t *testing.T, on byte, b []byte) {
 		n := int(on)%cases.Last + 1
 		if len(b) > 1600 {

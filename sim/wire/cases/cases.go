@@ -191,6 +191,37 @@ func bridgeCases() []Case {
 	}
 }
 
+// NATList returns the cases after NAT, in order.
+func NATList() []Case {
+	spoiled := func(d *datagram) { d.body[len(d.body)-1]++ }
+	noSum := func(d *datagram) { d.body[6], d.body[7] = 0, 0 }
+	syn, answer := tcp("10.1.0.2", "10.96.0.10", 40000, 80, packet.SYN, 0), tcp("10.2.0.2", "10.1.0.2", 8080, 40000, packet.SYN|packet.ACK, 0)
+	translated := tcp("10.1.0.2", "10.2.0.2", 40000, 8080, packet.ACK, 11)
+	var pieces, back []Frame
+	for _, d := range udp("10.1.0.2", "10.96.0.10", 40003, 53, 1500).inPieces(800) {
+		pieces = append(pieces, d.on(A))
+	}
+	for _, d := range udp("10.2.0.2", "10.1.0.2", 5353, 40003, 1500).inPieces(800) {
+		back = append(back, d.on(B))
+	}
+	return []Case{
+		{"nat: a connection to a Service", []Frame{syn.on(A)}},
+		{"nat: its answer", []Frame{answer.on(B)}},
+		{"nat: data", []Frame{tcp("10.1.0.2", "10.96.0.10", 40000, 80, packet.ACK, 11).on(A)}},
+		{"nat: data with a wrong checksum", []Frame{tcp("10.1.0.2", "10.96.0.10", 40000, 80, packet.ACK, 12).with(spoiled).on(A)}},
+		{"nat: data back", []Frame{tcp("10.2.0.2", "10.1.0.2", 8080, 40000, packet.ACK, 13).on(B)}},
+		{"nat: an error about the data", []Frame{icmpError("10.2.0.2", "10.1.0.2", translated).on(B)}},
+		{"nat: the data comes to the end of its life", []Frame{tcp("10.1.0.2", "10.96.0.10", 40000, 80, packet.ACK, 11).with(func(d *datagram) { d.ttl = 1 }).on(A)}},
+		{"nat: udp to a Service", []Frame{udp("10.1.0.2", "10.96.0.10", 40001, 53, 9).on(A)}},
+		{"nat: its answer by udp", []Frame{udp("10.2.0.2", "10.1.0.2", 5353, 40001, 10).on(B)}},
+		{"nat: udp without a checksum", []Frame{udp("10.1.0.2", "10.96.0.10", 40002, 53, 9).with(noSum).on(A)}},
+		{"nat: udp in fragments", pieces},
+		{"nat: udp back in fragments", back},
+		{"nat: too long, not to be fragmented", []Frame{tcp("10.1.0.2", "10.96.0.10", 40000, 80, packet.ACK, 1300).with(func(d *datagram) { d.df = true }).on(A)}},
+		{"nat: past the Service", []Frame{tcp("10.1.0.2", "10.2.0.2", 40009, 8080, packet.SYN, 0).on(A)}},
+	}
+}
+
 // Show returns frames as text, one a line, in order of their interfaces, without the random numbers of VPP: the identification of fragments,
 // and the source port of a tunnel's packets.
 func Show(list []Frame) string {

@@ -11,7 +11,11 @@ import (
 	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/l2"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vxlan"
+
+	"github.com/contiv-agent/contiv-agent/model"
 )
 
 // The interfaces, by number: two subnets, of which B has a small MTU; the underlay of a tunnel; a port of a bridge; a pod behind an unnumbered
@@ -98,6 +102,26 @@ func Rest(at [Last + 1]interface_types.InterfaceIndex, bvi, gate interface_types
 		&l2.SwInterfaceSetL2Bridge{RxSwIfIndex: bvi, BdID: domain, PortType: l2.L2_API_PORT_TYPE_BVI, Enable: true},
 	)
 	return out
+}
+
+// NAT is the configuration of the cases of NATList: a load-balanced mapping of 10.96.0.10:80, and one of UDP.
+func NAT(at [Last + 1]interface_types.InterfaceIndex) []api.Message {
+	mapping := func(proto model.Protocol, port, local uint16) api.Message {
+		backend := nat44_ed.Nat44LbAddrPort{Addr: ip_types.IP4Address{10, 2, 0, 2}, Port: local, Probability: 1}
+		other := backend // VPP wants two
+		other.Addr[3], other.Probability = 3, 0
+		return &nat44_ed.Nat44AddDelLbStaticMapping{
+			IsAdd: true, Flags: nat_types.NAT_IS_OUT2IN_ONLY, ExternalAddr: ip_types.IP4Address{10, 96, 0, 10}, ExternalPort: port,
+			Protocol: uint8(proto), Locals: []nat44_ed.Nat44LbAddrPort{backend, other},
+		}
+	}
+	out := []api.Message{&nat44_ed.Nat44EdPluginEnableDisable{Enable: true}, &nat44_ed.Nat44ForwardingEnableDisable{Enable: true}}
+	for _, i := range []interface_types.InterfaceIndex{at[A], at[B]} {
+		for _, flag := range []nat_types.NatConfigFlags{nat_types.NAT_IS_INSIDE, nat_types.NAT_IS_OUTSIDE} {
+			out = append(out, &nat44_ed.Nat44InterfaceAddDelFeature{IsAdd: true, Flags: flag, SwIfIndex: i})
+		}
+	}
+	return append(out, mapping(model.TCP, 80, 8080), mapping(model.UDP, 53, 5353))
 }
 
 func up(i interface_types.InterfaceIndex) api.Message {
