@@ -144,6 +144,7 @@ func TestFramesAsVPP(t *testing.T) {
 	}
 	want := sections(string(record))
 	m, requests, at := configured(t)
+	seen := map[string]bool{}
 	for i, c := range append(cases.List(), cases.NATList()...) {
 		if i == len(cases.List()) {
 			requests.do(cases.NAT(at)...)
@@ -152,9 +153,10 @@ func TestFramesAsVPP(t *testing.T) {
 		for _, f := range c.In {
 			got += cases.Show(m.exchange(f))
 		}
-		if _, recorded := want[c.Name]; !recorded {
-			t.Errorf("%s: not recorded", c.Name)
+		if _, recorded := want[c.Name]; !recorded || seen[c.Name] {
+			t.Errorf("%s: not recorded, or twice in the list", c.Name)
 		}
+		seen[c.Name] = true
 		if got != want[c.Name] {
 			t.Errorf("%s (-VPP +sim):\n%s\n%v", c.Name, gocmp.Diff(strings.Split(want[c.Name], "\n"), strings.Split(got, "\n")), m.edge.Drops())
 		}
