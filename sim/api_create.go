@@ -14,6 +14,8 @@ import (
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/memif"
 	"go.fd.io/govpp/binapi/tapv2"
+
+	"github.com/contiv-agent/contiv-agent/sim/frame"
 )
 
 const maxLoopback = 16 << 10
@@ -127,10 +129,10 @@ func (v *VPP) createTap(m *tapv2.TapCreateV3) (interface_types.InterfaceIndex, i
 	}
 	f := &iface{name: name, kind: kindTap, devType: "virtio", id: id, mac: m.MacAddress, macGiven: !m.UseRandomMac, tag: cString(m.Tag)}
 	if m.UseRandomMac {
-		f.mac = derivedMAC(name)
+		f.mac = frame.DerivedMAC(name)
 	}
 	f.tap.host = tapv2.SwInterfaceTapV2Details{
-		TxRingSz: cmp.Or(m.TxRingSz, 256), RxRingSz: cmp.Or(m.RxRingSz, 256), TapFlags: m.TapFlags, HostMacAddr: derivedMAC("host-" + name),
+		TxRingSz: cmp.Or(m.TxRingSz, 256), RxRingSz: cmp.Or(m.RxRingSz, 256), TapFlags: m.TapFlags, HostMacAddr: frame.DerivedMAC("host-" + name),
 		HostIfName: fmt.Sprintf("tap%d", id),
 	}
 	f.tap.setHost(m)
@@ -201,7 +203,7 @@ func (v *VPP) createAfPacket(host string, mac [6]byte, random, offload bool) (in
 	}
 	f := &iface{name: name, kind: kindAfPacket, devType: "af-packet", host: host, mac: mac, macGiven: !random}
 	if random {
-		f.mac = derivedMAC(name)
+		f.mac = frame.DerivedMAC(name)
 	}
 	v.ifs.addIface(f)
 	if err := v.cfg.Wire.Open(f.index, host, offload); err != nil {
@@ -330,7 +332,7 @@ func (v *VPP) createMemif(m *memif.MemifCreateV2) (interface_types.InterfaceInde
 	}
 	f := &iface{name: name, kind: kindMemif, devType: "memif", mac: m.HwAddr, macGiven: true}
 	if f.mac == [6]byte{} {
-		f.mac, f.macGiven = derivedMAC(name), false
+		f.mac, f.macGiven = frame.DerivedMAC(name), false
 	}
 	f.memif = memifParams{socket: m.SocketID, id: m.ID, role: m.Role, mode: m.Mode, ring: ring, buffer: cmp.Or(m.BufferSize, 2048), copies: m.NoZeroCopy}
 	s.users++

@@ -7,6 +7,8 @@ import (
 
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/vxlan"
+
+	"github.com/contiv-agent/contiv-agent/sim/frame"
 )
 
 // vxlanParams are the fields that the dump of a tunnel adds to those of the interface.
@@ -90,7 +92,7 @@ func (v *VPP) vxlanAddDel(m *vxlan.VxlanAddDelTunnelV3) (interface_types.Interfa
 	if v.ifs.byName[name] != nil {
 		return refused, rvInstanceInUse
 	}
-	f := v.create(&iface{name: name, kind: kindVxlan, devType: "VXLAN", id: id, mac: derivedMAC(name), vxlan: p})
+	f := v.create(&iface{name: name, kind: kindVxlan, devType: "VXLAN", id: id, mac: frame.DerivedMAC(name), vxlan: p})
 	v.setUp(f, true)
 	return ifIndex(f), 0
 }

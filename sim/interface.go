@@ -4,10 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math/bits"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/contiv-agent/contiv-agent/sim/frame"
 )
 
 // noIndex is VPP's ~0: no interface, no table, any address.
@@ -173,22 +174,11 @@ func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (best netip.Addr, ok bool) {
 	}
 	most := -1
 	for _, p := range addrs {
-		if a := p.Addr(); family(a) == family(dst) && common(a, dst) > most {
-			best, most = a, common(a, dst)
+		if a := p.Addr(); family(a) == family(dst) && frame.CommonBits(a, dst) > most {
+			best, most = a, frame.CommonBits(a, dst)
 		}
 	}
 	return best, most >= 0
-}
-
-// common returns the number of leading bits that two addresses of a family share.
-func common(a, b netip.Addr) int {
-	x, y := a.As16(), b.As16()
-	for i := range x {
-		if d := x[i] ^ y[i]; d != 0 {
-			return 8*i + bits.LeadingZeros8(d)
-		}
-	}
-	return 8 * len(x)
 }
 
 // create adds an interface and sends the event.
@@ -340,7 +330,7 @@ func (v *VPP) makeForeign(i Interface) *iface {
 	f := &iface{name: i.Name, tag: i.Tag, kind: k, devType: dev, mac: i.MAC, foreign: true}
 	f.mtu[0] = i.MTU
 	if f.mac == [6]byte{} {
-		f.mac = derivedMAC(i.Name)
+		f.mac = frame.DerivedMAC(i.Name)
 	}
 	switch k {
 	case kindLoop, kindTap:
@@ -416,13 +406,4 @@ func (v *VPP) applyForeign() {
 	for _, n := range v.foreign.neighbors {
 		_ = v.applyNeighbor(n)
 	}
-}
-
-// derivedMAC returns a stable locally administered address.
-func derivedMAC(name string) [6]byte {
-	h := uint32(2166136261)
-	for i := range len(name) {
-		h = (h ^ uint32(name[i])) * 16777619
-	}
-	return [6]byte{0x02, 0xfe, byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
 }

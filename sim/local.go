@@ -138,7 +138,7 @@ func (f *flow) discovery() bool {
 	const solicitation, onLink = "icmp6-neighbor-solicitation", 255
 	i, target := f.v.ifs.get(f.rx), f.p.Dst
 	if target.IsMulticast() {
-		target = f.v.solicited(target, wanted(f), i.table[ip6])
+		target = f.v.solicited(target, targetOf(f), i.table[ip6])
 	}
 	from, known := f.v.attached(i.table[ip6], f.p.Src)
 	switch {

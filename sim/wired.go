@@ -113,8 +113,8 @@ func joined(f *flow) {
 	}
 }
 
-// wanted returns the address that a solicitation is about, which only its bytes say.
-func wanted(f *flow) (a netip.Addr) {
+// targetOf returns the address that a solicitation is about, which only its bytes say.
+func targetOf(f *flow) (a netip.Addr) {
 	if f.cargo != nil {
 		if d, ok := frame.ParseDiscovery(f.cargo.load.Bytes); ok {
 			a = d.Target

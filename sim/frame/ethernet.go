@@ -147,3 +147,12 @@ func Finish(b []byte) {
 	}
 	binary.BigEndian.PutUint16(body[place:], s)
 }
+
+// DerivedMAC returns a stable locally administered address.
+func DerivedMAC(name string) MAC {
+	h := uint32(2166136261)
+	for i := range len(name) {
+		h = (h ^ uint32(name[i])) * 16777619
+	}
+	return MAC{0x02, 0xfe, byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)}
+}

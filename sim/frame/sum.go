@@ -3,6 +3,8 @@ package frame
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"math/bits"
+	"net/netip"
 )
 
 const sctpLen = 12
@@ -47,4 +49,15 @@ func castagnoli(b []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	s := crc32.Update(crc32.Update(0, table, b[:8]), table, []byte{0, 0, 0, 0})
 	return crc32.Update(s, table, b[sctpLen:])
+}
+
+// CommonBits returns the number of leading bits that two addresses of a family share.
+func CommonBits(a, b netip.Addr) int {
+	x, y := a.As16(), b.As16()
+	for i := range x {
+		if d := x[i] ^ y[i]; d != 0 {
+			return 8*i + bits.LeadingZeros8(d)
+		}
+	}
+	return 8 * len(x)
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// namespace is a network namespace with a thread of its own.
+// namespace is a network namespace with a separate thread.
 type namespace struct {
 	calls chan func()
 	ended chan struct{}
@@ -171,7 +171,7 @@ func (w *world) start(t testing.TB) {
 	}
 }
 
-// inNamespace opens interfaces in the VPP's namespace: a process of its own would be in it.
+// inNamespace opens interfaces in the VPP's namespace: a separate process would be in it.
 type inNamespace struct {
 	*hostif.Host
 	n *namespace

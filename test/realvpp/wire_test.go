@@ -25,11 +25,11 @@ const wireRecord = "../../sim/wire/cases/testdata/25.10.txt"
 func TestVPPWire(t *testing.T) {
 	w := openWire(t, theVPP(t))
 	time.Sleep(300 * time.Millisecond) // VPP looks for listeners of IPv6, also through the tunnel
-	story := w.tell(t, cases.List())
+	story := w.answers(t, cases.List())
 	if _, err := w.do(cases.NAT(w.at)...); err != nil {
 		t.Fatal(err)
 	}
-	story += w.tell(t, cases.NATList())
+	story += w.answers(t, cases.NATList())
 	if os.Getenv("CONTIV_WIRE_RECORD") != "" {
 		if err := os.WriteFile(wireRecord, []byte(story), 0o644); err != nil {
 			t.Fatal(err)
@@ -45,8 +45,8 @@ func TestVPPWire(t *testing.T) {
 	}
 }
 
-// tell sends the frames of cases, and returns what left as text.
-func (w *wireLab) tell(t *testing.T, list []cases.Case) string {
+// answers sends the frames of cases, and returns those that left as text.
+func (w *wireLab) answers(t *testing.T, list []cases.Case) string {
 	var story strings.Builder
 	for _, c := range list {
 		fmt.Fprintf(&story, "%s\n", c.Name)
