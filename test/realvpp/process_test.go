@@ -66,14 +66,6 @@ var buildAgent = sync.OnceValues(func() (string, error) {
 // isSimulated reports that a path is not that of a real VPP.
 func isSimulated(path string) bool { return filepath.Dir(path) == programs }
 
-// needReal skips a test of what only a real VPP does.
-func needReal(t *testing.T, path, why string) {
-	t.Helper()
-	if isSimulated(path) {
-		t.Skipf("needs a real VPP: %s", why)
-	}
-}
-
 // newerCNAT reports that VPP has cnat's API 1.0.0 (from 26.06 on), which the simulated VPP does not have.
 func (l *lab) newerCNAT() bool { return l.version() >= "26.06" }
 
