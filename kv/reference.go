@@ -157,6 +157,11 @@ func InterfaceVrfKey(name string, vrf uint32, ipv6 bool) string {
 	return "vpp/interface/" + name + "/vrf/" + utoa(vrf) + "/ip-version/" + version
 }
 
+// InterfaceUnnumberedKey is derived from an interface that uses the addresses of another.
+func InterfaceUnnumberedKey(name, lender string) string {
+	return "vpp/interface/" + name + "/unnumbered/" + lender
+}
+
 // InterfaceHasAddressKey is derived from an interface that has an address.
 func InterfaceHasAddressKey(name string) string {
 	return "vpp/interface/" + name + "/has-IP-address"

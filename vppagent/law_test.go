@@ -142,6 +142,13 @@ func laws() []law {
 			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.2/24"} }),
 		},
 		{
+			kind: "unnumbered", real: true, needs: []proto.Message{lender("aa", "10.88.0.1/32", "2001:db8:88::1/128"), lender("ab", "10.89.0.1/32")},
+			one: loop(func(m *interfaces.Interface) { m.Unnumbered = &interfaces.Interface_Unnumbered{InterfaceWithIp: "aa"} }),
+			two: loop(func(m *interfaces.Interface) { m.Unnumbered = &interfaces.Interface_Unnumbered{InterfaceWithIp: "ab"} }),
+		},
+		{kind: "interface", one: packets(1450), two: packets(1400)},
+		{kind: "interface", one: packets(1450), two: packets(9000)}, // larger frames: made again
+		{
 			kind: "interface-vrf", needs: []proto.Message{vrf}, one: loop(func(m *interfaces.Interface) { m.IpAddresses, m.Vrf = []string{"10.9.0.1/24"}, 7 }),
 			two: loop(func(m *interfaces.Interface) { m.IpAddresses = []string{"10.9.0.1/24"} }),
 		},
@@ -326,6 +333,19 @@ func laws() []law {
 			one: lists("peer", []string{kv.SCTPPortsACL("peer", true)}, nil), two: lists("peer", nil, nil),
 		},
 	}...)
+}
+
+// packets is an af_packet interface with an MTU.
+func packets(mtu uint32) *interfaces.Interface {
+	return &interfaces.Interface{
+		Name: "packets", Type: interfaces.Interface_AF_PACKET, Enabled: true, Mtu: mtu,
+		Link: &interfaces.Interface_Afpacket{Afpacket: &interfaces.AfpacketLink{HostIfName: "eth7"}},
+	}
+}
+
+// lender is a loopback with addresses that other interfaces use.
+func lender(name string, addrs ...string) *interfaces.Interface {
+	return &interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: addrs}
 }
 
 // translation leads TCP to port 8080 of backends.

@@ -40,20 +40,24 @@ func (l *levels) gather() {
 			}
 		}
 	}
+	for moved := true; moved; { // until every kind follows those that moved themselves
+		moved = false
+		for k, free := range moving {
+			for _, name := range k.After {
+				if before, ok := last[name]; ok && free && before >= last[k.Name] && before < len(moving)+len(*l) {
+					last[k.Name], moved = before+1, true
+				}
+			}
+		}
+	}
 	for k, free := range moving {
 		if !free { // others depend on its level
 			continue
 		}
-		to := last[k.Name]
-		for _, name := range k.After {
-			if before, ok := last[name]; ok {
-				to = max(to, before+1)
-			}
-		}
-		for len(*l) <= to {
+		for len(*l) <= last[k.Name] {
 			*l = append(*l, nil)
 		}
-		l.move(k, to)
+		l.move(k, last[k.Name])
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 // All returns every descriptor, in the order in which other values usually need theirs.
 func All() []*descriptor.Descriptor {
 	return []*descriptor.Descriptor{
-		l3.VrfTable(), ifaces.Interface(), ifaces.InterfaceVRF(), ifaces.Address(), l3.ARPEntry(), l3.Route(), l3.RejectRoute(),
+		l3.VrfTable(), ifaces.Interface(), ifaces.InterfaceVRF(), ifaces.Address(), ifaces.Unnumbered(), l3.ARPEntry(), l3.Route(), l3.RejectRoute(),
 		l2.BridgeDomain(), l2.BridgeMember(), l2.L2FIB(), l2.XConnect(), l2.Span(), l3.ProxyARP(), l3.ProxyARPInterface(), l3.IPScanNeighbor(),
 		nat.Nat44Global(), nat.Nat44Settings(), nat.Nat44AddressPool(), nat.Nat44Interface(), nat.DNat44(),
 		sctp.Ports(), sctp.Filter(),

@@ -28,6 +28,7 @@ type iface struct {
 	mtu       uint32  // of layer 3; 0: VPP's choice
 	vrf       uint32
 	addresses []netip.Prefix // sorted
+	lender    string         // the interface whose addresses it uses; "": none
 	// adopted: it existed before, without our tag, and equals the desired state: the agent never deletes it.
 	adopted bool
 	// untagged: the agent made it, but the connection ended before it had its tag.
@@ -70,6 +71,9 @@ func Interface() *descriptor.Descriptor {
 			for _, p := range i.addresses {
 				out = append(out, descriptor.Derived{Key: kv.InterfaceAddressKey(i.name, p.String()), State: &address{iface: i.name, prefix: p, vrf: i.vrf}})
 			}
+			if i.lender != "" {
+				out = append(out, descriptor.Derived{Key: kv.InterfaceUnnumberedKey(i.name, i.lender), State: &unnumbered{iface: i.name, lender: i.lender}})
+			}
 			return out
 		},
 		Dependencies: func(i *iface) []descriptor.Dependency {
@@ -85,7 +89,9 @@ func Interface() *descriptor.Descriptor {
 			return nil
 		},
 		Create:   createInterface,
-		Recreate: func(have, want *iface) bool { return have.link != want.link },
+		Recreate: func(have, want *iface) bool {
+			return have.link != want.link || packetFrames(have) < packetFrames(want)
+		},
 		Update: func(w *descriptor.World, have, want *iface) ([]descriptor.Op, error) {
 			idx, err := w.Index(want.name)
 			if err != nil {
@@ -115,8 +121,10 @@ func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
 		return nil, errors.New("set_dhcp_client: not supported")
 	case m.GetIp6Nd() != nil:
 		return nil, errors.New("ip6_nd: not supported")
-	case m.GetUnnumbered() != nil:
-		return nil, errors.New("unnumbered: not supported")
+	case m.GetUnnumbered() != nil && (m.GetUnnumbered().GetInterfaceWithIp() == "" || m.GetUnnumbered().GetInterfaceWithIp() == i.name):
+		return nil, errors.New("unnumbered.interface_with_ip: names no other interface")
+	case m.GetUnnumbered() != nil && (len(m.GetIpAddresses()) > 0 || i.vrf != 0):
+		return nil, errors.New("unnumbered: the interface has ip_addresses or a vrf, too")
 	case len(m.GetRxModes()) > 0:
 		return nil, errors.New("rx_modes: not supported")
 	case len(m.GetRxPlacements()) > 0:
@@ -143,6 +151,7 @@ func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
 			return nil, fmt.Errorf("ip_addresses: %s twice", i.addresses[n])
 		}
 	}
+	i.lender = m.GetUnnumbered().GetInterfaceWithIp()
 	i.link, err = compileLink(m)
 	return i, err
 }
@@ -172,6 +181,9 @@ func (i *iface) interfaceMessage() *ligato.Interface {
 	}
 	for _, p := range i.addresses {
 		m.IpAddresses = append(m.IpAddresses, p.String())
+	}
+	if i.lender != "" {
+		m.Unnumbered = &ligato.Interface_Unnumbered{InterfaceWithIp: i.lender}
 	}
 	i.link.fill(m)
 	return m
@@ -340,7 +352,7 @@ func (i *iface) orphanOf(w *descriptor.World, known *descriptor.Iface, candidate
 // correlate copies from a candidate the fields that dumps do not show or that the candidate does not set.
 func (i *iface) correlate(cand *iface) {
 	i.link = correlate(i.link, cand.link)
-	i.vrf, i.addresses, i.macChosen = cand.vrf, cand.addresses, cand.macChosen
+	i.vrf, i.addresses, i.lender, i.macChosen = cand.vrf, cand.addresses, cand.lender, cand.macChosen
 	if cand.mac == [6]byte{} {
 		i.mac = cand.mac
 	}

@@ -162,9 +162,39 @@ func (a afPacketLink) create(w *descriptor.World, i *iface) (descriptor.Op, erro
 		Mode: af_packet.AF_PACKET_API_MODE_ETHERNET, HostIfName: a.host, NumRxQueues: 1, NumTxQueues: 1,
 		UseRandomHwAddr: i.mac == [6]byte{}, HwAddr: i.mac,
 	}
+	if size := packetFrames(i); size != defaultFrames {
+		m.RxFrameSize, m.TxFrameSize, m.RxFramesPerBlock, m.TxFramesPerBlock = size, size, ringFrames, ringFrames
+		m.Flags = af_packet.AF_PACKET_API_FLAG_VERSION_2
+	}
 	return descriptor.Op{Call: descriptor.Write(m), Then: func(r vpp.Reply) []descriptor.Op {
 		return i.created(w, r.Msg.(*af_packet.AfPacketCreateV3Reply).SwIfIndex, false)
 	}}, nil
+}
+
+// Frames of an af_packet interface whose MTU is known. VPP's default reserves tens of MB for each interface and passes packets on in blocks, as
+// TPACKET_V3 does. TPACKET_V2 passes each packet on at once, and 256 frames of 2,048 bytes in each direction take 1 MB.
+const (
+	ringFrames    = 256
+	frameHeader   = 112 // of TPACKET_V2 (66), of Ethernet with a tag (18), rounded up
+	smallFrames   = 2048
+	largeFrames   = 16384
+	defaultFrames = 1 << 20 // VPP's own, for packets of any size
+)
+
+// packetFrames is the size of the frames of an af_packet interface: those that packets of its MTU fit in.
+func packetFrames(i *iface) uint32 {
+	if _, ok := i.link.(afPacketLink); !ok {
+		return 0
+	}
+	switch {
+	case i.mtu == 0:
+		return defaultFrames
+	case i.mtu+frameHeader <= smallFrames:
+		return smallFrames
+	case i.mtu+frameHeader <= largeFrames:
+		return largeFrames
+	}
+	return defaultFrames
 }
 
 // memifLink is one side of a memif. VPP numbers its sockets; 0 is its default socket.

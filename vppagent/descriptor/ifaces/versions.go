@@ -20,6 +20,7 @@ func Needs() []api.Message {
 		&interfaces.SwInterfaceSetFlags{}, &interfaces.SwInterfaceAddDelAddress{},
 		&interfaces.SwInterfaceSetTable{}, &interfaces.SwInterfaceGetTable{}, &interfaces.SwInterfaceTagAddDel{},
 		&interfaces.SwInterfaceSetMtu{}, &interfaces.SwInterfaceSetMacAddress{}, &ip.IPAddressDump{},
+		&interfaces.SwInterfaceSetUnnumbered{}, &ip.IPUnnumberedDump{}, &ip.SwInterfaceIP6EnableDisable{},
 		&interfaces.CreateLoopbackInstance{}, &interfaces.DeleteLoopback{},
 		&tapv2.TapCreateV3{}, &tapv2.TapDeleteV2{}, &tapv2.SwInterfaceTapV2Dump{},
 		&af_packet.AfPacketCreateV3{}, &af_packet.AfPacketDelete{}, &af_packet.AfPacketDump{},

@@ -23,8 +23,10 @@ type neighbour struct {
 }
 
 // ARPEntry describes ligato's ARPEntry: a neighbour, IPv4 or IPv6.
+//
+// It follows the access lists: without a neighbour VPP sends no packet to the hosts behind an interface.
 func ARPEntry() *descriptor.Descriptor {
-	return descriptor.Spec[*l3.ARPEntry, *neighbour]{
+	d := descriptor.Spec[*l3.ARPEntry, *neighbour]{
 		Name: "arp", Prefix: "config/vpp/v2/arp/",
 		Compile: func(_ string, m *l3.ARPEntry) (*neighbour, error) {
 			n := &neighbour{iface: m.GetInterface(), static: m.GetStatic(), spelling: m.GetIpAddress()}
@@ -48,6 +50,7 @@ func ARPEntry() *descriptor.Descriptor {
 		Dependencies: func(n *neighbour) []descriptor.Dependency {
 			return []descriptor.Dependency{{Key: kv.InterfaceKey(n.iface)}}
 		},
+		Claims: func(n *neighbour) []string { return []string{"neighbour " + n.addr.String() + " of " + n.iface} },
 		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.sendNeighbour(w, true) },
 		Update: func(w *descriptor.World, have, want *neighbour) ([]descriptor.Op, error) {
 			if have.static && !want.static { // an addition does not clear the flag
@@ -66,6 +69,8 @@ func ARPEntry() *descriptor.Descriptor {
 		},
 		Retrieve: retrieveNeighbours,
 	}.Descriptor()
+	d.After = []string{"interface-acls"}
+	return d
 }
 
 func neighbourRequest(af ip_types.AddressFamily) descriptor.Request {
