@@ -88,7 +88,7 @@ func Interface() *descriptor.Descriptor {
 			}
 			return nil
 		},
-		Create:   createInterface,
+		Create: createInterface,
 		Recreate: func(have, want *iface) bool {
 			return have.link != want.link || packetFrames(have) < packetFrames(want)
 		},

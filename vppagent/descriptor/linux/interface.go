@@ -30,6 +30,7 @@ type iface struct {
 	linkOnly              bool   // another owner sets its addresses
 	addresses             []netip.Prefix
 	peer                  string // of a veth
+	wholeChecksums        bool   // of a veth: the kernel computes checksums itself before it passes packets on
 	tap                   string // of a tap: logical name of VPP's side
 }
 
@@ -43,7 +44,7 @@ func Interface() *descriptor.Descriptor {
 		Compile: compileInterface, Message: (*iface).interfaceMessage,
 		Equal: func(have, want *iface) bool {
 			return !recreateInterface(have, want) && have.enabled == want.enabled && (want.mac == "" || have.mac == want.mac) &&
-				(want.mtu == 0 || have.mtu == want.mtu) && (want.linkOnly || slices.Equal(have.addresses, want.addresses))
+				(want.mtu == 0 || have.mtu == want.mtu) && have.wholeChecksums == want.wholeChecksums && (want.linkOnly || slices.Equal(have.addresses, want.addresses))
 		},
 		Dependencies: func(i *iface) []descriptor.Dependency {
 			if i.tap == "" {
@@ -136,9 +137,12 @@ func (i *iface) compileLink(m *interfaces.Interface) error {
 			return errors.New("veth.peer_if_name: empty")
 		case i.peer == i.name:
 			return errors.New("veth.peer_if_name: the interface itself")
-		case m.GetVeth().GetRxChecksumOffloading() != 0 || m.GetVeth().GetTxChecksumOffloading() != 0:
-			return errors.New("veth.rx_checksum_offloading, tx_checksum_offloading: not supported")
+		case m.GetVeth().GetRxChecksumOffloading() != 0:
+			return errors.New("veth.rx_checksum_offloading: not supported")
+		case m.GetVeth().GetTxChecksumOffloading() == interfaces.VethLink_CHKSM_OFFLOAD_ENABLED:
+			return errors.New("veth.tx_checksum_offloading: it is enabled by default, and stays")
 		}
+		i.wholeChecksums = m.GetVeth().GetTxChecksumOffloading() == interfaces.VethLink_CHKSM_OFFLOAD_DISABLED
 	case interfaces.Interface_TAP_TO_VPP:
 		if i.tap == "" {
 			return errors.New("tap.vpp_tap_if_name: empty")
@@ -163,7 +167,11 @@ func (i *iface) interfaceMessage() *interfaces.Interface {
 	}
 	switch i.typ {
 	case interfaces.Interface_VETH:
-		m.Link = &interfaces.Interface_Veth{Veth: &interfaces.VethLink{PeerIfName: i.peer}}
+		v := &interfaces.VethLink{PeerIfName: i.peer}
+		if i.wholeChecksums {
+			v.TxChecksumOffloading = interfaces.VethLink_CHKSM_OFFLOAD_DISABLED
+		}
+		m.Link = &interfaces.Interface_Veth{Veth: v}
 	case interfaces.Interface_TAP_TO_VPP:
 		m.Link = &interfaces.Interface_Tap{Tap: &interfaces.TapLink{VppTapIfName: i.tap}}
 	}
@@ -191,6 +199,7 @@ func (i *iface) kind() string {
 func (i *iface) link(from string) PutLink {
 	return PutLink{
 		Namespace: i.namespace, Name: i.host, Kind: i.kind(), Logical: i.name, Peer: i.peer, From: from, MAC: i.mac, MTU: i.mtu, Up: i.enabled,
+		WholeChecksums: i.wholeChecksums,
 	}
 }
 
@@ -273,6 +282,7 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		}
 		got := i
 		got.enabled, got.mac, got.mtu, got.addresses = l.Up, l.MAC, l.MTU, nil
+		got.wholeChecksums = l.WholeChecksums && i.peer != ""
 		from, _ := ifaces.TapHost(w, i.tap)
 		for _, a := range l.Addresses {
 			if p.made() || slices.Contains(named[key], a) {

@@ -9,9 +9,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -76,7 +78,7 @@ func (n *netNS) text(t *testing.T) string {
 	}
 	for _, l := range links {
 		a := l.Attrs()
-		fmt.Fprintf(&b, "%s %s %q mtu %d up %t\n", a.Name, l.Type(), a.Alias, a.MTU, a.RawFlags&1 != 0)
+		fmt.Fprintf(&b, "%s %s %q mtu %d up %t offloaded %t\n", a.Name, l.Type(), a.Alias, a.MTU, a.RawFlags&1 != 0, n.checksums(a.Name))
 		addrs, err := n.nl.AddrList(l, netlink.FAMILY_ALL)
 		if err != nil {
 			t.Fatal(err)
@@ -108,6 +110,46 @@ func (n *netNS) text(t *testing.T) string {
 		}
 	}
 	return b.String()
+}
+
+// checksums reports whether packets get their checksums only after the link.
+func (n *netNS) checksums(link string) (offloaded bool) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		at, err := netns.GetFromPath(n.path)
+		if err != nil || netns.Set(at) != nil {
+			return
+		}
+		defer at.Close()
+		features, err := ethtool(link)
+		offloaded = err == nil && features != 0
+	}()
+	<-done
+	return offloaded
+}
+
+// ethtool asks for ETHTOOL_GTXCSUM (linux/ethtool.h).
+func ethtool(link string) (uint32, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	value := &[2]uint32{unix.ETHTOOL_GTXCSUM, 0}
+	var request struct {
+		name  [unix.IFNAMSIZ]byte
+		value unsafe.Pointer
+		_     [16]byte
+	}
+	copy(request.name[:], link)
+	request.value = unsafe.Pointer(value)
+	_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request)))
+	if e != 0 {
+		return 0, e
+	}
+	return value[1], nil
 }
 
 // lab is an agent between two namespaces and a VPP.

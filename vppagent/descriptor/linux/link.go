@@ -38,6 +38,7 @@ type Link struct {
 	MAC               string // in the form of net.HardwareAddr
 	MTU               uint32
 	Up                bool
+	WholeChecksums    bool           // of a veth of ours: the kernel computes checksums before it passes packets on
 	Addresses         []netip.Prefix // sorted, without those of scope link
 }
 
@@ -70,6 +71,11 @@ func (r *ListLinks) do(h *handles) ([]api.Message, error) {
 			}
 		}
 		slices.SortFunc(m.Addresses, netip.Prefix.Compare)
+		if m.Kind == kindVeth && strings.HasPrefix(a.Alias, ourAlias) {
+			if m.WholeChecksums, err = nl.wholeChecksums(a.Name); err != nil {
+				return nil, err
+			}
+		}
 		out = append(out, m)
 	}
 	return out, nil
@@ -101,17 +107,22 @@ type PutLink struct {
 	MAC       string `binapi:"string,name=mac"`  // "": as it is
 	MTU       uint32 `binapi:"u32,name=mtu"`     // 0: as it is
 	Up        bool   `binapi:"bool,name=up"`
+	// WholeChecksums: of a veth, see Link.
+	WholeChecksums bool `binapi:"bool,name=whole_checksums"`
 }
 
 // GetMessageName is "link_put".
 func (*PutLink) GetMessageName() string { return "link_put" }
 
+// ourAlias begins our marks.
+const ourAlias = "contiv-agent "
+
 // alias is our mark on a link: the logical name of its end and, for a veth, of the other end.
 func alias(logical, peer string) string {
 	if peer != "" {
-		return "contiv-agent " + logical + " peer " + peer
+		return ourAlias + logical + " peer " + peer
 	}
-	return "contiv-agent " + logical
+	return ourAlias + logical
 }
 
 // spare is the name of an unwanted end of a veth whose peer is wanted. The spare is in the agent's namespace.
@@ -252,6 +263,13 @@ func (r *PutLink) adjust(nl *handle, l netlink.Link) error {
 	}
 	if r.MTU != 0 && uint32(a.MTU) != r.MTU {
 		errs = append(errs, wrap("set the MTU of "+r.Name, nl.LinkSetMTU(l, int(r.MTU))))
+	}
+	if r.Kind == kindVeth {
+		have, err := nl.wholeChecksums(r.Name)
+		if err == nil && have != r.WholeChecksums {
+			err = nl.setWholeChecksums(r.Name, r.WholeChecksums)
+		}
+		errs = append(errs, err)
 	}
 	if up := a.Flags&net.FlagUp != 0; r.Up && !up {
 		errs = append(errs, wrap("set up "+r.Name, nl.LinkSetUp(l)))

@@ -70,6 +70,13 @@ func (l *lab) laws() []law {
 			two: veth("a", "b", nil, func(m *interfaces.Interface) { m.HostIfName, m.Mtu = "a2", 1300 }),
 		},
 		{name: "veth, the other end", needs: pair[:1], one: pair[1], two: veth("b", "a", nil, nil)},
+		{
+			name: "veth, checksums", needs: pair[:1], one: pair[1],
+			two: veth("b", "a", l.pod.ref(), func(m *interfaces.Interface) {
+				m.IpAddresses = pair[1].(*interfaces.Interface).IpAddresses
+				m.GetVeth().TxChecksumOffloading = interfaces.VethLink_CHKSM_OFFLOAD_DISABLED
+			}),
+		},
 		{name: "veth, one end alone", one: pair[1], two: veth("b", "a", l.pod.ref(), addresses("10.1.0.3/24"))},
 		{
 			name: "loopback", one: &interfaces.Interface{Name: "loop", Type: interfaces.Interface_LOOPBACK, HostIfName: "lo", Enabled: true, IpAddresses: []string{"10.7.0.1/32"}},
@@ -330,11 +337,14 @@ func TestNamespaceThatIsNotThere(t *testing.T) {
 func TestRefuses(t *testing.T) {
 	l := newLab(t)
 	for want, m := range map[string]proto.Message{
-		"type: VRF_DEVICE: not supported":                              &interfaces.Interface{Name: "a", Type: interfaces.Interface_VRF_DEVICE},
-		"vrf_master_interface: not supported":                          dummy("a", func(m *interfaces.Interface) { m.VrfMasterInterface = "vrf" }),
-		`host_if_name: "a name of 16 byt" is no name of a link`:        dummy("a", func(m *interfaces.Interface) { m.HostIfName = "a name of 16 byt" }),
-		`host_if_name: "a/b" is no name of a link`:                     dummy("a", func(m *interfaces.Interface) { m.HostIfName = "a/b" }),
-		"veth.peer_if_name: empty":                                     veth("a", "", nil, nil),
+		"type: VRF_DEVICE: not supported":                       &interfaces.Interface{Name: "a", Type: interfaces.Interface_VRF_DEVICE},
+		"vrf_master_interface: not supported":                   dummy("a", func(m *interfaces.Interface) { m.VrfMasterInterface = "vrf" }),
+		`host_if_name: "a name of 16 byt" is no name of a link`: dummy("a", func(m *interfaces.Interface) { m.HostIfName = "a name of 16 byt" }),
+		`host_if_name: "a/b" is no name of a link`:              dummy("a", func(m *interfaces.Interface) { m.HostIfName = "a/b" }),
+		"veth.peer_if_name: empty":                              veth("a", "", nil, nil),
+		"veth.rx_checksum_offloading: not supported": veth("a", "b", nil, func(m *interfaces.Interface) {
+			m.GetVeth().RxChecksumOffloading = interfaces.VethLink_CHKSM_OFFLOAD_DISABLED
+		}),
 		"veth.peer_if_name: the interface itself":                      veth("a", "a", nil, nil),
 		"tap.vpp_tap_if_name: empty":                                   &interfaces.Interface{Name: "a", Type: interfaces.Interface_TAP_TO_VPP},
 		`phys_address: "x" is no MAC address`:                          dummy("a", func(m *interfaces.Interface) { m.PhysAddress = "x" }),
