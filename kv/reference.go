@@ -157,6 +157,19 @@ func InterfaceVrfKey(name string, vrf uint32, ipv6 bool) string {
 	return "vpp/interface/" + name + "/vrf/" + utoa(vrf) + "/ip-version/" + version
 }
 
+// podInterface begins the names of interfaces that values make for pods.
+const podInterface = "pod:"
+
+// PodInterface is the logical name of a pod's interface: "pod:", the pod as "namespace/name" or a hash of it, a colon and a suffix that
+// tells the attachments of a pod apart. Until a value states its access lists, nothing passes such an interface.
+func PodInterface(pod, suffix string) string { return podInterface + pod + ":" + suffix }
+
+// PodInterfaceOf returns the name of the pod's interface that a value with this key makes; false: it is no such key.
+func PodInterfaceOf(key string) (string, bool) {
+	name, ok := strings.CutPrefix(key, interfacePrefix)
+	return name, ok && strings.HasPrefix(name, podInterface)
+}
+
 // InterfaceUnnumberedKey is derived from an interface that uses the addresses of another.
 func InterfaceUnnumberedKey(name, lender string) string {
 	return "vpp/interface/" + name + "/unnumbered/" + lender

@@ -363,6 +363,41 @@ func TestLocate(t *testing.T) {
 	}
 }
 
+// TestLocateUplinkBesideHost: routes to the node's address, and the default route, may lead to the host interface. It is not the uplink: with
+// the uplink's roles the node's answers to its pods would be translated.
+func TestLocateUplinkBesideHost(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	for _, name := range []string{"uplink", "host0", "overlay"} {
+		l.sim.AddInterface(sim.Interface{Name: name})
+	}
+	l.allConfigured(l.resync())
+	route := func(to, iface string) sim.Route {
+		return sim.Route{Prefix: netip.MustParsePrefix(to), Paths: []sim.Path{{Interface: iface}}}
+	}
+	ask := &event.Locate{
+		NodeIPs: []netip.Addr{netip.MustParseAddr("192.168.16.1")}, Remote: []netip.Prefix{netip.MustParsePrefix("10.1.2.0/24")}, Override: event.Located{Host: "host0"},
+	}
+	for _, c := range []struct {
+		routes                  []sim.Route
+		uplink, overlay, leaves string
+	}{
+		{[]sim.Route{route("192.168.16.1/32", "host0")}, "", "", "only the node's address has a route"},
+		{[]sim.Route{route("0.0.0.0/0", "uplink")}, "uplink", "uplink", "the default route leads to the uplink"},
+		{[]sim.Route{route("0.0.0.0/0", "host0")}, "", "", "all but the pods leave by the node's network stack"},
+		{[]sim.Route{route("10.1.2.0/24", "overlay")}, "", "overlay", "other nodes' pods are behind the overlay"},
+	} {
+		for _, r := range c.routes {
+			if err := l.sim.AddRoute(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := l.agent.Locate(context.Background(), ask)
+		if err != nil || got.Uplink != c.uplink || got.Overlay != c.overlay || got.Host != "host0" {
+			t.Errorf("%s: located %+v, %v", c.leaves, got, err)
+		}
+	}
+}
+
 // Addresses of the host link are the neighbours on the host interface, unless the question has them.
 func TestLocateHostLink(t *testing.T) {
 	l := newLab(t, vppagent.Config{})

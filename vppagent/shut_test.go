@@ -11,6 +11,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -184,4 +186,60 @@ func TestClosedFirstOpenLast(t *testing.T) {
 		}
 		l.allConfigured(l.resync())
 	}
+}
+
+// TestOwnPodsAreClosed: the interface that a value makes for a pod accepts packets only after it has access lists: those that deny everything
+// until its own are wanted, also when VPP restarts below it.
+func TestOwnPodsAreClosed(t *testing.T) {
+	l := newLab(t, vppagent.Config{DenyUnknown: true})
+	name := kv.PodInterface("default/web", "1234")
+	pod := packets(1450)
+	pod.Name, pod.Unnumbered = name, &interfaces.Interface_Unnumbered{InterfaceWithIp: "gateway"}
+	arp := &l3.ARPEntry{Interface: name, IpAddress: "10.1.1.2", PhysAddress: "02:fe:00:00:00:01", Static: true}
+	lists := &contivacl.InterfaceACLs{Interface: name, Input: []string{"a"}, Output: []string{"a"}}
+	var order []string
+	l.sim.After(func(r sim.Record) {
+		if r.Write && (r.Name == "acl_interface_set_acl_list" || r.Name == "sw_interface_set_unnumbered" || r.Name == "ip_neighbor_add_del") {
+			order = append(order, r.Name)
+		}
+	})
+	defer l.sim.After(nil)
+	want := func(when string, names ...string) {
+		t.Helper()
+		if order = slices.Compact(order); !slices.Equal(order, names) { // a second request opens no direction
+			t.Errorf("%s: %q, want %q", when, order, names)
+		}
+		order = nil
+	}
+	l.allConfigured(l.put(lender("gateway", "169.254.1.1/32"), pod, arp, &nat.Nat44Global{Forwarding: true}))
+	l.wantClosed("a new pod", "host-eth7")
+	want("a new pod", "acl_interface_set_acl_list", "ip_neighbor_add_del", "sw_interface_set_unnumbered")
+	l.located(event.Located{Uplink: "uplink"})
+	l.wantClosed("roles known", "host-eth7")
+	l.allConfigured(l.put(accessList("a", rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80)), lists))
+	l.wantClosed("evaluated")
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.resync())
+	l.quiet("restart of the agent")
+	order = nil
+	l.restartVPP()
+	l.allConfigured(l.resync())
+	l.wantClosed("restart of VPP")
+	want("restart of VPP", "acl_interface_set_acl_list", "ip_neighbor_add_del", "sw_interface_set_unnumbered")
+	l.allConfigured(l.del(kv.Key(lists)))
+	l.wantClosed("no longer evaluated", "host-eth7")
+	l.allConfigured(l.del(kv.Key(pod), kv.Key(arp)))
+	if strings.Contains(l.sim.Dump(), "host-eth7") {
+		t.Errorf("something of the pod stays:\n%s", l.sim.Dump())
+	}
+}
+
+// TestOwnPodsStayOpen: without DenyUnknown nothing is closed.
+func TestOwnPodsStayOpen(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	pod := packets(1450)
+	pod.Name = kv.PodInterface("default/web", "1234")
+	l.allConfigured(l.put(pod))
+	l.wantClosed("not asked for")
 }

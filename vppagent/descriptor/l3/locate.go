@@ -23,9 +23,10 @@ import (
 //
 // A pod is behind the interface that its /32 route leads to, or behind the interface whose tag is or contains "namespace/name".
 // The uplink has the node's address, or the default route. The overlay is the interface to the other nodes' pods, if it is not
-// the uplink.
+// the uplink. The host interface is neither, also if these routes lead to it: the node's network stack then has the address, or forwards
+// what leaves the node.
 func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, w *descriptor.World, l *event.Locate) (*event.Located, error) {
-	f := &finder{w: w, do: do, out: &event.Located{Pods: make(map[netip.Addr]string, len(l.Pods))}}
+	f := &finder{w: w, do: do, host: w.Canonical(l.Override.Host), out: &event.Located{Pods: make(map[netip.Addr]string, len(l.Pods))}}
 	if err := f.lookups(ctx, l); err != nil {
 		return nil, err
 	}
@@ -78,9 +79,10 @@ func override(found *string, given string) {
 }
 
 type finder struct {
-	w   *descriptor.World
-	do  func(context.Context, ...vpp.Call) []vpp.Reply
-	out *event.Located
+	w    *descriptor.World
+	do   func(context.Context, ...vpp.Call) []vpp.Reply
+	host string // the host interface; "": none that VPP has
+	out  *event.Located
 }
 
 func lookup(p netip.Prefix, exact bool) vpp.Call {
@@ -129,7 +131,7 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 	for i := range l.NodeIPs {
 		name := f.interfaceBehind(replies[i], true)
 		f.ofNode(name)
-		if f.out.Uplink == "" {
+		if f.out.Uplink == "" && name != f.host {
 			f.out.Uplink = name
 		}
 	}
@@ -167,14 +169,14 @@ func (f *finder) gateways(ctx context.Context, def vpp.Reply, remote []vpp.Reply
 			want[again[i]] = r
 		}
 	}
-	if f.out.Uplink == "" {
-		f.out.Uplink = f.interfaceBehind(want[0], false)
+	if name := f.interfaceBehind(want[0], false); f.out.Uplink == "" && name != f.host {
+		f.out.Uplink = name
 	}
 	for _, r := range want {
 		f.ofNode(f.interfaceBehind(r, false))
 	}
 	for _, r := range want[1:] {
-		if name := f.interfaceBehind(r, false); f.out.Overlay == "" && name != "" {
+		if name := f.interfaceBehind(r, false); f.out.Overlay == "" && name != "" && name != f.host {
 			f.out.Overlay = name
 		}
 	}
