@@ -74,6 +74,7 @@ var fences = map[string][]string{
 	"go.etcd.io/etcd":                    {"plugins/extconfig/etcd"},
 	"google.golang.org/grpc":             {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
 	"go.etcd.io/bbolt":                   {"boltstore"},
+	"github.com/google/nftables": {"vppagent/descriptor/linux"},
 	"github.com/vishvananda":             {"vppagent/descriptor/linux"},
 	"github.com/containernetworking/cni": {"cmd/contiv-cni"},
 }

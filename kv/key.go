@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	contivlinux "github.com/contiv-agent/contiv-agent/proto/contiv/linux"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -38,6 +39,8 @@ func Key(m proto.Message) string {
 		return Nat44GlobalKey
 	case *contivnat.Nat44Settings:
 		return Nat44SettingsKey
+	case *contivlinux.Handover:
+		return HandoverKey
 	case *contivcnat.SnatPolicy:
 		return SnatPolicyKey
 	case *l3.IPScanNeighbor:

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/kv"
+	contivlinux "github.com/contiv-agent/contiv-agent/proto/contiv/linux"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -96,6 +97,7 @@ var golden = []struct {
 	{m: &contivcnat.SnatPolicy{Kind: contivcnat.SnatPolicy_KUBERNETES}, key: "config/contiv/vpp/v1/cnat-snat-policy", ours: true},
 	{m: &contivcnat.Interface{Name: "tap0"}, key: "config/contiv/vpp/v1/cnat-interface/tap0", ours: true},
 	{m: &contivnat.SourceRanges{Label: "default/web"}, key: "config/contiv/vpp/v1/source-ranges/default/web", ours: true},
+	{m: &contivlinux.Handover{Interface: "host"}, key: "config/contiv/linux/v1/handover", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -167,6 +169,7 @@ func TestModels(t *testing.T) {
 
 func TestModelNames(t *testing.T) {
 	want := []string{
+		"contiv.linux.handover contiv.linux.Handover",
 		"contiv.vpp.cnat-interface contiv.vpp.cnat.Interface",
 		"contiv.vpp.cnat-snat-policy contiv.vpp.cnat.SnatPolicy",
 		"contiv.vpp.cnat-translation contiv.vpp.cnat.Translation",
@@ -286,6 +289,8 @@ func TestReferences(t *testing.T) {
 		kv.InterfaceAddressKey("tap1", "10.0.0.1/24"):             "vpp/interface/tap1/address/static/10.0.0.1/24",
 		kv.InterfaceVrfKey("tap1", 1, false):                      "vpp/interface/tap1/vrf/1/ip-version/v4",
 		kv.InterfaceVrfKey("tap1", 1, true):                       "vpp/interface/tap1/vrf/1/ip-version/v6",
+		kv.InterfaceUnnumberedKey("tap1", "loop"):                 "vpp/interface/tap1/unnumbered/loop",
+		kv.InterfaceKey(kv.PodInterface("default/web", "12")):     "config/vpp/v2/interfaces/pod:default/web:12",
 		kv.InterfaceHasAddressKey("x"):                            "vpp/interface/x/has-IP-address",
 		kv.ACLInterfaceKey("acl1", "tap1", true):                  "vpp/acl/acl1/interface/ingress/tap1",
 		kv.ACLInterfaceKey("acl1", "tap1", false):                 "vpp/acl/acl1/interface/egress/tap1",

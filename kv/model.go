@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	contivlinux "github.com/contiv-agent/contiv-agent/proto/contiv/linux"
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -64,6 +65,7 @@ const (
 
 // Keys of the models of which a node has at most one value.
 const (
+	HandoverKey       = "config/contiv/linux/v1/handover"
 	SnatPolicyKey     = "config/contiv/vpp/v1/cnat-snat-policy"
 	Nat44SettingsKey  = "config/contiv/vpp/v1/nat44-settings"
 	Nat44GlobalKey    = "config/vpp/nat/v2/nat44-global"
@@ -103,6 +105,7 @@ func (m Model) Key(name string) string {
 
 // models is sorted by prefix and never written to. No prefix is a prefix of another.
 var models = []Model{
+	model[contivlinux.Handover](HandoverKey),
 	model[contivcnat.Interface](cnatInterfacePrefix),
 	model[contivcnat.SnatPolicy](SnatPolicyKey),
 	model[contivcnat.Translation](translationPrefix),

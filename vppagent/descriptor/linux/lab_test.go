@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -109,7 +111,35 @@ func (n *netNS) text(t *testing.T) string {
 			}
 		}
 	}
+	b.WriteString(n.filter(t))
 	return b.String()
+}
+
+// filter returns the chains of the packet filter, with the numbers of their rules.
+func (n *netNS) filter(t *testing.T) string {
+	t.Helper()
+	at, err := netns.GetFromPath(n.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer at.Close()
+	c, err := nftables.New(nftables.WithNetNSFd(int(at)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	chains, err := c.ListChains()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, chain := range chains {
+		rules, err := c.GetRules(chain.Table, chain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(lines, fmt.Sprintf("filter %d %s %s: %d rules\n", chain.Table.Family, chain.Table.Name, chain.Name, len(rules)))
+	}
+	return strings.Join(slices.Sorted(slices.Values(lines)), "")
 }
 
 // checksums reports whether packets get their checksums only after the link.

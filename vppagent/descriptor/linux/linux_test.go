@@ -3,17 +3,22 @@ package linux_test
 import (
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
+	contivlinux "github.com/contiv-agent/contiv-agent/proto/contiv/linux"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
@@ -105,6 +110,16 @@ func (l *lab) laws() []law {
 		{
 			name: "route, IPv6 default", needs: pair, one: &l3.Route{OutgoingInterface: "b", DstNetwork: "::/0", GwAddr: "2001:db8:1::1"},
 			two: &l3.Route{OutgoingInterface: "b", DstNetwork: "::/0", Metric: 9},
+		},
+		{
+			name: "handover", needs: []proto.Message{eth},
+			one: &contivlinux.Handover{
+				Interface: "eth", VppLinks: []string{"cv-"}, Masquerade: []string{"10.1.0.0/16", "2001:db8:1::/48"}, Exempt: []string{"10.0.0.0/8"},
+				Tunnels: []*contivlinux.Handover_Tunnel{
+					{NodeAddress: "192.168.16.1", VppAddress: "169.254.1.6", Port: 4789}, {NodeAddress: "2001:db8::1", VppAddress: "fd69:254:1::6", Port: 4789},
+				},
+			},
+			two: &contivlinux.Handover{Interface: "eth", VppLinks: []string{"cv-", "tap"}, Masquerade: []string{"10.2.0.0/16"}},
 		},
 		{
 			name: "neighbour", needs: pair, one: &l3.ARPEntry{Interface: "b", IpAddress: "10.1.0.1", HwAddress: "02:00:00:00:00:01"},
@@ -356,11 +371,14 @@ func TestRefuses(t *testing.T) {
 		`namespace.reference: "../x" is no name`: dummy("a", func(m *interfaces.Interface) {
 			m.Namespace = &namespace.NetNamespace{Type: namespace.NetNamespace_NSID, Reference: "../x"}
 		}),
-		`dst_network: "x" is no address with prefix length`: &l3.Route{OutgoingInterface: "a", DstNetwork: "x"},
-		"gw_addr: ::1 is of another family than 0.0.0.0/0":  &l3.Route{OutgoingInterface: "a", DstNetwork: "0.0.0.0/0", GwAddr: "::1"},
-		"scope: LINK has no gw_addr":                        &l3.Route{OutgoingInterface: "a", DstNetwork: "0.0.0.0/0", GwAddr: "10.0.0.1", Scope: l3.Route_LINK},
-		`hw_address: "x" is no MAC address`:                 &l3.ARPEntry{Interface: "a", IpAddress: "10.0.0.1", HwAddress: "x"},
-		`ip_address: "x" is no address`:                     &l3.ARPEntry{Interface: "a", IpAddress: "x", HwAddress: "02:00:00:00:00:01"},
+		`dst_network: "x" is no address with prefix length`:              &l3.Route{OutgoingInterface: "a", DstNetwork: "x"},
+		"gw_addr: ::1 is of another family than 0.0.0.0/0":               &l3.Route{OutgoingInterface: "a", DstNetwork: "0.0.0.0/0", GwAddr: "::1"},
+		"scope: LINK has no gw_addr":                                     &l3.Route{OutgoingInterface: "a", DstNetwork: "0.0.0.0/0", GwAddr: "10.0.0.1", Scope: l3.Route_LINK},
+		`hw_address: "x" is no MAC address`:                              &l3.ARPEntry{Interface: "a", IpAddress: "10.0.0.1", HwAddress: "x"},
+		"tunnels[0].port: 0 is not a port (1 to 65535)":                  &contivlinux.Handover{Interface: "a", Tunnels: []*contivlinux.Handover_Tunnel{{NodeAddress: "10.0.0.1", VppAddress: "10.0.0.2"}}},
+		"tunnels[0].vpp_address: ::1 is of another family than 10.0.0.1": &contivlinux.Handover{Interface: "a", Tunnels: []*contivlinux.Handover_Tunnel{{NodeAddress: "10.0.0.1", VppAddress: "::1", Port: 1}}},
+		`vpp_links[0]: "" begins no name of a link`:                      &contivlinux.Handover{Interface: "a", VppLinks: []string{""}},
+		`ip_address: "x" is no address`:                                  &l3.ARPEntry{Interface: "a", IpAddress: "x", HwAddress: "02:00:00:00:00:01"},
 	} {
 		if s := state(l.put(m), m); s.State != event.Invalid || s.Err != want {
 			t.Errorf("%s: %+v", want, s)
@@ -394,4 +412,66 @@ func TestMessageIsInverse(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestFilterIsRepaired: a resync replaces rules that another program removed, and leaves foreign tables alone.
+func TestFilterIsRepaired(t *testing.T) {
+	l := newLab(t)
+	eth := veth("eth", "far", nil, nil)
+	m := &contivlinux.Handover{Interface: "eth", VppLinks: []string{"cv-"}, Masquerade: []string{"10.1.0.0/16"}}
+	own, err := netns.GetFromPath(l.own.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	c, err := nftables.New(nftables.WithNetNSFd(int(own)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := c.AddTable(&nftables.Table{Name: "foreign", Family: nftables.TableFamilyINet})
+	c.AddChain(&nftables.Chain{Name: "mine", Table: foreign})
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.checkApplied("put", l.put(eth, m))
+	before := l.own.filter(t)
+	if !strings.Contains(before, "contiv pods-out: 1 rules") || !strings.Contains(before, "foreign mine") {
+		t.Fatal(before)
+	}
+	c.FlushTable(&nftables.Table{Name: "contiv", Family: nftables.TableFamilyINet})
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	l.checkApplied("resync", l.resync())
+	if got := l.own.filter(t); got != before {
+		t.Errorf("after a resync:\n%s", cmp.Diff(before, got))
+	}
+	l.checkQuiet("repaired")
+	l.del(m)
+	if got := l.own.filter(t); strings.Contains(got, "contiv") || !strings.Contains(got, "foreign mine") {
+		t.Errorf("after the deletion:\n%s", got)
+	}
+}
+
+// TestNamespaceThatIsAPlainFile: a container runtime leaves the file of a namespace for a moment after it has removed the namespace.
+func TestNamespaceThatIsAPlainFile(t *testing.T) {
+	l := newLab(t)
+	path := filepath.Join(t.TempDir(), "netns")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := veth("a", "b", &namespace.NetNamespace{Type: namespace.NetNamespace_FD, Reference: path}, nil)
+	if s := state(l.put(m), m); s.State != event.Retrying || !strings.Contains(s.Err, "no network namespace") {
+		t.Errorf("%+v", s)
+	}
+	l.checkApplied("delete", l.del(m))
+}
+
+// TestDefaultRouteFollowsItsGateway: a gateway that only another route of ours leads to.
+func TestDefaultRouteFollowsItsGateway(t *testing.T) {
+	l := newLab(t)
+	eth := veth("eth", "far", l.pod.ref(), func(m *interfaces.Interface) { m.IpAddresses = []string{"10.1.1.2/32"} })
+	c := l.put(eth, &l3.Route{OutgoingInterface: "eth", DstNetwork: "0.0.0.0/0", GwAddr: "169.254.1.1"}, &l3.Route{OutgoingInterface: "eth", DstNetwork: "169.254.1.1/32", Scope: l3.Route_LINK})
+	l.checkApplied("put", c)
+	l.checkQuiet("put")
 }

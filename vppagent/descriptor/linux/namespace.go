@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
 )
@@ -88,6 +89,9 @@ func (h *handles) handleOf(path string) (*handle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("network namespace %s: %w", file, err)
 	}
+	if err := isNamespace(int(ns)); err != nil {
+		return nil, errors.Join(fmt.Errorf("network namespace %s: %w", file, err), ns.Close())
+	}
 	nl, err := netlink.NewHandleAt(ns, netlinkRoute)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("network namespace %s: %w", file, err), ns.Close())
@@ -97,6 +101,18 @@ func (h *handles) handleOf(path string) (*handle, error) {
 	}
 	h.open[path] = &handle{nl, ns}
 	return h.open[path], nil
+}
+
+// isNamespace returns fs.ErrNotExist for an open file that is no namespace: a runtime removes a namespace before the file that it was mounted on.
+func isNamespace(fd int) error {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return err
+	}
+	if st.Type != unix.NSFS_MAGIC && st.Type != unix.PROC_SUPER_MAGIC {
+		return fmt.Errorf("the file is no network namespace: %w", fs.ErrNotExist)
+	}
+	return nil
 }
 
 // netlinkRoute is NETLINK_ROUTE.

@@ -142,7 +142,12 @@ func Route() *descriptor.Descriptor {
 			return have.via == want.via && have.metric == want.metric && have.kernelScope() == want.kernelScope()
 		},
 		Dependencies: func(r *route) []descriptor.Dependency {
-			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(r.iface)}}
+			deps := []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(r.iface)}}
+			if r.via.IsValid() { // the route to the gateway may be ours, too
+				to := &l3.Route{OutgoingInterface: r.iface, DstNetwork: netip.PrefixFrom(r.via, r.via.BitLen()).String()}
+				deps = append(deps, descriptor.Dependency{Key: kv.Key(to), Loose: true})
+			}
+			return deps
 		},
 		Create: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.putRoute(w, true) },
 		Delete: func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.putRoute(w, false) },

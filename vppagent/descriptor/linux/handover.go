@@ -1,0 +1,255 @@
+package linux
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"go.fd.io/govpp/api"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	contivlinux "github.com/contiv-agent/contiv-agent/proto/contiv/linux"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// handover is what the node's network stack forwards for VPP, and what it must not take.
+type handover struct {
+	iface              string // logical name of the link to VPP
+	tunnels            []tunnel
+	masquerade, exempt []netip.Prefix
+	links              []string // beginnings of names
+	print              string   // fingerprint of all fields and of the rules they become
+}
+
+// tunnel is one end of tunnels over UDP: packets for an address of the node, which the kernel passes to an address of VPP.
+type tunnel struct {
+	node, vpp netip.Addr
+	port      uint16
+}
+
+// Handover describes our Handover: the tables contiv of the packet filter. Other tables stay, and may drop what these let pass.
+func Handover() *descriptor.Descriptor {
+	return descriptor.Spec[*contivlinux.Handover, *handover]{
+		Name: "linux-handover", Prefix: kv.HandoverKey,
+		Compile: compileHandover, Message: (*handover).handoverMessage,
+		Equal: func(have, want *handover) bool { return have.print == want.print },
+		Dependencies: func(o *handover) []descriptor.Dependency {
+			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(o.iface)}}
+		},
+		Create: func(w *descriptor.World, o *handover) ([]descriptor.Op, error) { return o.putHandover(w) },
+		Update: func(w *descriptor.World, _, want *handover) ([]descriptor.Op, error) { return want.putHandover(w) },
+		Delete: func(*descriptor.World, *handover) ([]descriptor.Op, error) {
+			return []descriptor.Op{{Call: vpp.Call{Msg: &DropHandover{}}}}, nil
+		},
+		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
+			c.Each(func(string, any, bool) { out = []descriptor.Request{handoverRequest()} })
+			return out
+		},
+		Retrieve: func(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
+			c.Each(func(key string, state any, wanted bool) {
+				if !wanted && c.Wanted(key) != nil {
+					return
+				}
+				all, failed := descriptor.Details[*GetHandover](d, handoverRequest().ID)
+				if failed != nil {
+					err = failed
+					return
+				}
+				for _, m := range all {
+					got := *state.(*handover)
+					got.print = m.Print
+					out = append(out, descriptor.Found{Key: key, State: &got})
+				}
+			})
+			return out, err
+		},
+	}.Descriptor()
+}
+
+func handoverRequest() descriptor.Request {
+	return descriptor.Request{ID: "handover_get", Call: vpp.Call{Dump: true, Msg: &GetHandover{}}}
+}
+
+func compileHandover(_ string, m *contivlinux.Handover) (*handover, error) {
+	o := &handover{iface: m.GetInterface(), links: m.GetVppLinks()}
+	if o.iface == "" {
+		return nil, errors.New("interface: empty")
+	}
+	for i, t := range m.GetTunnels() {
+		node, err := descriptor.ParseAddr(fmt.Sprintf("tunnels[%d].node_address", i), t.GetNodeAddress())
+		if err != nil {
+			return nil, err
+		}
+		own, err := descriptor.ParseAddr(fmt.Sprintf("tunnels[%d].vpp_address", i), t.GetVppAddress())
+		if err != nil {
+			return nil, err
+		}
+		if node.Is4() != own.Is4() {
+			return nil, fmt.Errorf("tunnels[%d].vpp_address: %s is of another family than %s", i, own, node)
+		}
+		if t.GetPort() == 0 || t.GetPort() > 65535 {
+			return nil, fmt.Errorf("tunnels[%d].port: %d is not a port (1 to 65535)", i, t.GetPort())
+		}
+		o.tunnels = append(o.tunnels, tunnel{node, own, uint16(t.GetPort())})
+	}
+	for _, list := range []struct {
+		field string
+		texts []string
+		out   *[]netip.Prefix
+	}{{"masquerade", m.GetMasquerade(), &o.masquerade}, {"exempt", m.GetExempt(), &o.exempt}} {
+		for i, s := range list.texts {
+			p, err := descriptor.ParsePrefix(fmt.Sprintf("%s[%d]", list.field, i), s)
+			if err != nil {
+				return nil, err
+			}
+			*list.out = append(*list.out, p.Masked())
+		}
+	}
+	for i, s := range o.links {
+		if s == "" || len(s) > maxName {
+			return nil, fmt.Errorf("vpp_links[%d]: %q begins no name of a link", i, s)
+		}
+	}
+	o.print = o.fingerprint()
+	return o, nil
+}
+
+func (o *handover) handoverMessage() *contivlinux.Handover {
+	m := &contivlinux.Handover{Interface: o.iface, VppLinks: o.links}
+	for _, t := range o.tunnels {
+		m.Tunnels = append(m.Tunnels, &contivlinux.Handover_Tunnel{NodeAddress: t.node.String(), VppAddress: t.vpp.String(), Port: uint32(t.port)})
+	}
+	for _, p := range o.masquerade {
+		m.Masquerade = append(m.Masquerade, p.String())
+	}
+	for _, p := range o.exempt {
+		m.Exempt = append(m.Exempt, p.String())
+	}
+	return m
+}
+
+// rulesVersion changes whenever equal values become other rules.
+const rulesVersion = 1
+
+func (o *handover) fingerprint() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %v %v %v %q", rulesVersion, o.iface, o.tunnels, o.masquerade, o.exempt, o.links))
+	return fmt.Sprintf("%x", sum[:8])
+}
+
+func (o *handover) putHandover(w *descriptor.World) ([]descriptor.Op, error) {
+	l, ok := hostLinksOf(w)[o.iface]
+	if !ok {
+		return nil, fmt.Errorf("interface %q is not on the host", o.iface)
+	}
+	return []descriptor.Op{{Call: vpp.Call{Msg: &PutHandover{Link: l.name, Rules: o}}}}, nil
+}
+
+// PutHandover replaces our tables of the packet filter, all at once.
+type PutHandover struct {
+	Message
+	Link  string `binapi:"string,name=link"`
+	Rules *handover
+}
+
+// GetMessageName is "handover_put".
+func (*PutHandover) GetMessageName() string { return "handover_put" }
+
+func (r *PutHandover) do(h *handles) ([]api.Message, error) {
+	c, err := h.filter()
+	if err != nil {
+		return nil, err
+	}
+	dropTables(c)
+	for _, t := range r.Rules.tables(r.Link) {
+		t.addTo(c)
+	}
+	return nil, wrap("replace the tables "+table+" of the packet filter", c.Flush())
+}
+
+// DropHandover removes our tables.
+type DropHandover struct{ Message }
+
+// GetMessageName is "handover_drop".
+func (*DropHandover) GetMessageName() string { return "handover_drop" }
+
+func (*DropHandover) do(h *handles) ([]api.Message, error) {
+	c, err := h.filter()
+	if err != nil {
+		return nil, err
+	}
+	dropTables(c)
+	return nil, wrap("remove the tables "+table+" of the packet filter", c.Flush())
+}
+
+// dropTables removes the tables whether they exist or not: an addition of an existing table changes nothing.
+func dropTables(c *nftables.Conn) {
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyARP} {
+		c.DelTable(c.AddTable(&nftables.Table{Name: table, Family: family}))
+	}
+}
+
+// GetHandover asks for the fingerprint of our tables. There is no answer without tables.
+type GetHandover struct {
+	Message
+	Print string // "": the tables are not as the agent made them
+}
+
+// GetMessageName is "handover_get".
+func (*GetHandover) GetMessageName() string { return "handover_get" }
+
+func (*GetHandover) do(h *handles) ([]api.Message, error) {
+	c, err := h.filter()
+	if err != nil {
+		return nil, err
+	}
+	var marks []string
+	exists := false
+	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyARP} {
+		chains, err := c.ListChainsOfTableFamily(family)
+		if err != nil {
+			return nil, fmt.Errorf("list the chains of the packet filter: %w", err)
+		}
+		rules, mark := 0, ""
+		for _, chain := range chains {
+			if chain.Table.Name != table {
+				continue
+			}
+			exists = true
+			if text, is := strings.CutPrefix(chain.Name, markPrefix); is {
+				mark = text
+			}
+			list, err := c.GetRules(chain.Table, chain)
+			if err != nil {
+				return nil, fmt.Errorf("list the rules of the packet filter: %w", err)
+			}
+			rules += len(list)
+		}
+		print, count, _ := strings.Cut(mark, "-")
+		if count != fmt.Sprint(rules) {
+			print = ""
+		}
+		marks = append(marks, print)
+	}
+	if !exists {
+		return nil, nil
+	}
+	if slices.Max(marks) != slices.Min(marks) {
+		marks[0] = ""
+	}
+	return []api.Message{&GetHandover{Print: marks[0]}}, nil
+}
+
+// filter opens the packet filter of the agent's namespace.
+func (h *handles) filter() (*nftables.Conn, error) {
+	own, err := h.handleOf("")
+	if err != nil {
+		return nil, err
+	}
+	c, err := nftables.New(nftables.WithNetNSFd(int(own.ns)))
+	return c, wrap("open the packet filter", err)
+}

@@ -1,0 +1,162 @@
+package linux
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	table      = "contiv" // name of our tables
+	markPrefix = "made-"  // begins the name of an empty chain, with the fingerprint of the value and the number of rules
+)
+
+// rule is a list of conditions and what follows from them.
+type rule []expr.Any
+
+// chain is a chain with its hook and rules.
+type chain struct {
+	name     string
+	kind     nftables.ChainType
+	hook     *nftables.ChainHook
+	priority *nftables.ChainPriority
+	rules    []rule
+}
+
+// ruleTable is one of our tables.
+type ruleTable struct {
+	family nftables.TableFamily
+	mark   string
+	chains []chain
+}
+
+func (t *ruleTable) addTo(c *nftables.Conn) {
+	to := c.AddTable(&nftables.Table{Name: table, Family: t.family})
+	n := 0
+	for _, ch := range t.chains {
+		in := c.AddChain(&nftables.Chain{Name: ch.name, Table: to, Type: ch.kind, Hooknum: ch.hook, Priority: ch.priority})
+		for _, r := range ch.rules {
+			c.AddRule(&nftables.Rule{Table: to, Chain: in, Exprs: r})
+			n++
+		}
+	}
+	c.AddChain(&nftables.Chain{Name: fmt.Sprintf("%s%s-%d", markPrefix, t.mark, n), Table: to})
+}
+
+// tables returns the rules, for the link that leads to VPP.
+//
+//	prerouting, before conntrack   packets from VPP's links are dropped: VPP has them
+//	                               tunnel's packets for the node's address get VPP's address, without conntrack
+//	postrouting                    tunnel's packets of VPP get the node's address
+//	                               other packets of pods that leave by another link get the node's address (masquerade)
+//	output                         nothing is sent by VPP's links
+func (o *handover) tables(link string) []*ruleTable {
+	t := &ruleTable{family: nftables.TableFamilyINet, mark: o.print}
+	arp := &ruleTable{family: nftables.TableFamilyARP, mark: o.print}
+	raw, filter := nftables.ChainPriorityRaw, nftables.ChainTypeFilter
+	in := chain{name: "from-vpp-links", kind: filter, hook: nftables.ChainHookPrerouting, priority: raw}
+	out := chain{name: "to-vpp-links", kind: filter, hook: nftables.ChainHookOutput, priority: raw}
+	for _, begin := range o.links {
+		in.rules = append(in.rules, rule{meta(expr.MetaKeyIIFNAME), equal([]byte(begin)), verdict(expr.VerdictDrop)})
+		out.rules = append(out.rules, rule{meta(expr.MetaKeyOIFNAME), equal([]byte(begin)), verdict(expr.VerdictDrop)})
+	}
+	arpIn, arpOut := in, out
+	arpIn.hook, arpIn.priority, arpOut.hook, arpOut.priority = arpHookInput, nftables.ChainPriorityFilter, arpHookOutput, nftables.ChainPriorityFilter
+	arp.chains = []chain{arpIn, arpOut}
+	back := chain{name: "tunnels-out", kind: filter, hook: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityMangle}
+	for _, u := range o.tunnels {
+		f := fieldsOf(u.node)
+		in.rules = append(in.rules,
+			join(f.is(f.destination, u.node), udpTo(u.port), rule{&expr.Notrack{}}, f.set(f.destination, u.vpp), rule{verdict(expr.VerdictAccept)}),
+			join(f.is(f.source, u.vpp), udpTo(u.port), rule{&expr.Notrack{}, verdict(expr.VerdictAccept)}))
+		back.rules = append(back.rules, join(f.is(f.source, u.vpp), udpTo(u.port), f.set(f.source, u.node), rule{verdict(expr.VerdictAccept)}))
+	}
+	masquerade := chain{name: "pods-out", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource}
+	for _, p := range o.exempt {
+		f := fieldsOf(p.Addr())
+		masquerade.rules = append(masquerade.rules, join(f.in(f.destination, p), rule{verdict(expr.VerdictAccept)}))
+	}
+	for _, p := range o.masquerade {
+		f := fieldsOf(p.Addr())
+		masquerade.rules = append(masquerade.rules, join(
+			rule{meta(expr.MetaKeyOIFNAME), &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: append([]byte(link), 0)}}, f.in(f.source, p), rule{&expr.Masq{}}))
+	}
+	t.chains = []chain{in, out, back, masquerade}
+	return []*ruleTable{t, arp}
+}
+
+// Hooks of the family ARP (linux/netfilter_arp.h).
+var (
+	arpHookInput  = nftables.ChainHookRef(unix.NF_INET_PRE_ROUTING) // NF_ARP_IN
+	arpHookOutput = nftables.ChainHookRef(unix.NF_INET_LOCAL_IN)    // NF_ARP_OUT
+)
+
+func join(parts ...rule) (out rule) {
+	for _, p := range parts {
+		out = append(out, p...)
+	}
+	return out
+}
+
+func meta(key expr.MetaKey) expr.Any { return &expr.Meta{Key: key, Register: 1} }
+
+// equal compares as many bytes as data has: of a name, its beginning.
+func equal(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: data} }
+
+func verdict(kind expr.VerdictKind) expr.Any { return &expr.Verdict{Kind: kind} }
+
+// udpTo matches a destination port of UDP.
+func udpTo(port uint16) rule {
+	return rule{
+		meta(expr.MetaKeyL4PROTO), equal([]byte{unix.IPPROTO_UDP}),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}, equal(binary.BigEndian.AppendUint16(nil, port)),
+	}
+}
+
+// fields are the places of addresses in the header of a family.
+type fields struct {
+	family              byte
+	source, destination uint32
+	length              uint32
+	checksum            bool // the header has a checksum, at byte 10
+}
+
+func fieldsOf(a netip.Addr) fields {
+	if a.Is4() {
+		return fields{family: unix.NFPROTO_IPV4, source: 12, destination: 16, length: 4, checksum: true}
+	}
+	return fields{family: unix.NFPROTO_IPV6, source: 8, destination: 24, length: 16}
+}
+
+func (f fields) load(at uint32) rule {
+	return rule{
+		meta(expr.MetaKeyNFPROTO), equal([]byte{f.family}),
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: at, Len: f.length},
+	}
+}
+
+func (f fields) is(at uint32, a netip.Addr) rule { return append(f.load(at), equal(a.AsSlice())) }
+
+func (f fields) in(at uint32, p netip.Prefix) rule {
+	mask := make([]byte, f.length)
+	for i := range p.Bits() {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	return append(f.load(at), &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: f.length, Mask: mask, Xor: make([]byte, f.length)}, equal(p.Masked().Addr().AsSlice()))
+}
+
+// set writes an address, and corrects the checksums of IP and UDP.
+func (f fields) set(at uint32, a netip.Addr) rule {
+	w := &expr.Payload{
+		OperationType: expr.PayloadWrite, SourceRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: at, Len: f.length,
+		CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
+	}
+	if f.checksum {
+		w.CsumType, w.CsumOffset = expr.CsumTypeInet, 10
+	}
+	return rule{&expr.Immediate{Register: 1, Data: a.AsSlice()}, w}
+}
