@@ -42,6 +42,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/httpserver"
+	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
@@ -111,6 +112,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	if cfg.Process.Logger == nil {
 		cfg.Process.Logger = slog.New(slog.DiscardHandler)
 	}
+	connectPods(&cfg)
 	if cfg.Policies.Felix != nil && cfg.Policies.Felix.Driver != nil {
 		cfg.Sources = maps.Clone(cfg.Sources)
 		if cfg.Sources == nil {
@@ -334,6 +336,7 @@ type Agent struct {
 	events   chan event.Event
 	gallery  *status.Gallery
 	changes  changes
+	cni      *cni.Server // nil: another program connects pods
 	registry *prometheus.Registry
 }
 
@@ -346,6 +349,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Process.Registry}
 	a.rivals.Changed = a.changes.happened
 	a.gallery = status.NewGallery(p.reader, p.inLoop)
+	a.cni = newCNI(p.cfg)
 	if a.registry == nil {
 		a.registry = prometheus.NewRegistry()
 		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -356,7 +360,10 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Policies.Driver != nil {
 		err = errors.Join(err, a.registry.Register(attachment.NewDriverMetrics(cfg.Policies.Driver)))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(cfg.External, a.registry))
+	if a.cni != nil {
+		err = errors.Join(err, a.registry.Register(a.cni.Metrics()))
+	}
+	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.
@@ -377,6 +384,10 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	emit = a.changes.watched(emit)
+	if a.cfg.Pods != nil {
+		emit = a.cfg.Pods.Network.Watch(emit)
+		g.Go(func() error { a.cni.Run(ctx); return nil })
+	}
 	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
 	txns := make(chan *event.Txn, 1)
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })
@@ -441,7 +452,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 			}
 			return nil, fmt.Errorf("status socket: %w", err)
 		}
-		out = append(out, listener{l, a.control().Handler()})
+		out = append(out, listener{l, a.withCNI(a.control().Handler())})
 	}
 	return out, nil
 }

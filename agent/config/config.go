@@ -23,6 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
@@ -60,6 +61,10 @@ type Config struct {
 	// routes and neighbours in the kernel.
 	External []controller.ExternalConfigSource
 
+	// Pods is the node's network, to which container runtimes connect pods; nil: another program connects them. With it the agent also
+	// configures the kernel, as with External, and Listen.Status serves the CNI plugin. A Stepper has none.
+	Pods *Pods
+
 	Override event.Located // interfaces given by name, which the agent does not look for
 	// Limits bound what Services and policies may require: per object, per namespace, and in total. Zero: no limits.
 	Limits   budget.Limits
@@ -74,6 +79,12 @@ type Config struct {
 	// Reporter reports the state of objects and of the agent to Kubernetes; nil: no reports. A Stepper does not report.
 	Reporter Reporter
 	Process  Process
+}
+
+// Pods is the node's network.
+type Pods struct {
+	Network *podnet.Network
+	Spool   string // folder with the DELs that found no agent; "": none
 }
 
 // Source delivers Kubernetes objects; source/manifest and source/kube implement it.
@@ -183,6 +194,12 @@ func (c *Config) Validate() error {
 	}
 	if _, port, err := net.SplitHostPort(c.Listen.Healthz); c.Listen.Healthz != "" && (err != nil || port == "") {
 		errs = append(errs, fmt.Errorf("healthz bind address %q: must be host:port", c.Listen.Healthz))
+	}
+	if c.Pods != nil && c.Listen.Status == "" {
+		errs = append(errs, errors.New("network of pods: the CNI plugin needs the status socket"))
+	}
+	if c.Pods != nil && c.Policies.Felix != nil {
+		errs = append(errs, errors.New("network of pods: pods of a Felix have their interfaces from another program"))
 	}
 	errs = append(errs, c.validateExternal(), c.Services.Renderer.Choice.Validate())
 	return errors.Join(append(errs, c.Services.Renderer.NAT44.Validate())...)

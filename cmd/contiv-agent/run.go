@@ -38,6 +38,7 @@ type runFlags struct {
 	listen  flags.Listen
 	grpc    flags.GRPC
 	etcd    flags.Etcd
+	pods    flags.Pods
 	node    string
 	driver  string
 	once    bool
@@ -101,6 +102,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 	fs := cmd.Flags()
 	f.vpp.AddFlags(fs)
 	f.listen.AddFlags(fs)
+	f.pods.AddFlags(fs)
 	f.file.AddFlags(fs, configfile.AgentKind, newRun)
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
@@ -137,7 +139,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	cfg.Reporter, errReport = f.sources.Report.Reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.Source(log)
 	stored, errEtcd := f.etcd.Source(cmd, cfg.NodeName, f.once, log)
-	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd}
+	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim)}
 	if f.once && len(cfg.External) > 0 {
 		errs = append(errs, errors.New("--once: the agent ends before a client can connect; --grpc-listen and --grpc-socket need an agent that keeps running"))
 	}
@@ -183,6 +185,9 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 		if cfg.Policies.Driver, err = driver.New(f.driver, socket, &cfg); err != nil {
 			return err
 		}
+	}
+	if err := f.pods.Open(&cfg, time.Now(), cfg.Process.Logger); err != nil {
+		return err
 	}
 	synced := make(chan *event.Committed, 1)
 	cfg.Process.OnCommitted = firstSync(synced)

@@ -19,7 +19,9 @@ type Attachment struct {
 }
 
 // podID names the pod in Kubernetes.
-func (a *Attachment) podID() model.PodID { return model.PodID{Namespace: a.Pod.Namespace, Name: a.Pod.Name} }
+func (a *Attachment) podID() model.PodID {
+	return model.PodID{Namespace: a.Pod.Namespace, Name: a.Pod.Name}
+}
 
 // iface is the logical name of the interface in VPP.
 func (a *Attachment) iface() string { return interfaceName(a.podID().String(), a.Attachment) }

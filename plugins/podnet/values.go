@@ -45,6 +45,13 @@ func (c *cluster) values(s *Settings, pods []*Attachment) kv.Values {
 	return b.out
 }
 
+// podValues returns what one attachment has.
+func (c *cluster) podValues(s *Settings, p *Attachment) kv.Values {
+	b := &builder{s: s, out: kv.Values{}}
+	b.pod(p)
+	return b.out
+}
+
 // others are the other nodes, by name.
 func (c *cluster) others(s *Settings) (out []*model.Node) {
 	for name, n := range c.nodes {

@@ -119,7 +119,7 @@ func TestBothEndsAgree(t *testing.T) {
 		mac := ""
 		for line := range strings.Lines(pair[0]) {
 			if _, rest, ok := strings.Cut(line, "config/vpp/l2/v2/fib/overlay/mac/"); ok {
-			rest, _, _ = strings.Cut(rest, " ")
+				rest, _, _ = strings.Cut(rest, " ")
 				mac = strings.TrimSpace(rest)
 			}
 		}
