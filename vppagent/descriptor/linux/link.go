@@ -39,7 +39,7 @@ type Link struct {
 	MTU               uint32
 	Up                bool
 	WholeChecksums    bool           // of a veth of ours: the kernel computes checksums before it passes packets on
-	Addresses         []netip.Prefix // sorted, without those of scope link
+	Addresses         []netip.Prefix // sorted, without IPv6 addresses of scope link, which the kernel makes
 }
 
 // GetMessageName is "link".
@@ -66,7 +66,7 @@ func (r *ListLinks) do(h *handles) ([]api.Message, error) {
 		a := l.Attrs()
 		m := &Link{Name: a.Name, Alias: a.Alias, Kind: l.Type(), MAC: a.HardwareAddr.String(), MTU: uint32(a.MTU), Up: a.Flags&net.FlagUp != 0}
 		for _, addr := range addrs {
-			if p, ok := fromNet(addr.IPNet); ok && addr.LinkIndex == a.Index && !p.Addr().IsLinkLocalUnicast() {
+			if p, ok := fromNet(addr.IPNet); ok && addr.LinkIndex == a.Index && (p.Addr().Is4() || !p.Addr().IsLinkLocalUnicast()) {
 				m.Addresses = append(m.Addresses, p)
 			}
 		}

@@ -58,7 +58,7 @@ func (l *lab) laws() []law {
 		return func(m *interfaces.Interface) { m.IpAddresses = list }
 	}
 	eth := veth("eth", "far", nil, addresses("10.0.0.1/24", "2001:db8::1/64"))
-	pair := []proto.Message{veth("a", "b", nil, addresses("10.1.0.1/24")), veth("b", "a", l.pod.ref(), addresses("10.1.0.2/24", "2001:db8:1::2/64"))}
+	pair := []proto.Message{veth("a", "b", nil, addresses("10.1.0.1/24")), veth("b", "a", l.pod.ref(), addresses("10.1.0.2/24", "169.254.1.5/30", "2001:db8:1::2/64"))}
 	return []law{
 		{
 			name: "dummy", one: dummy("eth", addresses("10.0.0.1/24", "2001:db8::1/64")),

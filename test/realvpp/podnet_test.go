@@ -1,0 +1,362 @@
+package realvpp
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+)
+
+// podCluster is two nodes whose pods are attached by CNI requests alone: each node is a network namespace with a NIC, a VPP and an agent. Nothing in
+// VPP, and nothing in the kernel but the NIC, is configured by hand.
+type podCluster struct {
+	t       *testing.T
+	dir     string
+	program string
+	world   *netns // the network between the nodes
+	nodes   []*podNode
+	pods    map[string]*podOf
+}
+
+type podNode struct {
+	process
+	name, addr string
+	agent      *exec.Cmd
+}
+
+// podOf is the namespace of a pod.
+type podOf struct {
+	*netns
+	node   *podNode
+	req    protocol.Request
+	result *protocol.Result
+}
+
+func (c *podCluster) check(err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatalf("%v%s", err, c.tails())
+	}
+}
+
+func (c *podCluster) tails() string {
+	out := ""
+	for _, n := range c.nodes {
+		if b, err := os.ReadFile(n.log()); err == nil {
+			out += "\n-- " + n.name + "\n" + string(b[max(0, len(b)-4000):])
+		}
+	}
+	return out
+}
+
+func (n *podNode) log() string    { return filepath.Join(n.dir, "agent.log") }
+func (n *podNode) status() string { return filepath.Join(n.dir, "agent.sock") }
+
+func (c *podCluster) manifests() string { return filepath.Join(c.dir, "manifests") }
+
+func openPodCluster(t *testing.T, path string) *podCluster {
+	c := &podCluster{t: t, dir: t.TempDir(), pods: map[string]*podOf{}}
+	c.program = filepath.Join(c.dir, "contiv-agent")
+	if out, err := exec.Command("go", "build", "-o", c.program, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
+		t.Fatalf("build the agent: %v\n%s", err, out)
+	}
+	var err error
+	c.world, err = newNetns()
+	c.check(err)
+	t.Cleanup(c.world.close)
+	c.check(c.world.ip("link set lo up\nlink add br0 type bridge\nlink set br0 up\naddr add 192.168.16.100/24 dev br0\naddr add 2001:db8:16::100/64 dev br0 nodad\naddr add 198.51.100.10/32 dev lo\n"))
+	c.check(os.Mkdir(c.manifests(), 0o700))
+	text := ""
+	for i := 1; i <= 2; i++ {
+		n := &podNode{name: fmt.Sprintf("node-%d", i), addr: fmt.Sprintf("192.168.16.%d", i)}
+		n.path, n.dir, n.plugins = path, filepath.Join(c.dir, n.name), []string{"vxlan_plugin.so"}
+		c.check(os.Mkdir(n.dir, 0o700))
+		n.ns, err = newNetns()
+		c.check(err)
+		t.Cleanup(n.ns.close)
+		c.check(n.ns.ip(fmt.Sprintf("link set lo up\nlink add eth0 type veth peer name %s\nlink set %s netns %s\nlink set eth0 up\naddr add %s/24 dev eth0\naddr add 2001:db8:16::%d/64 dev eth0 nodad\nroute add default via 192.168.16.100\n",
+			n.name, n.name, c.world.path, n.addr, i)))
+		c.check(c.world.ip(fmt.Sprintf("link set %s master br0 up\n", n.name)))
+		c.check(n.ns.set("ipv4/ip_forward", "1"))
+		c.check(n.ns.set("ipv6/conf/all/forwarding", "1"))
+		t.Cleanup(func() { n.stopAgent(); n.kill() })
+		c.check(n.start())
+		c.nodes = append(c.nodes, n)
+		text += fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDRs: [10.1.%d.0/24, \"2001:db8:1:%d::/64\"]}\nstatus: {addresses: [{type: InternalIP, address: %s}, {type: InternalIP, address: \"2001:db8:16::%d\"}]}\n---\n", n.name, i, i, n.addr, i)
+	}
+	c.write("nodes.yaml", text+"apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {kubernetes.io/metadata.name: default}}\n")
+	for _, n := range c.nodes {
+		c.startAgent(n)
+	}
+	return c
+}
+
+// write changes a manifest at once.
+func (c *podCluster) write(name, text string) {
+	c.t.Helper()
+	at := filepath.Join(c.manifests(), name)
+	c.check(os.WriteFile(at+"~", []byte(text), 0o600))
+	c.check(os.Rename(at+"~", at))
+}
+
+func (c *podCluster) startAgent(n *podNode) {
+	c.t.Helper()
+	out, err := os.OpenFile(n.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	c.check(err)
+	defer out.Close()
+	n.agent = exec.Command(c.program, "run", "--cni", "--cni-state", n.dir, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
+		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", "10.96.0.0/16")
+	n.agent.Stdout, n.agent.Stderr = out, out
+	n.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	n.ns.do(func() { err = n.agent.Start() })
+	c.check(err)
+}
+
+func (n *podNode) stopAgent() {
+	if n.agent != nil {
+		_ = n.agent.Process.Kill() // it may have ended
+		_ = n.agent.Wait()         // killed
+		n.agent = nil
+	}
+}
+
+func (n *podNode) client() *protocol.Client { return &protocol.Client{Socket: n.status()} }
+
+// until tries something again and again.
+func (c *podCluster) until(what string, try func() error) {
+	c.t.Helper()
+	for end := time.Now().Add(patience); ; wait(c.t.Context(), 50*time.Millisecond) {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%s: not within %s: %v%s", what, patience, err, c.tails())
+		}
+	}
+}
+
+// object is the manifest of a pod, as the API server has it before the runtime knows its address.
+func (c *podCluster) object(n *podNode, pod, app string) {
+	c.write("pod-"+pod+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, labels: {app: %s}}\nspec: {nodeName: %s, containers: [{name: c, image: x}]}\nstatus: {phase: Pending}\n", pod, app, n.name))
+}
+
+// attach adds a pod as a container runtime does.
+func (c *podCluster) attach(n *podNode, pod, app string) *podOf {
+	c.t.Helper()
+	ns, err := newNetns()
+	c.check(err)
+	p := &podOf{netns: ns, node: n, req: protocol.Request{
+		Attachment: protocol.Attachment{ContainerID: strings.Repeat("0", 60) + pod, IfName: "eth0"}, Netns: ns.path, Pod: protocol.Pod{Namespace: "default", Name: pod, UID: pod},
+	}}
+	c.object(n, pod, app)
+	c.until("ADD of "+pod, func() error {
+		p.result, err = n.client().Add(c.t.Context(), p.req)
+		return err
+	})
+	c.pods[pod] = p
+	c.t.Cleanup(func() {
+		if c.pods[pod] == p {
+			ns.close()
+		}
+	})
+	return p
+}
+
+func (p *podOf) addr(v6 bool) netip.Addr {
+	for _, i := range p.result.IPs {
+		if i.Address.Addr().Is6() == v6 {
+			return i.Address.Addr()
+		}
+	}
+	return netip.Addr{}
+}
+
+// serve answers each connection to a port, in both families, with a name and the client's address.
+func (c *podCluster) serve(at *netns, name string, on int) {
+	c.t.Helper()
+	for _, family := range []string{"tcp4", "tcp6"} {
+		var l net.Listener
+		var err error
+		at.do(func() { l, err = net.Listen(family, fmt.Sprintf(":%d", on)) })
+		c.check(err)
+		c.t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+				_, _ = fmt.Fprintf(conn, "%s sees %s\n", name, host) // the client may be gone
+				_ = conn.Close()
+			}
+		}()
+	}
+}
+
+// ask connects, and returns the line that the server sends.
+func ask(from *netns, to string, limit time.Duration) (line string, err error) {
+	ended, failed := from.beside(func() {
+		var conn net.Conn
+		if conn, err = (&net.Dialer{Timeout: limit}).Dial("tcp", to); err != nil {
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(limit)) // a connection has deadlines
+		line, err = bufio.NewReader(conn).ReadString('\n')
+	})
+	if failed != nil {
+		return "", failed
+	}
+	<-ended
+	return strings.TrimSpace(line), err
+}
+
+// reaches fails unless a client gets an answer with a text.
+func (c *podCluster) reaches(what string, from *netns, to, want string) {
+	c.t.Helper()
+	c.until(what, func() error {
+		line, err := ask(from, to, 3*time.Second)
+		if err == nil && !strings.Contains(line, want) {
+			err = fmt.Errorf("got %q, want %q", line, want)
+		}
+		return err
+	})
+	c.t.Logf("%s: ok", what)
+}
+
+func (c *podCluster) silent(what string, from *netns, to string) {
+	c.t.Helper()
+	if line, err := ask(from, to, 500*time.Millisecond); err == nil {
+		c.t.Errorf("%s: got %q", what, line)
+	}
+}
+
+func hostPort(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).String() }
+
+// TestVPPPodNetwork attaches pods by CNI requests alone, and sends packets on every path.
+func TestVPPPodNetwork(t *testing.T) {
+	c := openPodCluster(t, theVPP(t))
+	one, two := c.nodes[0], c.nodes[1]
+	for _, n := range c.nodes {
+		c.until("STATUS of "+n.name, func() error { return n.client().Status(t.Context()) })
+	}
+	a, b, far := c.attach(one, "a", "client"), c.attach(one, "b", "web"), c.attach(two, "far", "web")
+	c.serve(b.netns, "b", 8080)
+	c.serve(far.netns, "far", 8080)
+	c.serve(one.ns, "node-1", 9000)
+	c.serve(two.ns, "node-2", 9000)
+	c.serve(c.world, "world", 7000)
+	for _, v6 := range []bool{false, true} {
+		c.reaches("pod to pod of its node", a.netns, hostPort(b.addr(v6), 8080), "b sees "+a.addr(v6).String())
+		c.reaches("pod to pod of another node", a.netns, hostPort(far.addr(v6), 8080), "far sees "+a.addr(v6).String())
+		c.reaches("node to its pod", one.ns, hostPort(b.addr(v6), 8080), "b sees")
+		c.reaches("node to pod of another node", one.ns, hostPort(far.addr(v6), 8080), "far sees")
+	}
+	c.reaches("pod to its node", a.netns, one.addr+":9000", "node-1 sees "+a.addr(false).String())
+	c.reaches("pod to another node", a.netns, two.addr+":9000", "node-2 sees "+a.addr(false).String())
+	c.reaches("pod to the outside", a.netns, "198.51.100.10:7000", "world sees "+one.addr)
+	c.service(b, far)
+	c.reaches("pod to Service", a.netns, "10.96.0.10:80", "sees "+a.addr(false).String())
+	c.reaches("node to Service", one.ns, "10.96.0.10:80", "sees")
+
+	c.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
+	c.until("the policy is enforced", func() error {
+		if _, err := ask(a.netns, hostPort(b.addr(false), 8080), 300*time.Millisecond); err == nil {
+			return errors.New("a denied pod still gets an answer")
+		}
+		return nil
+	})
+	friend := c.attach(one, "friend", "friend")
+	c.reaches("an allowed pod", friend.netns, hostPort(b.addr(false), 8080), "b sees")
+	c.silent("a denied pod", a.netns, hostPort(b.addr(false), 8080))
+	c.silent("a denied pod, IPv6", a.netns, hostPort(b.addr(true), 8080))
+	c.survive(one, friend, a, b, far)
+	c.remove(one, friend)
+}
+
+// service makes a Service of two pods, as the API server does when it knows their addresses.
+func (c *podCluster) service(pods ...*podOf) {
+	text := "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: default}\nspec: {clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP}]}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, namespace: default, labels: {kubernetes.io/service-name: web}}\naddressType: IPv4\nports: [{name: http, port: 8080, protocol: TCP}]\nendpoints:\n"
+	for _, p := range pods {
+		text += fmt.Sprintf("- {addresses: [%s], nodeName: %s, conditions: {ready: true}, targetRef: {kind: Pod, namespace: default, name: %s}}\n", p.addr(false), p.node.name, p.req.Pod.Name)
+	}
+	c.write("service.yaml", text)
+}
+
+// survive kills the agent and then VPP: nothing stops without the agent, and everything returns with VPP.
+func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
+	c.t.Helper()
+	n.stopAgent()
+	c.reaches("without an agent", friend.netns, hostPort(b.addr(false), 8080), "b sees")
+	c.startAgent(n)
+	c.until("STATUS after a restart of the agent", func() error { return n.client().Status(c.t.Context()) })
+	c.reaches("after a restart of the agent", friend.netns, hostPort(b.addr(false), 8080), "b sees")
+	n.kill()
+	c.check(n.start())
+	begin := time.Now()
+	leaks := 0
+	for {
+		if _, err := ask(denied.netns, hostPort(b.addr(false), 8080), 20*time.Millisecond); err == nil {
+			leaks++
+		}
+		if _, err := ask(friend.netns, hostPort(b.addr(false), 8080), 100*time.Millisecond); err == nil {
+			break
+		}
+		if time.Since(begin) > patience {
+			c.t.Fatalf("after a restart of VPP no packet arrives%s", c.tails())
+		}
+	}
+	c.t.Logf("from VPP's socket to the first connection: %s, %d denied connections answered", time.Since(begin).Round(time.Millisecond), leaks)
+	if leaks > 0 {
+		c.t.Errorf("%d connections that policies deny were answered after a restart of VPP", leaks)
+	}
+	c.reaches("across nodes after a restart of VPP", friend.netns, hostPort(far.addr(false), 8080), "far sees")
+	c.reaches("IPv6 after a restart of VPP", friend.netns, hostPort(b.addr(true), 8080), "b sees")
+	c.silent("a denied pod after a restart of VPP", denied.netns, hostPort(b.addr(false), 8080))
+}
+
+// remove deletes a pod twice, and looks for what is left.
+func (c *podCluster) remove(n *podNode, p *podOf) {
+	c.t.Helper()
+	r := p.req
+	for range 2 {
+		c.check(n.client().Delete(c.t.Context(), r))
+		r.Netns = "" // as of a sandbox that no longer exists
+	}
+	cli := func(command string) string {
+		out, err := exec.Command(filepath.Join(filepath.Dir(n.path), "vppctl"), "-s", n.dir+"/cli.sock", command).CombinedOutput()
+		if err != nil {
+			return err.Error()
+		}
+		return string(out)
+	}
+	var links []byte
+	n.ns.do(func() { links, _ = exec.Command("ip", "-o", "link").CombinedOutput() })
+	for what, text := range map[string]string{
+		"interfaces": cli("show interface"), "routes": cli("show ip fib " + p.addr(false).String() + "/32"), "neighbours": cli("show ip neighbors"), "IPv6 neighbours": cli("show ip6 neighbors"), "links": string(links),
+	} {
+		for _, left := range []string{p.result.Host.Name, p.addr(false).String() + " ", p.addr(true).String() + " "} {
+			if strings.Contains(text, left) && (what != "routes" || strings.Contains(text, "host-")) {
+				c.t.Errorf("%s: %q is left in\n%s", what, left, text)
+			}
+		}
+	}
+	p.do(func() {
+		if _, err := net.InterfaceByName("eth0"); err == nil {
+			c.t.Error("eth0 is left in the namespace of the pod")
+		}
+	})
+}
+
