@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 )
 
@@ -147,8 +148,9 @@ func (c *podCluster) until(what string, try func() error) {
 }
 
 // object is the manifest of a pod, as the API server has it before the runtime knows its address.
-func (c *podCluster) object(n *podNode, pod, app string) {
-	c.write("pod-"+pod+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, labels: {app: %s}}\nspec: {nodeName: %s, containers: [{name: c, image: x}]}\nstatus: {phase: Pending}\n", pod, app, n.name))
+func (c *podCluster) object(n *podNode, pod, app, status string) {
+	c.t.Helper()
+	c.write("pod-"+pod+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, labels: {app: %s}}\nspec: {nodeName: %s, containers: [{name: c, image: x}]}\nstatus: {%s}\n", pod, app, n.name, status))
 }
 
 // attach adds a pod as a container runtime does.
@@ -159,11 +161,12 @@ func (c *podCluster) attach(n *podNode, pod, app string) *podOf {
 	p := &podOf{netns: ns, node: n, req: protocol.Request{
 		Attachment: protocol.Attachment{ContainerID: strings.Repeat("0", 60) + pod, IfName: "eth0"}, Netns: ns.path, Pod: protocol.Pod{Namespace: "default", Name: pod, UID: pod},
 	}}
-	c.object(n, pod, app)
+	c.object(n, pod, app, "phase: Pending")
 	c.until("ADD of "+pod, func() error {
 		p.result, err = n.client().Add(c.t.Context(), p.req)
 		return err
 	})
+	c.object(n, pod, app, fmt.Sprintf("phase: Running, podIP: %s, podIPs: [{ip: %s}, {ip: \"%s\"}]", p.addr(false), p.addr(false), p.addr(true)))
 	c.pods[pod] = p
 	c.t.Cleanup(func() {
 		if c.pods[pod] == p {
@@ -302,6 +305,13 @@ func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 	c.reaches("without an agent", friend.netns, hostPort(b.addr(false), 8080), "b sees")
 	c.startAgent(n)
 	c.until("STATUS after a restart of the agent", func() error { return n.client().Status(c.t.Context()) })
+	st, err := control.FetchStatus(c.t.Context(), n.status(), true)
+	c.check(err)
+	for _, txn := range st.History {
+		if txn.Writes > 0 {
+			c.t.Errorf("a restarted agent writes: %+v%s", txn, c.tails())
+		}
+	}
 	c.reaches("after a restart of the agent", friend.netns, hostPort(b.addr(false), 8080), "b sees")
 	n.kill()
 	c.check(n.start())

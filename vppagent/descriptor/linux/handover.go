@@ -136,8 +136,9 @@ func (o *handover) handoverMessage() *contivlinux.Handover {
 // rulesVersion changes whenever equal values become other rules.
 const rulesVersion = 1
 
+// fingerprint is the same in every process: a restarted agent recognises the rules.
 func (o *handover) fingerprint() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %v %v %v %q", rulesVersion, o.iface, o.tunnels, o.masquerade, o.exempt, o.links))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", rulesVersion, kv.Format(kv.HandoverKey, o.handoverMessage())))
 	return fmt.Sprintf("%x", sum[:8])
 }
 

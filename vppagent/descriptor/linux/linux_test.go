@@ -418,7 +418,7 @@ func TestMessageIsInverse(t *testing.T) {
 func TestFilterIsRepaired(t *testing.T) {
 	l := newLab(t)
 	eth := veth("eth", "far", nil, nil)
-	m := &contivlinux.Handover{Interface: "eth", VppLinks: []string{"cv-"}, Masquerade: []string{"10.1.0.0/16"}}
+	m := &contivlinux.Handover{Interface: "eth", VppLinks: []string{"cv-"}, Masquerade: []string{"10.1.0.0/16"}, Tunnels: []*contivlinux.Handover_Tunnel{{NodeAddress: "192.168.16.1", VppAddress: "169.254.1.6", Port: 4789}}}
 	own, err := netns.GetFromPath(l.own.path)
 	if err != nil {
 		t.Fatal(err)
@@ -435,6 +435,9 @@ func TestFilterIsRepaired(t *testing.T) {
 	}
 	l.checkApplied("put", l.put(eth, m))
 	before := l.own.filter(t)
+	if !strings.Contains(before, "contiv made-df6e722a210ab8cc-6:") { // the fingerprint of another process
+		t.Errorf("another fingerprint in\n%s", before)
+	}
 	if !strings.Contains(before, "contiv pods-out: 1 rules") || !strings.Contains(before, "foreign mine") {
 		t.Fatal(before)
 	}
