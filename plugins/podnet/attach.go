@@ -79,7 +79,7 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 		}
 		return nil, protocol.Errorf(protocol.CodeTryAgainLater, "%s is attached in %s, as pod %s", r.Attachment, a.Netns, a.podID())
 	}
-	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU)}
+	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now()}
 	var err error
 	if a.Addresses, a.Given, err = n.addresses(&r); err != nil {
 		return nil, err
@@ -178,6 +178,11 @@ var errPodWait = errors.New("the agent waited long enough")
 func (n *Network) announce(id model.PodID) {
 	n.order.Lock()
 	defer n.order.Unlock()
+	n.passOn(id)
+}
+
+// passOn is announce for a caller that holds order.
+func (n *Network) passOn(id model.PodID) {
 	n.mu.Lock()
 	k, ok := n.pods[id]
 	through := n.through
@@ -186,7 +191,7 @@ func (n *Network) announce(id model.PodID) {
 		pod = n.withAddresses(k.pod)
 	}
 	n.mu.Unlock()
-	if ok && through != nil && pod != k.pod {
+	if ok && through != nil {
 		through(&event.Update{Source: k.source, Changes: []event.Change{{Ref: pod.Ref(), Object: pod}}})
 	}
 }
@@ -256,6 +261,7 @@ func (n *Network) detach(at protocol.Attachment) (*removal, error) {
 	emit := n.emit
 	n.mu.Unlock()
 	emit(event.ExternalConfigChange(Name, values))
+	n.passOn(a.podID()) // without the addresses
 	n.mu.Lock()
 	return gone, nil
 }

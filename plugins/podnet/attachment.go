@@ -2,6 +2,8 @@ package podnet
 
 import (
 	"net/netip"
+	"strings"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
@@ -14,6 +16,8 @@ type Attachment struct {
 	Pod       protocol.Pod `json:"pod"`
 	Addresses []netip.Addr `json:"addresses"`
 	MTU       int          `json:"mtu"`
+	// At is when the runtime asked for it. A pod whose sandbox is made again has two attachments until the runtime deletes the first.
+	At time.Time `json:"at"`
 	// Given: another IPAM plugin chose the addresses.
 	Given bool `json:"given,omitempty"`
 }
@@ -30,4 +34,15 @@ func (a *Attachment) iface() string { return interfaceName(a.podID().String(), a
 func (a *Attachment) peer() string {
 	name, _ := link(a.Attachment)
 	return name
+}
+
+// before orders the attachments of a pod: by name of the interface, then the latest first.
+func (a *Attachment) before(o *Attachment) bool {
+	if a.IfName != o.IfName {
+		return a.IfName < o.IfName
+	}
+	if !a.At.Equal(o.At) {
+		return a.At.After(o.At)
+	}
+	return strings.Compare(a.ContainerID, o.ContainerID) < 0
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -272,13 +271,14 @@ func (n *Network) setPod(ref model.Ref, pod *model.Pod, source string) *model.Po
 	return n.withAddresses(pod)
 }
 
-// withAddresses returns a Pod with the addresses of its attachment. The caller holds mu.
+// withAddresses returns a Pod with the addresses of its attachment. Those that the API server has may be of an earlier sandbox. The caller holds
+// mu.
 func (n *Network) withAddresses(pod *model.Pod) *model.Pod {
-	if len(pod.IPs) > 0 || pod.Finished {
+	if pod.Finished {
 		return pod
 	}
 	a := n.attachmentOf(pod.ID)
-	if a == nil {
+	if a == nil || slices.Equal(a.Addresses, pod.IPs) {
 		return pod
 	}
 	given := *pod
@@ -286,10 +286,10 @@ func (n *Network) withAddresses(pod *model.Pod) *model.Pod {
 	return &given
 }
 
-// attachmentOf returns the attachment of a pod; of several, that of the interface that sorts first. The caller holds mu.
+// attachmentOf returns the attachment of a pod that counts. The caller holds mu.
 func (n *Network) attachmentOf(id model.PodID) (found *Attachment) {
 	for _, a := range n.attached {
-		if a.podID() == id && (found == nil || strings.Compare(a.IfName+a.ContainerID, found.IfName+found.ContainerID) < 0) {
+		if a.podID() == id && (found == nil || a.before(found)) {
 			found = a
 		}
 	}
