@@ -52,6 +52,7 @@ var sameRank = map[[2]string]bool{
 	{"agent/stepper", "agent/nattable"}:     true, // a Stepper drives the agent's rooms
 	{"agent/stepper", "agent/reasons"}:      true,
 	{"agent/stepper", "agent/status"}:       true,
+	{"plugins/podnet", "plugins/ipam"}:      true, // the network gives pods their addresses
 	{"plugins/cni/cnitest", "plugins/ipam"}: true, // the modelled node has real addresses
 	{"trace", "agent"}:                      true, // a what-if is one agent and one sim per node
 
@@ -74,7 +75,7 @@ var fences = map[string][]string{
 	"go.etcd.io/etcd":                    {"plugins/extconfig/etcd"},
 	"google.golang.org/grpc":             {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
 	"go.etcd.io/bbolt":                   {"boltstore"},
-	"github.com/google/nftables": {"vppagent/descriptor/linux"},
+	"github.com/google/nftables":         {"vppagent/descriptor/linux"},
 	"github.com/vishvananda":             {"vppagent/descriptor/linux"},
 	"github.com/containernetworking/cni": {"cmd/contiv-cni"},
 }

@@ -112,7 +112,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	if cfg.Process.Logger == nil {
 		cfg.Process.Logger = slog.New(slog.DiscardHandler)
 	}
-	connectPods(&cfg)
+	cfg.ConnectPods()
 	if cfg.Policies.Felix != nil && cfg.Policies.Felix.Driver != nil {
 		cfg.Sources = maps.Clone(cfg.Sources)
 		if cfg.Sources == nil {
@@ -162,7 +162,7 @@ func (p *parts) connection() *vpp.Conn {
 // vppagentConfig returns the configuration of what keeps VPP equal to the desired state.
 func (p *parts) vppagentConfig(pause func(context.Context, time.Duration)) vppagent.Config {
 	cfg := p.cfg.VPPAgent
-	cfg.Caller, cfg.Descriptors = withHost(p.cfg, p.conn, p.cfg.Share().Kinds())
+	cfg.Caller, cfg.Descriptors = p.cfg.WithHost(p.conn, p.cfg.Share().Kinds())
 	cfg.Logger, cfg.Now, cfg.Pause = p.log, p.cfg.Process.Now, pause
 	cfg.DenyUnknown = p.cfg.DeniesUnknown()
 	cfg.DenyEarly = cfg.DenyUnknown && p.cfg.Policies.ACL.SourceCheck != acl.SourceOff
@@ -349,7 +349,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Process.Registry}
 	a.rivals.Changed = a.changes.happened
 	a.gallery = status.NewGallery(p.reader, p.inLoop)
-	a.cni = newCNI(p.cfg)
+	a.cni = p.cfg.Pods.Server(p.log)
 	if a.registry == nil {
 		a.registry = prometheus.NewRegistry()
 		a.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -383,9 +383,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	emit = a.changes.watched(emit)
-	if a.cfg.Pods != nil {
-		emit = a.cfg.Pods.Network.Watch(emit)
+	emit = a.cfg.Pods.Watch(a.changes.watched(emit))
+	if a.cni != nil {
 		g.Go(func() error { a.cni.Run(ctx); return nil })
 	}
 	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
@@ -452,7 +451,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 			}
 			return nil, fmt.Errorf("status socket: %w", err)
 		}
-		out = append(out, listener{l, a.withCNI(a.control().Handler())})
+		out = append(out, listener{l, config.WithCNI(a.cni, a.control().Handler())})
 	}
 	return out, nil
 }

@@ -161,7 +161,7 @@ func InterfaceVrfKey(name string, vrf uint32, ipv6 bool) string {
 const podInterface = "pod:"
 
 // PodInterface is the logical name of a pod's interface: "pod:", the pod as "namespace/name" or a hash of it, a colon and a suffix that
-// tells the attachments of a pod apart. Until a value states its access lists, nothing passes such an interface.
+// differs between the attachments of a pod. Until a value states its access lists, nothing passes such an interface.
 func PodInterface(pod, suffix string) string { return podInterface + pod + ":" + suffix }
 
 // PodInterfaceOf returns the name of the pod's interface that a value with this key makes; false: it is no such key.

@@ -84,7 +84,6 @@ type Agent struct {
 	retrying map[*value]struct{}
 	locate   *event.Locate     // the last question, answered again when interfaces change
 	unknown  map[string]*value // the access lists of the interfaces that are closed until a value names them
-	pods     map[string]bool   // the wanted interfaces that values make for pods, by name
 	roles    map[string]bool   // the node's interfaces, by name; nil: not known yet
 	located  *event.Located
 
@@ -128,7 +127,7 @@ func New(cfg Config) *Agent {
 	}
 	a := &Agent{
 		cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{},
-		wake: make(chan struct{}, 1), questions: make(chan func()), pods: map[string]bool{},
+		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
 	a.history.limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
 	a.pace = pace.Pacer{Caller: cfg.Caller, Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
@@ -267,7 +266,6 @@ func (a *Agent) putDesired(v *value, c *compiled, touch func(*value)) {
 		c = &compiled{}
 	}
 	v.msg, v.bad = c.msg, c.bad
-	a.notePod(v.key, c.msg != nil && c.bad == nil)
 	v.backoff, v.retryAt = 0, time.Time{}
 	if c.bad == nil && c.state != nil && v.want != nil && expand.Plain(v.kind.Descriptor) && v.kind.Equal(v.want, c.state) {
 		touch(v)

@@ -40,24 +40,20 @@ func (l *levels) gather() {
 			}
 		}
 	}
-	for moved := true; moved; { // until every kind follows those that moved themselves
-		moved = false
+	for range moving { // a kind also follows those that moved themselves
 		for k, free := range moving {
 			for _, name := range k.After {
-				if before, ok := last[name]; ok && free && before >= last[k.Name] && before < len(moving)+len(*l) {
-					last[k.Name], moved = before+1, true
+				if before, ok := last[name]; ok && free {
+					last[k.Name] = max(last[k.Name], before+1)
 				}
 			}
 		}
 	}
 	for k, free := range moving {
-		if !free { // others depend on its level
-			continue
+		if free { // no other value depends on its level
+			*l = append(*l, make(levels, max(0, last[k.Name]+1-len(*l)))...)
+			l.move(k, last[k.Name])
 		}
-		for len(*l) <= last[k.Name] {
-			*l = append(*l, nil)
-		}
-		l.move(k, last[k.Name])
 	}
 }
 

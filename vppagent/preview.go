@@ -125,7 +125,7 @@ func (a *Agent) clone() *Agent {
 		c.g.kinds[i].foreign = k.foreign
 	}
 	c.state.Store(a.state.Load())
-	c.roles, c.pods = a.roles, maps.Clone(a.pods)
+	c.roles = a.roles
 	c.g.world.CopyFrom(a.g.world)
 	c.copyValues(a.g)
 	c.unknown = make(map[string]*value, len(a.unknown))

@@ -97,8 +97,6 @@ func (v *value) last() bool {
 // giveParts gives values the parts that follow from VPP's interfaces. It arranges NAT44 on those of pods, and closes those that may be a pod's, until a value
 // states what may pass them.
 //
-// An interface that a value makes for a pod (kv.PodInterface) is closed from the plan on that makes it.
-//
 // It closes untagged interfaces only when the node's interfaces are known: an agent that closed its own path to the API server
 // would never learn them.
 func (a *Agent) giveParts(touch func(*value)) {
@@ -122,29 +120,12 @@ func (a *Agent) giveParts(touch func(*value)) {
 			a.g.give(d.Key, d.State, touch)
 		}
 	}
-	for name := range a.pods {
-		d := acl.Closed(name)
-		now[d.Key] = a.g.nodeOf(d.Key)
-		a.g.give(d.Key, d.State, touch)
-	}
 	for key := range a.unknown {
 		if now[key] == nil {
 			a.g.give(key, nil, touch)
 		}
 	}
 	a.unknown = now
-}
-
-// notePod records whether a value that makes a pod's interface is wanted.
-func (a *Agent) notePod(key string, wanted bool) {
-	name, is := kv.PodInterfaceOf(key)
-	switch {
-	case !is:
-	case wanted:
-		a.pods[name] = true
-	default:
-		delete(a.pods, name)
-	}
 }
 
 // learnAddressed finds which of the interfaces that may be a pod's by their kind have an address: those belong to another owner.

@@ -16,6 +16,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vppagent"
+	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
 // located returns the answer with the node's interfaces.
@@ -191,7 +193,7 @@ func TestClosedFirstOpenLast(t *testing.T) {
 // TestOwnPodsAreClosed: the interface that a value makes for a pod accepts packets only after it has access lists: those that deny everything
 // until its own are wanted, also when VPP restarts below it.
 func TestOwnPodsAreClosed(t *testing.T) {
-	l := newLab(t, vppagent.Config{DenyUnknown: true})
+	l := newLab(t, vppagent.Config{DenyUnknown: true, Descriptors: aclvalues.ClosePods(all.All())})
 	name := kv.PodInterface("default/web", "1234")
 	pod := packets(1450)
 	pod.Name, pod.Unnumbered = name, &interfaces.Interface_Unnumbered{InterfaceWithIp: "gateway"}
@@ -235,7 +237,7 @@ func TestOwnPodsAreClosed(t *testing.T) {
 	}
 }
 
-// TestOwnPodsStayOpen: without DenyUnknown nothing is closed.
+// TestOwnPodsStayOpen: without ClosePods nothing is closed.
 func TestOwnPodsStayOpen(t *testing.T) {
 	l := newLab(t, vppagent.Config{})
 	pod := packets(1450)

@@ -23,7 +23,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
-	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
@@ -79,12 +78,6 @@ type Config struct {
 	// Reporter reports the state of objects and of the agent to Kubernetes; nil: no reports. A Stepper does not report.
 	Reporter Reporter
 	Process  Process
-}
-
-// Pods is the node's network.
-type Pods struct {
-	Network *podnet.Network
-	Spool   string // folder with the DELs that found no agent; "": none
 }
 
 // Source delivers Kubernetes objects; source/manifest and source/kube implement it.

@@ -30,8 +30,7 @@ func (n *Network) Add(ctx context.Context, r protocol.Request) (*protocol.Result
 	if err != nil {
 		return nil, err
 	}
-	values := n.podValuesOf(a)
-	keys := values.Keys()
+	keys := (&cluster{}).podValues(&n.cfg.Settings, a).Keys()
 	if err := n.until(ctx, func() string { return n.states.firstMissing(keys) }); err != nil {
 		return nil, protocol.Errorf(protocol.CodeTryAgainLater, "pod %s: %v", a.podID(), err)
 	}
@@ -139,12 +138,6 @@ func (n *Network) addresses(r *protocol.Request) (out []netip.Addr, given bool, 
 func (n *Network) watch(a *Attachment) {
 	n.states.watch(n.cluster.podValues(&n.cfg.Settings, a))
 	n.states.watchKey(kv.InterfaceACLsKey(a.iface()))
-}
-
-func (n *Network) podValuesOf(a *Attachment) kv.Values {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.cluster.podValues(&n.cfg.Settings, a)
 }
 
 // evaluated gives the Pod its addresses and waits until VPP has the lists that follow from its policies.

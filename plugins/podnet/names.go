@@ -42,7 +42,7 @@ const (
 var (
 	gateway4 = netip.MustParseAddr("169.254.1.1")
 	gateway6 = netip.MustParseAddr("fd69:254:1::1")
-	// The link of the tunnels, a range of its own for each family.
+	// The link of the tunnels, a separate range for each family.
 	tunnelHost4, tunnelVPP4 = netip.MustParsePrefix("169.254.1.5/30"), netip.MustParsePrefix("169.254.1.6/30")
 	tunnelHost6, tunnelVPP6 = netip.MustParsePrefix("fd69:254:1::5/126"), netip.MustParsePrefix("fd69:254:1::6/126")
 )

@@ -91,7 +91,7 @@ func New(cfg Config) (*Network, error) {
 		states:  newStates(), vpp: errors.New("not connected yet"),
 	}
 	if err := n.restore(all); err != nil {
-		return nil, fmt.Errorf("podnet: %w", errors.Join(err, st.close()))
+		return nil, fmt.Errorf("podnet: %w", errors.Join(err, st.closeFile()))
 	}
 	return n, nil
 }
@@ -155,7 +155,7 @@ func (n *Network) Run(ctx context.Context, emit func(event.Event)) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.emit = nil
-	return errors.Join(ctx.Err(), n.store.close())
+	return errors.Join(ctx.Err(), n.store.closeFile())
 }
 
 // Watch returns an emit for sources: the network learns of Nodes, ServiceCIDRs and Pods before it passes the events on, and the Pods it has
@@ -167,7 +167,7 @@ func (n *Network) Watch(emit func(event.Event)) func(event.Event) {
 	return func(ev event.Event) {
 		switch ev := ev.(type) {
 		case *event.Update:
-			n.update(ev, emit)
+			n.takeUpdate(ev, emit)
 			return
 		case *event.VPPStatus:
 			n.mu.Lock()
@@ -183,8 +183,8 @@ func (n *Network) Watch(emit func(event.Event)) func(event.Event) {
 	}
 }
 
-// update takes the Nodes and Pods of an update. The values that follow from Nodes are sent first.
-func (n *Network) update(up *event.Update, emit func(event.Event)) {
+// takeUpdate takes the Nodes and Pods of an update. The values that follow from Nodes are sent first.
+func (n *Network) takeUpdate(up *event.Update, emit func(event.Event)) {
 	n.order.Lock()
 	defer n.order.Unlock()
 	n.mu.Lock()

@@ -54,7 +54,7 @@ func (s *store) remove(a protocol.Attachment) error {
 	return s.file.Update(func(tx *boltstore.Tx) error { return tx.Delete(attachments, a.ContainerID, a.IfName) })
 }
 
-func (s *store) close() error { return s.file.Close() }
+func (s *store) closeFile() error { return s.file.Close() }
 
 // namespaceGone returns why a file is no network namespace; nil: it is one.
 func namespaceGone(path string) error {

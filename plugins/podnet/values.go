@@ -106,7 +106,7 @@ func podCIDR(n *model.Node, v6 bool) netip.Prefix {
 }
 
 // hostAddr is the address from which the node's own processes reach pods and Services: the first of its pods' range, which no pod gets. All
-// nodes have a route to it, so answers return to this VPP whoever sends them; no NAT uses it.
+// nodes have a route to it, so answers of any host return to this VPP; no NAT uses it.
 func hostAddr(n *model.Node, v6 bool) netip.Addr {
 	if p := podCIDR(n, v6); p.IsValid() {
 		return p.Addr().Next()
@@ -241,7 +241,7 @@ func (b *builder) overlay(own *model.Node, others []*model.Node) {
 	b.put(domain)
 }
 
-// underlay carries the outer packets of tunnels, in a table of its own: inside, the other nodes' addresses are behind the tunnels.
+// underlay carries the outer packets of tunnels, in a separate table: inside, the other nodes' addresses are behind the tunnels.
 func (b *builder) underlay() {
 	near := &linuxinterfaces.Interface{Name: vxlanLink, HostIfName: vxlanLink, PhysAddress: hostMAC, IpAddresses: []string{tunnelHost4.String(), tunnelHost6.String()}}
 	b.wire(underlay, vxlanPeer, near, b.s.linkMTU(), func(i *interfaces.Interface) {

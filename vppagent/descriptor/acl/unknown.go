@@ -23,6 +23,27 @@ func Closed(iface string) descriptor.Derived {
 	return descriptor.Derived{Key: kv.InterfaceACLsKey(iface), State: closedPart(iface)}
 }
 
+// ClosePods returns the descriptors so that each interface that a value makes for a pod (kv.PodInterface) gets the part of Closed with that
+// value: there is no moment at which it has neither this part nor its own lists.
+func ClosePods(all []*descriptor.Descriptor) []*descriptor.Descriptor {
+	out := slices.Clone(all)
+	for i, d := range out {
+		if !d.Has(kv.InterfaceKey("x")) || d.Derived == nil {
+			continue
+		}
+		closing := *d
+		closing.Derived = func(state any) []descriptor.Derived {
+			follow := d.Derived(state)
+			if name, is := kv.PodInterfaceOf(kv.Key(d.Message(state))); is {
+				follow = append(follow, Closed(name))
+			}
+			return follow
+		}
+		out[i] = &closing
+	}
+	return out
+}
+
 // closedLists is the state of an interface that nothing may pass.
 func closedLists(iface string) *accessLists {
 	return &accessLists{key: kv.InterfaceACLsKey(iface), iface: iface, in: []string{denyKey}, out: []string{denyKey}}

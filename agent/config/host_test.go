@@ -1,4 +1,4 @@
-package agent
+package config
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 type silentVPP struct{}
@@ -31,11 +32,11 @@ func TestHostChangesOnlyOnRequest(t *testing.T) {
 		n     int
 	}{
 		{"nobody asks", Config{VPP: vpp.Config{Socket: "s"}}, nil, false, 0},
-		{"a simulation", Config{VPP: vpp.Config{Dial: dial}, External: asked}, nil, false, 0},
-		{"asked", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, nil, true, len(all.All()) + 3},
-		{"asked, beside another agent", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, few, true, 4},
+		{"a simulation", Config{VPP: vpp.Config{Dial: dial}, External: asked}, nil, false, len(all.All())},
+		{"asked", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, nil, true, len(all.All()) + len(linux.All())},
+		{"asked, beside another agent", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, few, true, 1 + len(linux.All())},
 	} {
-		caller, kinds := withHost(c.cfg, silentVPP{}, c.kinds)
+		caller, kinds := c.cfg.WithHost(silentVPP{}, c.kinds)
 		_, plain := caller.(silentVPP)
 		has := slices.ContainsFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Name == "linux-interface" })
 		if has != c.want || plain == c.want || len(kinds) != c.n {

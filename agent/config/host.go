@@ -1,0 +1,28 @@
+package config
+
+import (
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+)
+
+// WithHost adds the host's interfaces, routes and neighbours to the agent's kinds (nil: everything in VPP), if other
+// programs may configure them and VPP is not a simulation: requests for them go to the kernel, all others to VPP. Interfaces that values
+// make for pods are closed until evaluated, as unknown ones are.
+func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor) (vppagent.Caller, []*descriptor.Descriptor) {
+	if len(c.External) == 0 {
+		return caller, kinds
+	}
+	if kinds == nil {
+		kinds = allvalues.All()
+	}
+	if c.DeniesUnknown() {
+		kinds = acl.ClosePods(kinds)
+	}
+	if c.VPP.Dial != nil {
+		return caller, kinds
+	}
+	return &linux.Caller{VPP: caller}, append(kinds, linux.All()...)
+}

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/plugins/cni"
+	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet"
+)
+
+// Pods is the node's network. A nil *Pods stands for one that another program makes.
+type Pods struct {
+	Network *podnet.Network
+	Spool   string // folder with the DELs that found no agent; "": none
+}
+
+// ConnectPods makes the node's network a source of values. Its interfaces need not be looked for, unless others are given by name.
+func (c *Config) ConnectPods() {
+	if c.Pods == nil {
+		return
+	}
+	c.External = append(slices.Clone(c.External), c.Pods.Network)
+	if c.Override.Host == "" {
+		c.Override.Host = podnet.Host
+	}
+	if c.Override.Overlay == "" {
+		c.Override.Overlay = podnet.Overlay
+	}
+}
+
+// Watch returns an emit for sources, from which the network learns of Nodes and Pods.
+func (p *Pods) Watch(emit func(event.Event)) func(event.Event) {
+	if p == nil {
+		return emit
+	}
+	return p.Network.Watch(emit)
+}
+
+// Server returns the server for the CNI plugin; nil: there is none.
+func (p *Pods) Server(log *slog.Logger) *cni.Server {
+	if p == nil {
+		return nil
+	}
+	return cni.New(cni.Config{Network: p.Network, Spool: p.Spool, Logger: log})
+}
+
+// WithCNI adds the server for the CNI plugin, nil for none, to the handler of the agent's socket.
+func WithCNI(server *cni.Server, handler http.Handler) http.Handler {
+	if server == nil {
+		return handler
+	}
+	mux := http.NewServeMux()
+	mux.Handle(protocol.Prefix, server)
+	mux.Handle("/", handler)
+	return mux
+}
