@@ -286,7 +286,75 @@ func TestVPPPodNetwork(t *testing.T) {
 	c.silent("a denied pod", a.netns, hostPort(b.addr(false), 8080))
 	c.silent("a denied pod, IPv6", a.netns, hostPort(b.addr(true), 8080))
 	c.survive(one, friend, a, b, far)
+	c.pastVPP(a)
 	c.remove(one, friend)
+	c.keepsLinks(one)
+}
+
+// pastVPP sends frames from a pod to the kernel's device at VPP's end of its link.
+func (c *podCluster) pastVPP(p *podOf) {
+	c.t.Helper()
+	var device *net.Interface
+	var err error
+	p.node.ns.do(func() { device, err = net.InterfaceByName(p.result.Host.Name) })
+	c.check(err)
+	mac := device.HardwareAddr.String()
+	c.check(p.ip(fmt.Sprintf("neigh replace 169.254.1.1 lladdr %s dev eth0 nud permanent\nneigh replace fd69:254:1::1 lladdr %s dev eth0 nud permanent\n", mac, mac)))
+	c.silent("a pod that sends to the kernel's device", p.netns, p.node.addr+":9000")
+	c.silent("a pod that sends to the kernel's device, IPv6", p.netns, "[2001:db8:16::1]:9000")
+	c.check(p.ip(fmt.Sprintf("neigh replace 169.254.1.1 lladdr %s dev eth0 nud permanent\n", vppEnd)))
+	c.reaches("pod to its node again", p.netns, p.node.addr+":9000", "node-1 sees")
+}
+
+// vppEnd is the MAC address of VPP's interfaces to pods.
+const vppEnd = "02:ca:c0:00:00:01"
+
+// keepsLinks fails unless a node has its links after the removal of a pod.
+func (c *podCluster) keepsLinks(n *podNode) {
+	c.t.Helper()
+	var links []byte
+	n.ns.do(func() { links, _ = exec.Command("ip", "-o", "link").CombinedOutput() })
+	for _, name := range []string{"contiv-host", "contiv-vxlan", "cv-host", "cv-vxlan"} {
+		if !strings.Contains(string(links), name) {
+			c.t.Errorf("the link %s is gone:\n%s", name, links)
+		}
+	}
+}
+
+// TestVPPPodNetworkCrowd restarts VPP below a node full of pods, and measures the time to the first packet of the last pod.
+func TestVPPPodNetworkCrowd(t *testing.T) {
+	c := openPodCluster(t, theVPP(t))
+	n := c.nodes[0]
+	c.until("STATUS", func() error { return n.client().Status(t.Context()) })
+	const crowd = 110 // the most that a kubelet runs by default
+	begin := time.Now()
+	var last *podOf
+	for i := range crowd {
+		last = c.attach(n, fmt.Sprintf("p%d", i), "web")
+	}
+	t.Logf("%d pods attached one after the other in %s", crowd, time.Since(begin).Round(time.Millisecond))
+	c.serve(last.netns, "last", 8080)
+	first := c.pods["p0"]
+	c.reaches("first to last", first.netns, hostPort(last.addr(false), 8080), "last sees")
+	n.kill()
+	c.check(n.start())
+	begin = time.Now()
+	for {
+		if _, err := ask(first.netns, hostPort(last.addr(false), 8080), 100*time.Millisecond); err == nil {
+			break
+		}
+		if time.Since(begin) > patience {
+			t.Fatalf("no packet arrives%s", c.tails())
+		}
+	}
+	t.Logf("from VPP's socket to the first connection between two of %d pods: %s", crowd, time.Since(begin).Round(time.Millisecond))
+	st, err := control.FetchStatus(t.Context(), n.status(), true)
+	c.check(err)
+	for _, txn := range st.History {
+		if txn.Cause == "connected" && txn.Add > 0 {
+			t.Logf("the agent's transaction: %d values, %d requests, %s", txn.Add, txn.Writes, txn.Took)
+		}
+	}
 }
 
 // service makes a Service of two pods, as the API server does when it knows their addresses.
@@ -369,4 +437,3 @@ func (c *podCluster) remove(n *podNode, p *podOf) {
 		}
 	})
 }
-
