@@ -193,6 +193,13 @@ func TestClosedFirstOpenLast(t *testing.T) {
 // TestOwnPodsAreClosed: the interface that a value makes for a pod accepts packets only after it has access lists: those that deny everything
 // until its own are wanted, also when VPP restarts below it.
 func TestOwnPodsAreClosed(t *testing.T) {
+	for _, addresses := range [][]string{{"169.254.1.1/32"}, nil} { // without an address, nothing else delays the opening
+		testOwnPods(t, lender("gateway", addresses...))
+	}
+}
+
+func testOwnPods(t *testing.T, gateway *interfaces.Interface) {
+	t.Helper()
 	l := newLab(t, vppagent.Config{DenyUnknown: true, Descriptors: aclvalues.ClosePods(all.All())})
 	name := kv.PodInterface("default/web", "1234")
 	pod := packets(1450)
@@ -213,7 +220,7 @@ func TestOwnPodsAreClosed(t *testing.T) {
 		}
 		order = nil
 	}
-	l.allConfigured(l.put(lender("gateway", "169.254.1.1/32"), pod, arp, &nat.Nat44Global{Forwarding: true}))
+	l.allConfigured(l.put(gateway, pod, arp, &nat.Nat44Global{Forwarding: true}))
 	l.wantClosed("a new pod", "host-eth7")
 	want("a new pod", "acl_interface_set_acl_list", "ip_neighbor_add_del", "sw_interface_set_unnumbered")
 	l.located(event.Located{Uplink: "uplink"})

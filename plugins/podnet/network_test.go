@@ -519,12 +519,14 @@ func TestSandboxMadeAgain(t *testing.T) {
 	if second.IPs[0] == first.IPs[0] {
 		t.Errorf("both sandboxes have %v", first.IPs[0])
 	}
-	if err := w.net.Delete(t.Context(), request("c1", "web")); err != nil {
-		t.Fatal(err)
-	}
-	last := w.events[len(w.events)-1].(*event.Update).Changes[0].Object.(*model.Pod)
-	if last.IPs[0] != second.IPs[0].Address.Addr() {
-		t.Errorf("the loop has the address %v of the first sandbox", last.IPs)
+	for _, when := range []string{"before", "after"} {
+		last := w.events[len(w.events)-1].(*event.Update).Changes[0].Object.(*model.Pod)
+		if last.IPs[0] != second.IPs[0].Address.Addr() {
+			t.Errorf("%s the first DEL the loop has the address %v of the first sandbox", when, last.IPs)
+		}
+		if err := w.net.Delete(t.Context(), request("c1", "web")); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if keys := strings.Join(w.podKeys(), " "); strings.Count(keys, "config/vpp/v2/interfaces/pod:") != 1 {
 		t.Errorf("desired: %s", keys)
