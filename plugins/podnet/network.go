@@ -222,7 +222,7 @@ func (n *Network) takeUpdate(up *event.Update, emit func(event.Event)) {
 
 // rebase computes the values that belong to no attachment again, and returns the difference; nil: none. The caller holds mu.
 func (n *Network) rebase() *event.External {
-	if own := n.cluster.own(&n.cfg.Settings); own != nil {
+	if own := n.cluster.ownNode(&n.cfg.Settings); own != nil {
 		if err := n.cfg.Pool.SetCIDRs(own.PodCIDRs); err != nil {
 			n.cfg.Logger.Error("pod CIDRs", "err", err)
 		}

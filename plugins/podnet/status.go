@@ -27,7 +27,7 @@ func (n *Network) Status(context.Context) error {
 
 // unready returns why no Add can be served; "": it can. The caller holds mu.
 func (n *Network) unready() string {
-	own := n.cluster.own(&n.cfg.Settings)
+	own := n.cluster.ownNode(&n.cfg.Settings)
 	switch {
 	case n.emit == nil:
 		return "the agent is starting or stopping"

@@ -25,12 +25,12 @@ type cluster struct {
 }
 
 // own returns this node's object; nil: it does not exist.
-func (c *cluster) own(s *Settings) *model.Node { return c.nodes[s.NodeName] }
+func (c *cluster) ownNode(s *Settings) *model.Node { return c.nodes[s.NodeName] }
 
 // values returns what a node with these attachments has in VPP and in its kernel.
 func (c *cluster) values(s *Settings, pods []*Attachment) kv.Values {
 	b := &builder{s: s, out: kv.Values{}}
-	own := c.own(s)
+	own := c.ownNode(s)
 	if own == nil {
 		own = &model.Node{Name: s.NodeName}
 	}
