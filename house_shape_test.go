@@ -28,7 +28,6 @@ var largePackages = map[string]int{
 	"test/oracle/policy": 3572,
 	"source/convert":     3264,
 	"plugins/policy":     2813,
-	"calico/felix":       2537,
 }
 
 // largeStructs, by folder and name.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv-agent/contiv-agent/calico/felix/message"
 	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -45,7 +46,7 @@ type Driver struct {
 	state   atomic.Pointer[State]
 
 	// Owned by the reading goroutine.
-	decoder *decoder
+	decoder *message.Decoder
 	warned  map[string]struct{}
 	config  bool // a ConfigUpdate was received
 	inSync  bool // an InSync was received
@@ -54,10 +55,10 @@ type Driver struct {
 
 // State is the progress of a session.
 type State struct {
-	Config   bool    // Felix has sent its configuration
-	InSync   bool    // and in_sync: it has sent everything that exists
-	Dialect  Dialect // the form of policy names
-	Sequence uint64  // number of the last message passed on
+	Config   bool            // Felix has sent its configuration
+	InSync   bool            // and in_sync: it has sent everything that exists
+	Dialect  message.Dialect // the form of policy names
+	Sequence uint64          // number of the last message passed on
 	Messages map[string]uint64
 	Skipped  uint64 // unknown messages among them
 }
@@ -74,7 +75,7 @@ func NewDriver(cfg Config) *Driver {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	d := &Driver{
-		cfg: cfg, log: cfg.Logger, started: cfg.Now(), reports: make(chan Report, 1), decoder: newDecoder(),
+		cfg: cfg, log: cfg.Logger, started: cfg.Now(), reports: make(chan Report, 1), decoder: message.NewDecoder(),
 		warned: map[string]struct{}{}, now: State{Messages: map[string]uint64{}},
 	}
 	d.state.Store(&State{})
@@ -126,7 +127,7 @@ func (d *Driver) readMessages(ctx context.Context, emit func(event.Event)) error
 		if err != nil {
 			return ended(ctx, err)
 		}
-		messages, err := d.decoder.decode(payload)
+		messages, err := d.decoder.Decode(payload)
 		if err != nil {
 			return &FrameError{frame, offset, uint64(len(payload)), fmt.Errorf("%w felix.ToDataplane: %w", ErrGarbage, err)}
 		}
@@ -172,16 +173,16 @@ func ended(ctx context.Context, err error) error {
 
 // accept counts a message, and reports whether it has known content. It warns of the first unknown message of each kind.
 func (d *Driver) accept(frame uint64, m *pb.ToDataplane) bool {
-	name := payloadName(m)
+	name := message.Name(m)
 	switch {
 	case name == "":
-		name = unknownPayload(m)
+		name = message.UnknownFields(m)
 		d.warn(frame, name, "unknown message skipped")
-	case !complete(m):
+	case !message.Complete(m):
 		d.warn(frame, name+" without an id", "message without the name of its object skipped")
 	default:
 		d.now.Messages[name]++
-		if what := odd(m); what != "" {
+		if what := message.UnknownValue(m); what != "" {
 			d.warn(frame, what, "unknown value kept")
 		}
 		d.config = d.config || m.GetConfigUpdate() != nil
@@ -206,7 +207,7 @@ func (d *Driver) warn(frame uint64, what, text string) {
 // number of the last message after passing it on: a reader of that number can rely on the receiver having the message.
 func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint64) {
 	before := d.now
-	d.now.Config, d.now.InSync, d.now.Dialect = d.config, d.config && d.inSync, d.decoder.dialect
+	d.now.Config, d.now.InSync, d.now.Dialect = d.config, d.config && d.inSync, d.decoder.Dialect
 	d.publishState()
 	if len(batch) > 0 {
 		emit(&event.Dataplane{Source: SourceName, Messages: batch})

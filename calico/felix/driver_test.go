@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/calico/felix/message"
 	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -97,7 +99,7 @@ func (p *peer) event() string {
 		case *event.Dataplane:
 			var names []string
 			for _, m := range ev.Messages {
-				names = append(names, payloadName(m))
+				names = append(names, message.Name(m))
 			}
 			return strings.Join(names, " ")
 		}
@@ -228,7 +230,7 @@ func TestCoalescing(t *testing.T) {
 	err = d.Run(t.Context(), func(ev event.Event) {
 		if ev, ok := ev.(*event.Dataplane); ok {
 			for _, m := range ev.Messages {
-				got = append(got, payloadName(m))
+				got = append(got, message.Name(m))
 			}
 			got = append(got, "|")
 		}
@@ -246,18 +248,23 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) Close() error                { return nil }
 
+// textField encodes a field of a message.
+func textField(n protowire.Number, text string) []byte {
+	return protowire.AppendString(protowire.AppendTag(nil, n, protowire.BytesType), text)
+}
+
 // Unknown content is skipped or kept, with one warning of each kind.
 func TestUnknownContentIsReportedOnce(t *testing.T) {
 	p := newPeer(t, nil)
-	say := func(b raw) {
+	say := func(b []byte) {
 		t.Helper()
 		m := &pb.ToDataplane{}
-		m.ProtoReflect().SetUnknown([]byte(b))
+		m.ProtoReflect().SetUnknown(b)
 		p.send(m)
 	}
 	for range 3 {
-		say(raw{}.msg(77, raw{}.str(1, "from the future")))
-		say(raw{}.msg(78, nil))
+		say(textField(77, string(textField(1, "from the future"))))
+		say(textField(78, ""))
 		p.send(&pb.ToDataplane{})
 		p.send(&pb.ToDataplane{Payload: &pb.ToDataplane_WorkloadEndpointRemove{WorkloadEndpointRemove: &pb.WorkloadEndpointRemove{}}})
 		p.send(&pb.ToDataplane{Payload: &pb.ToDataplane_IpsetUpdate{IpsetUpdate: &pb.IPSetUpdate{Type: 9}}})
@@ -266,7 +273,7 @@ func TestUnknownContentIsReportedOnce(t *testing.T) {
 		}}})
 	}
 	newer := &pb.Rule{Action: "allow"}
-	newer.ProtoReflect().SetUnknown([]byte(raw{}.str(150, "from the future")))
+	newer.ProtoReflect().SetUnknown(textField(150, "from the future"))
 	p.send(&pb.ToDataplane{Payload: &pb.ToDataplane_ActiveProfileUpdate{ActiveProfileUpdate: &pb.ActiveProfileUpdate{
 		Id: &pb.ProfileID{Name: "n"}, Profile: &pb.Profile{OutboundRules: []*pb.Rule{newer}},
 	}}})
@@ -456,7 +463,7 @@ func FuzzDriver(f *testing.F) {
 			switch ev := ev.(type) {
 			case *event.Dataplane:
 				for _, m := range ev.Messages {
-					if payloadName(m) == "" || !complete(proto.CloneOf(m)) {
+					if message.Name(m) == "" || !message.Complete(proto.CloneOf(m)) {
 						t.Fatalf("passed on: %v", m)
 					}
 					config, done = config || m.GetConfigUpdate() != nil, done || m.GetInSync() != nil

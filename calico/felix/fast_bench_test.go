@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/calico/felix/message"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -36,9 +37,9 @@ func BenchmarkDecode(b *testing.B) {
 			}
 		})
 	}
-	d := newDecoder()
+	d := message.NewDecoder()
 	run("driver", func(payload []byte) *pb.ToDataplane {
-		messages, err := d.decode(payload)
+		messages, err := d.Decode(payload)
 		if err != nil {
 			return nil
 		}

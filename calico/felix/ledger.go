@@ -1,7 +1,6 @@
 package felix
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -18,16 +17,6 @@ type ledger struct {
 	dirty      []thingKey // things to send, each once; sets have kind kindSet
 	inSync     bool       // the calculation has sent everything that exists
 	sentInSync bool       // and the driver has received in_sync
-}
-
-// thingKey identifies a thing of any kind.
-type thingKey struct {
-	kind    thingKind
-	a, b, c string
-}
-
-func (k thingKey) compare(o thingKey) int {
-	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.a, o.a), cmp.Compare(k.b, o.b), cmp.Compare(k.c, o.c))
 }
 
 // thing is any object but a set.

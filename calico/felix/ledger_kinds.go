@@ -1,6 +1,8 @@
 package felix
 
 import (
+	"cmp"
+
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -145,4 +147,14 @@ func workloadThing(id *pb.WorkloadEndpointID) thingKey {
 
 func accountThing(id *pb.ServiceAccountID) thingKey {
 	return thingKey{kind: kindAccount, a: id.GetNamespace(), b: id.GetName()}
+}
+
+// thingKey identifies a thing of any kind.
+type thingKey struct {
+	kind    thingKind
+	a, b, c string
+}
+
+func (k thingKey) compare(o thingKey) int {
+	return cmp.Or(cmp.Compare(k.kind, o.kind), cmp.Compare(k.a, o.a), cmp.Compare(k.b, o.b), cmp.Compare(k.c, o.c))
 }

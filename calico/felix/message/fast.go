@@ -1,4 +1,4 @@
-package felix
+package message
 
 import (
 	"unicode/utf8"

@@ -1,4 +1,4 @@
-package felix
+package message
 
 import (
 	"fmt"
@@ -114,7 +114,7 @@ func TestPoliciesAreReadFast(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDecoder()
+			d := NewDecoder()
 			for range 2 { // the cache makes no difference
 				got, want := d.hot.readMessage(test.b), &pb.ToDataplane{}
 				err := proto.Unmarshal(test.b, want)

@@ -1,4 +1,4 @@
-package felix
+package message
 
 import (
 	"bytes"
@@ -70,7 +70,7 @@ func TestDialectsDecodeToSameMessages(t *testing.T) {
 			msg(7, raw{}.str(1, "sec").msg(2, policyID("GlobalNetworkPolicy", "", "sec.c"))).msg(8, raw{}.msg(3, policyID("StagedGlobalNetworkPolicy", "", "sec.d")).str(1, "sec")))),
 		raw{}.msg(8, raw{}.msg(1, policyID("KubernetesNetworkPolicy", "prod", "web"))),
 	}
-	one, other := newDecoder(), newDecoder()
+	one, other := NewDecoder(), NewDecoder()
 	for i := range old {
 		a, b := decoded(t, one, old[i]), decoded(t, other, modern[i])
 		if len(a) != 1 || len(b) != 1 {
@@ -83,14 +83,14 @@ func TestDialectsDecodeToSameMessages(t *testing.T) {
 			t.Errorf("message %d (-v3.31 +v3.32):\n%s", i, diff)
 		}
 	}
-	if one.dialect != DialectTier || other.dialect != DialectKind {
-		t.Errorf("dialects %s and %s", one.dialect, other.dialect)
+	if one.Dialect != DialectTier || other.Dialect != DialectKind {
+		t.Errorf("dialects %s and %s", one.Dialect, other.Dialect)
 	}
 }
 
-func decoded(t *testing.T, d *decoder, b raw) []*pb.ToDataplane {
+func decoded(t *testing.T, d *Decoder, b raw) []*pb.ToDataplane {
 	t.Helper()
-	out, err := d.decode(b)
+	out, err := d.Decode(b)
 	if err != nil {
 		t.Fatalf("% x: %v", []byte(b), err)
 	}
@@ -115,7 +115,7 @@ func TestGoldenBytes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := decoded(t, newDecoder(), b)
+		got := decoded(t, NewDecoder(), b)
 		tiers := got[0].GetWorkloadEndpointUpdate().GetEndpoint().GetTiers()
 		if got[0].SequenceNumber != 5 || len(tiers) != 1 || tiers[0].Name != "default" || len(tiers[0].IngressPolicies) != 1 || tiers[0].IngressPolicies[0] != c.want {
 			t.Errorf("%s: %v", c.name, got[0])
@@ -149,7 +149,7 @@ func TestLegacyNames(t *testing.T) {
 // A v3.32 policy that moves to another tier is known in both tiers until it is removed: endpoints may be updated before or
 // after that.
 func TestPolicyMovesToAnotherTier(t *testing.T) {
-	d := newDecoder()
+	d := NewDecoder()
 	id := policyID("GlobalNetworkPolicy", "", "x")
 	if got := decoded(t, d, raw{}.msg(8, raw{}.msg(1, id))); len(got) != 0 {
 		t.Errorf("removed before it came: %v", got)
@@ -168,12 +168,12 @@ func TestPolicyMovesToAnotherTier(t *testing.T) {
 // Felix up to v3.28 writes a route's type in another field.
 func TestRouteType(t *testing.T) {
 	for v, want := range []pb.RouteType{0, 1, 2, 4, 8, 16, 32, 0} {
-		got := decoded(t, newDecoder(), raw{}.msg(23, raw{}.str(3, "10.0.0.0/8").num(1, uint64(v))))
+		got := decoded(t, NewDecoder(), raw{}.msg(23, raw{}.str(3, "10.0.0.0/8").num(1, uint64(v))))
 		if types := got[0].GetRouteUpdate().GetTypes(); types != want {
 			t.Errorf("type %d is %d, want %d", v, types, want)
 		}
 	}
-	if got := decoded(t, newDecoder(), raw{}.msg(23, raw{}.num(12, 9))); got[0].GetRouteUpdate().GetTypes() != 9 {
+	if got := decoded(t, NewDecoder(), raw{}.msg(23, raw{}.num(12, 9))); got[0].GetRouteUpdate().GetTypes() != 9 {
 		t.Errorf("a sum is not kept: %v", got)
 	}
 }
@@ -194,28 +194,28 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		before := bytes.Clone(b)
-		d := newDecoder()
-		got, err := d.decode(b)
+		d := NewDecoder()
+		got, err := d.Decode(b)
 		if !bytes.Equal(b, before) {
 			t.Fatal("the frame was changed")
 		}
 		for _, m := range got {
-			complete(m)
-			odd(m)
+			Complete(m)
+			UnknownValue(m)
 		}
 		plain := &pb.ToDataplane{}
-		if m := newDecoder().hot.readMessage(b); m != nil {
+		if m := NewDecoder().hot.readMessage(b); m != nil {
 			if err := proto.Unmarshal(b, plain); err != nil || !proto.Equal(m, plain) {
 				t.Fatalf("%v, %v is read as %v", plain, err, m)
 			}
 		}
-		if perr := proto.Unmarshal(b, plain); (perr == nil) != (err == nil) && d.dialect != DialectKind {
+		if perr := proto.Unmarshal(b, plain); (perr == nil) != (err == nil) && d.Dialect != DialectKind {
 			t.Fatalf("decoded: %v; unmarshalled: %v", err, perr)
 		}
-		if (plain.GetIpsetUpdate() != nil || plain.GetIpsetDeltaUpdate() != nil) && d.dialect != DialectKind && err == nil && !proto.Equal(got[0], plain) {
+		if (plain.GetIpsetUpdate() != nil || plain.GetIpsetDeltaUpdate() != nil) && d.Dialect != DialectKind && err == nil && !proto.Equal(got[0], plain) {
 			t.Fatalf("%v is decoded as %v", plain, got[0])
 		}
-		if d.dialect != DialectKind && err == nil && plain.GetRouteUpdate() == nil && (len(got) != 1 || len(plain.ProtoReflect().GetUnknown()) == 0 && payloadName(got[0]) != payloadName(plain)) {
+		if d.Dialect != DialectKind && err == nil && plain.GetRouteUpdate() == nil && (len(got) != 1 || len(plain.ProtoReflect().GetUnknown()) == 0 && Name(got[0]) != Name(plain)) {
 			t.Fatalf("%v is decoded as %v", plain, got)
 		}
 	})

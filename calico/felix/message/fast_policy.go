@@ -1,4 +1,4 @@
-package felix
+package message
 
 import (
 	"strings"
@@ -64,7 +64,7 @@ const mostProtocols = 64
 // policyUpdate decodes a policy update with few allocations; its texts are substrings of one string.
 func (r *reader) policyUpdate(sequence uint64, body string) *pb.ToDataplane {
 	room := &policyRoom{}
-	if !r.update(room, body) {
+	if !r.decodeUpdate(room, body) {
 		return nil
 	}
 	room.payload.ActivePolicyUpdate = &room.update
@@ -72,8 +72,8 @@ func (r *reader) policyUpdate(sequence uint64, body string) *pb.ToDataplane {
 	return &room.message
 }
 
-// update decodes an ActivePolicyUpdate.
-func (r *reader) update(room *policyRoom, b string) bool {
+// decodeUpdate decodes an ActivePolicyUpdate.
+func (r *reader) decodeUpdate(room *policyRoom, b string) bool {
 	var p part
 	for ok := true; len(b) > 0; {
 		if b, ok = p.cut(b); !ok {

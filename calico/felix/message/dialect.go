@@ -1,4 +1,4 @@
-package felix
+package message
 
 import (
 	"iter"
@@ -71,21 +71,22 @@ func tierOf(name string) string {
 	return name
 }
 
-// decoder turns frames into messages of the v3.31 dialect.
-type decoder struct {
-	dialect Dialect
+// Decoder turns frames into messages of the v3.31 dialect.
+type Decoder struct {
+	Dialect Dialect // of the names decoded so far
 	lists   *tierLists
 	hot     reader
 	tiers   map[policyKey][]string // the tiers of each known policy: several if it moved and was not removed since
 }
 
-func newDecoder() *decoder {
-	return &decoder{lists: listsOf(), tiers: map[policyKey][]string{}, hot: reader{protocols: map[string]*pb.Protocol{}}}
+// NewDecoder returns a decoder for the frames of one connection.
+func NewDecoder() *Decoder {
+	return &Decoder{lists: listsOf(), tiers: map[policyKey][]string{}, hot: reader{protocols: map[string]*pb.Protocol{}}}
 }
 
-// decode returns the messages of a frame. It is one message, except for v3.32 policies that moved to another tier, and for
+// Decode returns the messages of a frame. It is one message, except for v3.32 policies that moved to another tier, and for
 // removals of unknown policies.
-func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
+func (d *Decoder) Decode(payload []byte) ([]*pb.ToDataplane, error) {
 	m := d.hot.readMessage(payload)
 	if m == nil {
 		m = &pb.ToDataplane{}
@@ -109,15 +110,15 @@ func (d *decoder) decode(payload []byte) ([]*pb.ToDataplane, error) {
 }
 
 // keyOf returns a policy's name if it is of the v3.32 dialect, and records the dialect.
-func (d *decoder) keyOf(id *pb.PolicyID) (policyKey, bool) {
+func (d *Decoder) keyOf(id *pb.PolicyID) (policyKey, bool) {
 	key := policyKey{kind: unknownString(id, 4), namespace: unknownString(id, 3), name: id.GetName()}
 	if id.GetTier() != "" || key.kind == "" && key.namespace == "" {
 		if id.GetTier() != "" {
-			d.dialect = DialectTier
+			d.Dialect = DialectTier
 		}
 		return policyKey{}, false
 	}
-	d.dialect = DialectKind
+	d.Dialect = DialectKind
 	return key, true
 }
 
@@ -125,8 +126,8 @@ func (d *decoder) keyOf(id *pb.PolicyID) (policyKey, bool) {
 func unknownString(m proto.Message, number protowire.Number) string {
 	out := ""
 	for f := range fields(m.ProtoReflect().GetUnknown()) {
-		if f.number == number && f.kind == protowire.BytesType {
-			out = string(f.value)
+		if f.number == number && f.Kind == protowire.BytesType {
+			out = string(f.Value)
 		}
 	}
 	return out
@@ -135,8 +136,8 @@ func unknownString(m proto.Message, number protowire.Number) string {
 // field is one field of an encoded message.
 type field struct {
 	number protowire.Number
-	kind   protowire.Type
-	value  []byte // without its length
+	Kind   protowire.Type
+	Value  []byte // without its length
 	raw    []byte // with tag and length
 }
 
@@ -152,9 +153,9 @@ func fields(b []byte) iter.Seq[field] {
 			if used < 0 {
 				return
 			}
-			f := field{number: n, kind: t, value: b[size : size+used], raw: b[:size+used]}
+			f := field{number: n, Kind: t, Value: b[size : size+used], raw: b[:size+used]}
 			if t == protowire.BytesType {
-				f.value, _ = protowire.ConsumeBytes(f.value)
+				f.Value, _ = protowire.ConsumeBytes(f.Value)
 			}
 			if !yield(f) {
 				return
@@ -166,7 +167,7 @@ func fields(b []byte) iter.Seq[field] {
 
 // policy handles an update of a v3.32 policy. A policy that moved to another tier stays known in the old tier until it is
 // removed: endpoints refer to it there until their own updates.
-func (d *decoder) policy(seq uint64, key policyKey, p *pb.Policy) []*pb.ToDataplane {
+func (d *Decoder) policy(seq uint64, key policyKey, p *pb.Policy) []*pb.ToDataplane {
 	tier := tierOf(unknownString(p, 8))
 	if !slices.Contains(d.tiers[key], tier) {
 		d.tiers[key] = append(d.tiers[key], tier)
@@ -180,7 +181,7 @@ func (d *decoder) policy(seq uint64, key policyKey, p *pb.Policy) []*pb.ToDatapl
 	return out
 }
 
-func (d *decoder) policyGone(seq uint64, key policyKey) []*pb.ToDataplane {
+func (d *Decoder) policyGone(seq uint64, key policyKey) []*pb.ToDataplane {
 	var out []*pb.ToDataplane
 	for _, tier := range d.tiers[key] {
 		out = append(out, &pb.ToDataplane{SequenceNumber: seq, Payload: &pb.ToDataplane_ActivePolicyRemove{
@@ -194,10 +195,10 @@ func (d *decoder) policyGone(seq uint64, key policyKey) []*pb.ToDataplane {
 // typesOf reads a route's type as Felix wrote it up to v3.28: one of 0 … 6 in field 1, instead of a sum in field 12.
 func typesOf(r *pb.RouteUpdate) {
 	for f := range fields(r.ProtoReflect().GetUnknown()) {
-		if f.number != 1 || f.kind != protowire.VarintType || r.Types != 0 {
+		if f.number != 1 || f.Kind != protowire.VarintType || r.Types != 0 {
 			continue
 		}
-		if v, _ := protowire.ConsumeVarint(f.value); v >= 1 && v <= 6 {
+		if v, _ := protowire.ConsumeVarint(f.Value); v >= 1 && v <= 6 {
 			r.Types = pb.RouteType(1 << (v - 1))
 		}
 	}
@@ -223,7 +224,7 @@ func listsOf() *tierLists {
 // rename replaces the PolicyIDs in v3.32's lists of policies with v3.31's names. It must run before the message is decoded
 // as v3.31: there the field is a string, here it is a message whose bytes need not be valid text. It stops at bytes that
 // are not a message; the decoder then reports them.
-func (d *decoder) rename(payload []byte) []byte {
+func (d *Decoder) rename(payload []byte) []byte {
 	for f := range fields(payload) {
 		if d.lists.below[f.number] != nil {
 			return d.renameIn(payload, d.lists)
@@ -232,12 +233,12 @@ func (d *decoder) rename(payload []byte) []byte {
 	return payload
 }
 
-func (d *decoder) renameIn(b []byte, at *tierLists) []byte {
+func (d *Decoder) renameIn(b []byte, at *tierLists) []byte {
 	tier := ""
 	if at.info {
 		for f := range fields(b) {
-			if f.number == 1 && f.kind == protowire.BytesType {
-				tier = string(f.value)
+			if f.number == 1 && f.Kind == protowire.BytesType {
+				tier = string(f.Value)
 			}
 		}
 	}
@@ -246,15 +247,15 @@ func (d *decoder) renameIn(b []byte, at *tierLists) []byte {
 		rest = rest[len(f.raw):]
 		below := at.below[f.number]
 		key, is := policyKey{}, false
-		if at.info && (f.number == 2 || f.number == 3) && f.kind == protowire.BytesType {
-			key, is = policyKeyIn(f.value)
+		if at.info && (f.number == 2 || f.number == 3) && f.Kind == protowire.BytesType {
+			key, is = policyKeyIn(f.Value)
 		}
 		switch {
-		case below != nil && f.kind == protowire.BytesType:
-			out = protowire.AppendBytes(protowire.AppendTag(out, f.number, f.kind), d.renameIn(f.value, below))
+		case below != nil && f.Kind == protowire.BytesType:
+			out = protowire.AppendBytes(protowire.AppendTag(out, f.number, f.Kind), d.renameIn(f.Value, below))
 		case is:
-			d.dialect = DialectKind
-			out = protowire.AppendString(protowire.AppendTag(out, f.number, f.kind), key.legacy(tierOf(tier)))
+			d.Dialect = DialectKind
+			out = protowire.AppendString(protowire.AppendTag(out, f.number, f.Kind), key.legacy(tierOf(tier)))
 		default:
 			out = append(out, f.raw...)
 		}
@@ -268,16 +269,16 @@ func policyKeyIn(b []byte) (policyKey, bool) {
 	var key policyKey
 	size := 0
 	for f := range fields(b) {
-		if f.kind != protowire.BytesType {
+		if f.Kind != protowire.BytesType {
 			return key, false
 		}
 		switch f.number {
 		case 2:
-			key.name = string(f.value)
+			key.name = string(f.Value)
 		case 3:
-			key.namespace = string(f.value)
+			key.namespace = string(f.Value)
 		case 4:
-			key.kind = string(f.value)
+			key.kind = string(f.Value)
 		}
 		size += len(f.raw)
 	}
