@@ -27,7 +27,6 @@ var largePackages = map[string]int{
 	"sim/nat44ed":        3903,
 	"test/oracle/policy": 3572,
 	"source/convert":     3264,
-	"plugins/policy":     2813,
 }
 
 // largeStructs, by folder and name.

@@ -2,6 +2,9 @@ package model
 
 import "strings"
 
+// WireName names a policy in Felix's messages, within its tier.
+type WireName struct{ Tier, Name string }
+
 // PolicyIDOf returns the policy with that name on Felix's wire. It is the inverse of PolicyID.FelixName, as far as
 // names are unique.
 func PolicyIDOf(tier, name string) PolicyID {

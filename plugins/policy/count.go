@@ -21,17 +21,9 @@ type Counted struct {
 	Rules     []Hits
 }
 
-// DescribeCounted is Describe with the hits of each rule, taken from the lists of the pod's interfaces. A rule that is in none of
-// these lists has no hits: either it never decides (pass, log, staged), or no peer matches it.
-//
-// All pods with the same policy share one list in VPP, and so they share its count.
-func (p *Processor) DescribeCounted(id model.PodID, lists []Counted) (*Description, bool) {
-	return p.describePod(id, p.tally(id.String(), lists))
-}
-
 // counted identifies a rule of a policy.
 type counted struct {
-	ruleList
+	model.WireName
 	egress bool
 	rule   int
 }
@@ -54,7 +46,7 @@ func (p *Processor) tally(endpoint string, lists []Counted) map[counted]*Hits {
 			if !ok || c.Kind != dataplane.CauseRule && c.Kind != dataplane.CauseSource || c.Endpoint != endpoint || c.Host {
 				continue
 			}
-			key := counted{ruleList{c.Tier, c.Policy}, c.Egress, c.Rule}
+			key := counted{model.WireName{Tier: c.Tier, Name: c.Policy}, c.Egress, c.Rule}
 			if c.Kind == dataplane.CauseSource {
 				key = spoofed
 			}

@@ -107,7 +107,7 @@ func (p *Processor) describe(tiers []*felix.TierInfo, egress bool, tally map[cou
 }
 
 func (p *Processor) describePolicy(tier, name string, egress bool, tally map[counted]*Hits) Policy {
-	msg := p.sent.policies[ruleList{tier, name}]
+	msg := p.sent.policies[model.WireName{Tier: tier, Name: name}]
 	out := Policy{Object: p.PolicyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
 	var object []model.Rule
 	if obj, ok := p.graph.Origin(tier, name); ok {
@@ -124,7 +124,7 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 		if p.stream != nil {
 			id = "rule " + strconv.Itoa(i+1)
 		}
-		rule := Rule{Name: named(id, egress), Action: actionText(r.Action), Hits: tally[counted{ruleList{tier, name}, egress, i}]}
+		rule := Rule{Name: named(id, egress), Action: actionText(r.Action), Hits: tally[counted{model.WireName{Tier: tier, Name: name}, egress, i}]}
 		switch {
 		case p.stream != nil:
 			said := written(r)
@@ -146,12 +146,10 @@ func originOf(r *model.Rule, i int) string {
 	return "rule " + strconv.Itoa(i+1)
 }
 
-func actionText(a string) string {
-	switch action := model.Action(a); {
-	case action.Allows():
-		return "allow"
-	case action.Passes():
-		return "pass"
-	}
-	return a
+// DescribeCounted is Describe with the hits of each rule, taken from the lists of the pod's interfaces. A rule that is in none of
+// these lists has no hits: either it never decides (pass, log, staged), or no peer matches it.
+//
+// All pods with the same policy share one list in VPP, and so they share its count.
+func (p *Processor) DescribeCounted(id model.PodID, lists []Counted) (*Description, bool) {
+	return p.describePod(id, p.tally(id.String(), lists))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy/limit"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -39,8 +40,8 @@ func asking(name string, age, ports int) *model.Policy {
 func closedNow(p *Processor) string {
 	var out []string
 	for name, msg := range p.sent.policies {
-		if isClosed(msg) {
-			out = append(out, strings.TrimPrefix(name.name, "prod/knp.default."))
+		if limit.IsClosed(msg) {
+			out = append(out, strings.TrimPrefix(name.Name, "prod/knp.default."))
 		}
 	}
 	slices.Sort(out)
@@ -191,7 +192,7 @@ func TestStreamedPoliciesAreClosed(t *testing.T) {
 		}
 	}
 	step("", `ipset_delta_update { id: "s:a" removed_members: "10.1.2.4/32" removed_members: "10.1.2.5/32" removed_members: "10.1.2.6/32" }`)
-	if len(p.sent.policies[ruleList{"default", "prod/knp.default.web"}].GetInboundRules()) != 2 {
+	if len(p.sent.policies[model.WireName{Tier: "default", Name: "prod/knp.default.web"}].GetInboundRules()) != 2 {
 		t.Error("it does not have its rules again")
 	}
 	step("", `active_policy_remove { id { tier: "default" name: "prod/knp.default.web" } }`)

@@ -92,3 +92,13 @@ func writtenAll(rules []*felix.Rule) []model.Rule {
 	}
 	return out
 }
+
+func actionText(a string) string {
+	switch action := model.Action(a); {
+	case action.Allows():
+		return "allow"
+	case action.Passes():
+		return "pass"
+	}
+	return a
+}

@@ -107,7 +107,7 @@ func (p *Processor) give(name any, o model.Object) {
 	switch name := name.(type) {
 	case model.PolicyID:
 		obj, _ := o.(*model.Policy)
-		p.gate.setPolicy(name, obj)
+		p.gate.SetPolicy(name, obj)
 		p.graph.SetPolicy(name, obj)
 	case profileName:
 		obj, _ := o.(*model.Profile)
@@ -180,14 +180,6 @@ func (p *Processor) place(id model.PodID, old, pod *model.Pod) {
 	p.askAgain = p.askAgain || wasNew != isNew
 	p.nodeDirty = p.nodeDirty || wasLocal != isLocal || isLocal && wasLocal &&
 		(!slices.Equal(old.IPs, pod.IPs) || !slices.Equal(old.ContainerPorts, pod.ContainerPorts) || !slices.Equal(old.Ports, pod.Ports))
-}
-
-// parent is a namespace or service account. While pods refer to one that has no object, only its name is known. In a folder of
-// manifests the object may follow its pods, or never appear.
-type parent struct {
-	users   int
-	object  model.Object // nil: none
-	refused bool         // its object is invalid: its labels are unknown, so its profile allows nothing
 }
 
 func (p *Processor) parent(profile string) *parent {

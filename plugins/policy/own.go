@@ -14,7 +14,7 @@ import (
 func (p *Processor) ownRanges(interfaces map[netip.Addr]string) []netip.Prefix {
 	var out []netip.Prefix
 	if p.stream != nil {
-		out = p.stream.blocks(p.translations.node.PodCIDRs)
+		out = p.stream.blocks(p.translations.Node().PodCIDRs)
 	} else {
 		for _, r := range p.ranges[p.cfg.NodeName] {
 			if r = r.Masked(); !p.strayIn(r) {
@@ -145,4 +145,9 @@ func (s *stream) movesBlock(dst netip.Prefix) bool {
 		}
 	}
 	return false
+}
+
+func sorted(addrs []netip.Addr) []netip.Addr {
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
 }

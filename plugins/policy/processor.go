@@ -12,6 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/calc"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy/limit"
+	"github.com/contiv-agent/contiv-agent/plugins/policy/services"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
@@ -49,10 +51,10 @@ type Processor struct {
 	strays       map[model.PodID]struct{}   // pods of other nodes in ranges of this one
 	peers        map[string][]netip.Addr    // addresses of other nodes
 	version      string                     // of VPP; "" unknown
-	translations *Translations
+	translations *services.Translations
 	services     renderer.ServiceRendererAPI // input of translations
 	stream       *stream                     // state from an external graph's messages; nil: the processor uses its graph
-	gate         *gate
+	gate         *limit.Gate
 
 	node      dataplane.Node // as last sent to the driver
 	nodeDirty bool
@@ -66,13 +68,25 @@ func New(cfg Config, driver dataplane.Driver) *Processor {
 		cfg: cfg, driver: driver, graph: calc.New(calc.Config{Node: cfg.NodeName}), sent: newSent(),
 		pods: map[model.PodID]*model.Pod{}, items: map[model.Ref]model.Object{},
 		local: map[model.PodID]*model.Pod{}, unborn: map[model.PodID]struct{}{},
-		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, strays: map[model.PodID]struct{}{}, peers: map[string][]netip.Addr{}, translations: newTranslations(), nodeDirty: true,
+		parents: map[string]*parent{}, ranges: map[string][]netip.Prefix{}, strays: map[model.PodID]struct{}{}, peers: map[string][]netip.Addr{}, translations: services.New(), nodeDirty: true,
 	}
-	p.gate, p.services = newGate(cfg.Limits, p.graph), adapter.Listen(p.translations)
+	p.gate, p.services = limit.New(cfg.Limits, p.graph), adapter.Listen(p.translations)
 	for _, t := range model.BuiltinTiers() {
 		p.graph.SetTier(t.Name, t)
 	}
 	p.graph.SetProfile(profileAllow, allowing())
+	return p
+}
+
+// NewStream returns a processor that calculates nothing. It passes the messages of an external calculation graph, received as
+// *event.Dataplane, to the driver. It learns about the node from these messages and from VPP, and ignores Kubernetes objects.
+// Override names interfaces that need no lookup.
+func NewStream(cfg Config, override event.Located, driver dataplane.Driver) *Processor {
+	p := New(cfg, driver)
+	p.stream = &stream{
+		p: p, override: override, endpoints: map[endpointID]*streamed{}, nodes: map[string][]netip.Addr{}, own: map[netip.Prefix]struct{}{},
+		local: map[netip.Prefix]struct{}{}, remote: map[netip.Prefix]struct{}{}, services: map[model.ServiceID][]netip.Prefix{}, dirty: true,
+	}
 	return p
 }
 
@@ -113,7 +127,7 @@ func (p *Processor) Locate(now time.Time) *event.Locate {
 func (p *Processor) VPP(st *event.VPPStatus) {
 	if st.Version != "" && st.Version != p.version {
 		p.version, p.nodeDirty = st.Version, true
-		p.gate.setVPP(st.Version)
+		p.gate.SetVPP(st.Version)
 	}
 }
 
@@ -174,12 +188,12 @@ func (p *Processor) sendAll() bool {
 
 // sendNode sends the driver the facts about the node, if they changed.
 func (p *Processor) sendNode() bool {
-	if !p.nodeDirty && !p.translations.changed && len(p.names) == 0 {
+	if !p.nodeDirty && !p.translations.Changed() && len(p.names) == 0 {
 		return false
 	}
-	p.nodeDirty, p.translations.changed = false, false
-	now := dataplane.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: matchesBytes(p.version)}
-	p.translations.fill(&now)
+	p.nodeDirty = false
+	now := dataplane.Node{View4: p.cfg.View4, View6: p.cfg.View6, Interfaces: p.interfaces(), Isolated: p.isolated(), ByteMatch6: limit.MatchesBytes(p.version)}
+	p.translations.Fill(&now)
 	now.Served = p.served(now.Interfaces)
 	now.Own = p.ownRanges(now.Interfaces)
 	if len(p.sent.hosts) > 0 { // only host endpoints use it
@@ -250,19 +264,10 @@ func (p *Processor) isolated() []string {
 	return slices.Compact(out)
 }
 
-// Notes returns the notes about policies and profiles in use, sorted by object, and then those about annotations of local pods. The
-// driver sends its notes to its sink.
-func (p *Processor) Notes() []model.Note {
-	return slices.Concat(p.graph.Notes(), p.gate.notes(), p.hostNotes(), p.sourceNotes())
-}
-
-// Counts holds the numbers of objects in force.
-type Counts struct {
-	Policies  int // policies in force on this node
-	Endpoints int // local pods and host endpoints
-}
-
-// Counts counts the policies and endpoints that the driver received.
-func (p *Processor) Counts() Counts {
-	return Counts{Policies: len(p.sent.policies), Endpoints: len(p.sent.workloads) + len(p.sent.hosts)}
+// parent is a namespace or service account. While pods refer to one that has no object, only its name is known. In a folder of
+// manifests the object may follow its pods, or never appear.
+type parent struct {
+	users   int
+	object  model.Object // nil: none
+	refused bool         // its object is invalid: its labels are unknown, so its profile allows nothing
 }

@@ -287,7 +287,7 @@ func TestRefusedPolicyIsolates(t *testing.T) {
 	apply(p, pod("web", "10.1.1.2"), web())
 	p.Apply(event.Change{Ref: rest.Ref(), Object: rest, Err: errors.New("a peer that is not understood")})
 	_ = p.Flush()
-	if got := p.sent.policies[ruleList{"default", "prod/knp.default.web"}]; got == nil || len(got.InboundRules) > 0 {
+	if got := p.sent.policies[model.WireName{Tier: "default", Name: "prod/knp.default.web"}]; got == nil || len(got.InboundRules) > 0 {
 		t.Errorf("policy %v", got)
 	}
 	if tiers := p.sent.workloads["prod/web"].Tiers; len(tiers) != 1 || !slices.Equal(tiers[0].IngressPolicies, []string{"prod/knp.default.web"}) {
@@ -476,17 +476,6 @@ func TestCounts(t *testing.T) {
 	_ = p.Flush()
 	if got := p.Counts(); got != (Counts{Policies: 1, Endpoints: 2}) {
 		t.Errorf("%+v", got)
-	}
-}
-
-func TestVersions(t *testing.T) {
-	for version, want := range map[string]bool{
-		"": true, "24.06-release": true, "25.02-rc0~1-gabc": true, "25.06-release": false, "25.06": false, "v25.10.0-4-g1": false,
-		"26.02": false, "unknown": true, "25": true,
-	} {
-		if got := matchesBytes(version); got != want {
-			t.Errorf("%q: %v", version, got)
-		}
 	}
 }
 

@@ -150,7 +150,7 @@ func TestPathIndependence(t *testing.T) {
 			_ = p.Flush()
 		}
 		opts := cmp.Options{
-			protocmp.Transform(), cmp.AllowUnexported(sent{}, ruleList{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
+			protocmp.Transform(), cmp.AllowUnexported(sent{}, model.WireName{}), cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}),
 		}
 		if diff := cmp.Diff(freshDriver.state(fresh), longDriver.state(long), opts); diff != "" {
 			t.Fatalf("-at once +step by step\n%s", diff)

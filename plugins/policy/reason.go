@@ -125,7 +125,7 @@ func ProfileRef(name string) model.Ref {
 // ruleName returns "ingress rule 2", numbered as in the object.
 func (p *Processor) ruleName(c dataplane.Cause) string {
 	var id string
-	if rules := rulesOf(p.sent.policies[ruleList{c.Tier, c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) && p.stream == nil { // Felix's ids are hashes
+	if rules := rulesOf(p.sent.policies[model.WireName{Tier: c.Tier, Name: c.Policy}], c.Egress); c.Rule >= 0 && c.Rule < len(rules) && p.stream == nil { // Felix's ids are hashes
 		id = rules[c.Rule].RuleId
 	}
 	if id == "" {

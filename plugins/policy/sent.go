@@ -1,24 +1,22 @@
 package policy
 
 import (
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
-
-// ruleList names a policy on the wire, within its tier.
-type ruleList struct{ tier, name string }
 
 // sent holds the last messages sent to the driver, for queries about verdicts. It refers to the messages themselves.
 type sent struct {
 	workloads map[string]*felix.WorkloadEndpoint // by "namespace/name"
 	hosts     map[string]*felix.HostEndpoint
-	policies  map[ruleList]*felix.Policy
+	policies  map[model.WireName]*felix.Policy
 	profiles  map[string]*felix.Profile
 }
 
 func newSent() *sent {
 	return &sent{
 		workloads: map[string]*felix.WorkloadEndpoint{}, hosts: map[string]*felix.HostEndpoint{},
-		policies: map[ruleList]*felix.Policy{}, profiles: map[string]*felix.Profile{},
+		policies: map[model.WireName]*felix.Policy{}, profiles: map[string]*felix.Profile{},
 	}
 }
 
@@ -34,10 +32,10 @@ func (t *sent) record(m *felix.ToDataplane) {
 		delete(t.hosts, m.HostEndpointRemove.Id.EndpointId)
 	case *felix.ToDataplane_ActivePolicyUpdate:
 		id := m.ActivePolicyUpdate.Id
-		t.policies[ruleList{id.Tier, id.Name}] = m.ActivePolicyUpdate.Policy
+		t.policies[model.WireName{Tier: id.Tier, Name: id.Name}] = m.ActivePolicyUpdate.Policy
 	case *felix.ToDataplane_ActivePolicyRemove:
 		id := m.ActivePolicyRemove.Id
-		delete(t.policies, ruleList{id.Tier, id.Name})
+		delete(t.policies, model.WireName{Tier: id.Tier, Name: id.Name})
 	case *felix.ToDataplane_ActiveProfileUpdate:
 		t.profiles[m.ActiveProfileUpdate.Id.Name] = m.ActiveProfileUpdate.Profile
 	case *felix.ToDataplane_ActiveProfileRemove:

@@ -3,11 +3,13 @@ package policy
 import (
 	"cmp"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Status is the state of one policy on this node.
@@ -38,7 +40,7 @@ func (p *Processor) Policies() []Status {
 	var out []Status
 	for ref, o := range p.items {
 		if pol, ok := o.(*model.Policy); ok {
-			out = append(out, Status{Policy: pol, Endpoints: applied[ruleList{pol.Tier, pol.FelixName()}], Notes: notes[ref], Refused: p.gate.refused(pol.Ref())})
+			out = append(out, Status{Policy: pol, Endpoints: applied[model.WireName{Tier: pol.Tier, Name: pol.FelixName()}], Notes: notes[ref], Refused: p.gate.Refused(pol.Ref())})
 		}
 	}
 	slices.SortFunc(out, func(a, b Status) int { return a.Policy.ID.Compare(b.Policy.ID) })
@@ -46,13 +48,13 @@ func (p *Processor) Policies() []Status {
 }
 
 // applied returns the endpoints of each policy in force.
-func (p *Processor) applied() map[ruleList][]Applied {
-	out := map[ruleList][]Applied{}
+func (p *Processor) applied() map[model.WireName][]Applied {
+	out := map[model.WireName][]Applied{}
 	add := func(at Applied, tiers ...[]*felix.TierInfo) {
-		seen := map[ruleList]bool{}
+		seen := map[model.WireName]bool{}
 		for _, tier := range slices.Concat(tiers...) {
 			for _, name := range slices.Concat(tier.IngressPolicies, tier.EgressPolicies) {
-				if key := (ruleList{tier.Name, name}); !seen[key] {
+				if key := (model.WireName{Tier: tier.Name, Name: name}); !seen[key] {
 					seen[key] = true
 					out[key] = append(out[key], at)
 				}
@@ -63,7 +65,7 @@ func (p *Processor) applied() map[ruleList][]Applied {
 		add(Applied{Endpoint: name, Interfaces: p.interfacesOf(name)}, w.Tiers)
 	}
 	var hosts []string
-	for _, name := range []string{p.translations.node.Uplink, p.translations.node.Overlay, p.translations.node.Host} {
+	for _, name := range []string{p.translations.Node().Uplink, p.translations.Node().Overlay, p.translations.Node().Host} {
 		if name != "" {
 			hosts = append(hosts, name)
 		}
@@ -82,11 +84,11 @@ func (p *Processor) applied() map[ruleList][]Applied {
 }
 
 // exitsOf returns the policies for forwarded packets that leave by a host endpoint.
-func exitsOf(h *felix.HostEndpoint) map[ruleList]bool {
-	out := map[ruleList]bool{}
+func exitsOf(h *felix.HostEndpoint) map[model.WireName]bool {
+	out := map[model.WireName]bool{}
 	for _, tier := range h.ForwardTiers {
 		for _, name := range tier.EgressPolicies {
-			out[ruleList{tier.Name, name}] = true
+			out[model.WireName{Tier: tier.Name, Name: name}] = true
 		}
 	}
 	return out
@@ -136,4 +138,47 @@ func (p *Processor) interfacesOf(name string) []string {
 func IsPolicy(kind model.Kind) bool {
 	_, ok := model.PolicyKind(kind).Info()
 	return ok || model.PolicyKind(kind) == model.KindTieredPolicy
+}
+
+// sourceNotes names the invalid source annotations of local pods.
+func (p *Processor) sourceNotes() (out []model.Note) {
+	for _, pod := range p.local {
+		if _, problem := allowedSources(pod); problem != "" {
+			out = append(out, model.Note{Ref: model.Ref{Kind: model.KindPod, Namespace: pod.ID.Namespace, Name: pod.ID.Name}, Reason: problem, Refused: true})
+		}
+	}
+	slices.SortFunc(out, func(a, b model.Note) int { return a.Ref.Compare(b.Ref) })
+	return out
+}
+
+// hostNotes says that packets from the node itself do not reach its pods, because they look like packets that NAT gave the node's
+// address.
+func (p *Processor) hostNotes() []model.Note {
+	isV4 := func(a netip.Addr) bool { return a.Is4() }
+	if !p.synced || p.node.View4 != dataplane.PreDNAT || !slices.ContainsFunc(p.node.Addrs, isV4) || slices.ContainsFunc(p.node.HostAddrs, isV4) {
+		return nil
+	}
+	return []model.Note{{
+		Ref: model.Ref{Kind: model.KindNode, Name: p.cfg.NodeName}, Refused: true,
+		Reason: "no host-link address is known (--host-address): what the node's own processes send from its addresses is dropped at pods with " +
+			"policies, because nat44 gives these addresses to pods, too. Route the node's traffic to pods with a source address of its own, or let " +
+			"its addresses in and accept that pods may use them (--trust-node-addresses)",
+	}}
+}
+
+// Notes returns the notes about policies and profiles in use, sorted by object, and then those about annotations of local pods. The
+// driver sends its notes to its sink.
+func (p *Processor) Notes() []model.Note {
+	return slices.Concat(p.graph.Notes(), p.gate.Notes(), p.hostNotes(), p.sourceNotes())
+}
+
+// Counts holds the numbers of objects in force.
+type Counts struct {
+	Policies  int // policies in force on this node
+	Endpoints int // local pods and host endpoints
+}
+
+// Counts counts the policies and endpoints that the driver received.
+func (p *Processor) Counts() Counts {
+	return Counts{Policies: len(p.sent.policies), Endpoints: len(p.sent.workloads) + len(p.sent.hosts)}
 }

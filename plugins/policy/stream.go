@@ -15,18 +15,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
-// NewStream returns a processor that calculates nothing. It passes the messages of an external calculation graph, received as
-// *event.Dataplane, to the driver. It learns about the node from these messages and from VPP, and ignores Kubernetes objects.
-// Override names interfaces that need no lookup.
-func NewStream(cfg Config, override event.Located, driver dataplane.Driver) *Processor {
-	p := New(cfg, driver)
-	p.stream = &stream{
-		p: p, override: override, endpoints: map[endpointID]*streamed{}, nodes: map[string][]netip.Addr{}, own: map[netip.Prefix]struct{}{},
-		local: map[netip.Prefix]struct{}{}, remote: map[netip.Prefix]struct{}{}, services: map[model.ServiceID][]netip.Prefix{}, dirty: true,
-	}
-	return p
-}
-
 // stream is a processor's state from messages.
 type stream struct {
 	p        *Processor
@@ -78,12 +66,12 @@ func (p *Processor) Dataplane(ev *event.Dataplane) {
 // news returns the messages that the driver has not received.
 func (p *Processor) news() []*felix.ToDataplane {
 	if p.stream == nil {
-		return p.gate.flushGraph()
+		return p.gate.Flush()
 	}
 	p.stream.absorb()
 	messages := p.stream.absorbed
 	p.stream.absorbed = nil
-	return p.gate.pass(messages)
+	return p.gate.Pass(messages)
 }
 
 // absorb records the received messages. The processor looks up endpoints in VPP before it sends the driver the first endpoint. So

@@ -64,23 +64,23 @@ func (p *Processor) Endpoints() []Endpoint {
 }
 
 // streamedPolicies returns the policies in force, in the order of Policies.
-func (p *Processor) streamedPolicies(applied map[ruleList][]Applied) []Status {
+func (p *Processor) streamedPolicies(applied map[model.WireName][]Applied) []Status {
 	var out []Status
 	for key, msg := range p.sent.policies {
 		pol := &model.Policy{
-			ID: model.PolicyIDOf(key.tier, key.name), Tier: key.tier, Untracked: msg.GetUntracked(), PreDNAT: msg.GetPreDnat(),
+			ID: model.PolicyIDOf(key.Tier, key.Name), Tier: key.Tier, Untracked: msg.GetUntracked(), PreDNAT: msg.GetPreDnat(),
 			InboundRules: writtenAll(msg.GetInboundRules()), OutboundRules: writtenAll(msg.GetOutboundRules()),
 		}
 		for _, in := range []bool{true, false} {
 			for _, at := range applied[key] {
 				for _, tier := range slices.Concat(p.sent.tiers(at.Endpoint, at.Host, false), p.sent.tiers(at.Endpoint, at.Host, true)) {
-					if tier.GetName() == key.tier && slices.Contains(policiesOf(tier, !in), key.name) {
+					if tier.GetName() == key.Tier && slices.Contains(policiesOf(tier, !in), key.Name) {
 						pol.Ingress, pol.Egress = pol.Ingress || in, pol.Egress || !in
 					}
 				}
 			}
 		}
-		out = append(out, Status{Policy: pol, Endpoints: applied[key], Refused: p.gate.refused(pol.ID.Ref())})
+		out = append(out, Status{Policy: pol, Endpoints: applied[key], Refused: p.gate.Refused(pol.ID.Ref())})
 	}
 	slices.SortFunc(out, func(a, b Status) int { return a.Policy.ID.Compare(b.Policy.ID) })
 	return out

@@ -1,4 +1,4 @@
-package policy
+package limit
 
 import (
 	"github.com/contiv-agent/contiv-agent/budget"
@@ -7,18 +7,18 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// gate stands between the calculation graph, or the messages of an external one, and the driver. It closes policies that ask for
+// Gate stands between the calculation graph, or the messages of an external one, and the driver. It closes policies that ask for
 // more than their share: a closed policy still selects the same endpoints, and denies all their traffic. Policies that apply to no
 // endpoint of this node ask for nothing.
 //
 //	SetPolicy ─ size of the object ──────────▶ ledger ─ closed? ─▶ graph: its rules are never unpacked
 //	Flush ─ messages: rules, sizes of sets ──▶ ledger ─ closed? ─▶ graph, Flush again
-type gate struct {
+type Gate struct {
 	graph  *calc.Graph
 	ledger *budget.Ledger
 	byID   map[model.PolicyID]*gated
 	byRef  map[model.Ref]*gated
-	byName map[ruleList]*gated
+	byName map[model.WireName]*gated
 	sets   map[string]*budget.Members     // members of each set that the driver has
 	users  map[string]map[*gated]struct{} // policies that refer to a set
 	gone   map[*gated]struct{}            // removed since the last flush
@@ -30,7 +30,7 @@ type gate struct {
 type gated struct {
 	id     model.PolicyID
 	ref    model.Ref
-	name   ruleList
+	name   model.WireName
 	age    budget.Age
 	size   [2]budget.Size // of the object alone, for a VPP that compares IPv6 prefixes by bits, and by whole bytes
 	fresh  bool           // the object changed since the last claim
@@ -39,15 +39,16 @@ type gated struct {
 	closed bool           // of a stream: the driver has its closed form
 }
 
-func newGate(l budget.Limits, graph *calc.Graph) *gate {
-	return &gate{
+// New returns a gate without policies in front of a graph; nil: the messages are of an external graph.
+func New(l budget.Limits, graph *calc.Graph) *Gate {
+	return &Gate{
 		graph: graph, ledger: budget.NewLedger(l.Of(2, 3)), byID: map[model.PolicyID]*gated{}, byRef: map[model.Ref]*gated{},
-		byName: map[ruleList]*gated{}, sets: map[string]*budget.Members{}, users: map[string]map[*gated]struct{}{}, gone: map[*gated]struct{}{},
+		byName: map[model.WireName]*gated{}, sets: map[string]*budget.Members{}, users: map[string]map[*gated]struct{}{}, gone: map[*gated]struct{}{},
 	}
 }
 
-// setPolicy stores the object of a policy; nil: the policy was removed.
-func (g *gate) setPolicy(id model.PolicyID, o *model.Policy) {
+// SetPolicy stores the object of a policy; nil: the policy was removed.
+func (g *Gate) SetPolicy(id model.PolicyID, o *model.Policy) {
 	p := g.byID[id]
 	switch {
 	case p == nil && o == nil:
@@ -64,23 +65,23 @@ func (g *gate) setPolicy(id model.PolicyID, o *model.Policy) {
 		return
 	}
 	delete(g.gone, p)
-	p.name = ruleList{o.Tier, o.FelixName()}
+	p.name = model.WireName{Tier: o.Tier, Name: o.FelixName()}
 	g.byName[p.name] = p
 	p.age, p.fresh = budget.Age{Created: o.Created, UID: o.UID}, true
 	p.size = [2]budget.Size{budget.OfPolicy(o, false), budget.OfPolicy(o, true)}
 }
 
 // leavePolicy records that a policy applies to no endpoint of this node.
-func (g *gate) leavePolicy(p *gated) {
+func (g *Gate) leavePolicy(p *gated) {
 	g.learn(p, nil)
 	g.ledger.Drop(p.ref)
 	g.graph.ClosePolicy(p.id, false)
 	p.active = false
 }
 
-// flushGraph is the graph's Flush without the policies that ask for too much. The final messages come last: a policy may appear in full
+// Flush is the graph's Flush without the policies that ask for too much. The final messages come last: a policy may appear in full
 // first and closed afterwards.
-func (g *gate) flushGraph() []*felix.ToDataplane {
+func (g *Gate) Flush() []*felix.ToDataplane {
 	for p := range g.gone {
 		g.leavePolicy(p)
 		delete(g.byID, p.id)
@@ -119,14 +120,14 @@ func (g *gate) flushGraph() []*felix.ToDataplane {
 	return out
 }
 
-// setVPP receives the version of VPP. The size of a policy depends on how VPP compares prefixes.
-func (g *gate) setVPP(version string) {
-	g.other = g.other || matchesBytes(version) != matchesBytes(g.vpp)
+// SetVPP receives the version of VPP. The size of a policy depends on how VPP compares prefixes.
+func (g *Gate) SetVPP(version string) {
+	g.other = g.other || MatchesBytes(version) != MatchesBytes(g.vpp)
 	g.vpp = version
 }
 
 // reclaim repeats all claims if VPP's comparison of prefixes changed.
-func (g *gate) reclaim() {
+func (g *Gate) reclaim() {
 	if !g.other {
 		return
 	}
@@ -142,29 +143,29 @@ func (g *gate) reclaim() {
 }
 
 // claimObject claims the size of a policy's object alone.
-func (g *gate) claimObject(p *gated) { g.claim(p, p.size[0], p.size[1]) }
+func (g *Gate) claimObject(p *gated) { g.claim(p, p.size[0], p.size[1]) }
 
 // claimMessage claims the size of a policy's message with the members of its sets.
-func (g *gate) claimMessage(p *gated) {
+func (g *Gate) claimMessage(p *gated) {
 	bits := budget.OfMessage(p.msg, g.members, false)
 	bytes := bits
-	if matchesBytes(g.vpp) {
+	if MatchesBytes(g.vpp) {
 		bytes = budget.OfMessage(p.msg, g.members, true)
 	}
 	g.claim(p, bits, bytes)
 }
 
 // claim claims one of two sizes: the one for a VPP that compares IPv6 prefixes bit by bit, or the one for whole bytes.
-func (g *gate) claim(p *gated, bits, bytes budget.Size) {
+func (g *Gate) claim(p *gated, bits, bytes budget.Size) {
 	c := budget.Claim{Ref: p.ref, Age: p.age, Size: bits}
-	if matchesBytes(g.vpp) && bytes != bits {
+	if MatchesBytes(g.vpp) && bytes != bits {
 		c.Size, c.Why = bytes, whyBytes(g.vpp, bits[budget.Rules], bytes[budget.Rules])
 	}
 	g.ledger.Claim(c)
 }
 
 // settlePolicies closes and opens policies, and reports whether it changed any.
-func (g *gate) settlePolicies() bool {
+func (g *Gate) settlePolicies() bool {
 	changed := g.ledger.Settle()
 	for _, ref := range changed {
 		g.graph.ClosePolicy(g.byRef[ref].id, g.ledger.Refused(ref) != "")
@@ -174,7 +175,7 @@ func (g *gate) settlePolicies() bool {
 
 // weigh claims the sizes of policies whose messages or sets are among the messages, and of fresh policies: the graph sends no message for a
 // changed object with the same rules.
-func (g *gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
+func (g *Gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
 	touched := map[*gated]struct{}{}
 	for _, p := range fresh {
 		touched[p] = struct{}{}
@@ -194,7 +195,7 @@ func (g *gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
 			delete(g.sets, m.IpsetRemove.GetId())
 		case *felix.ToDataplane_ActivePolicyUpdate:
 			u := m.ActivePolicyUpdate
-			if p := g.byName[ruleList{u.GetId().GetTier(), u.GetId().GetName()}]; p != nil && !isClosed(u.GetPolicy()) {
+			if p := g.byName[model.WireName{Tier: u.GetId().GetTier(), Name: u.GetId().GetName()}]; p != nil && !IsClosed(u.GetPolicy()) {
 				g.learn(p, u.GetPolicy())
 				touched[p] = struct{}{}
 			}
@@ -207,9 +208,9 @@ func (g *gate) weigh(messages []*felix.ToDataplane, fresh []*gated) {
 	}
 }
 
-func (g *gate) members(set string) *budget.Members { return g.sets[set] }
+func (g *Gate) members(set string) *budget.Members { return g.sets[set] }
 
-func (g *gate) resize(touched map[*gated]struct{}, set string, n *budget.Members) {
+func (g *Gate) resize(touched map[*gated]struct{}, set string, n *budget.Members) {
 	g.sets[set] = n
 	for p := range g.users[set] {
 		touched[p] = struct{}{}
@@ -217,7 +218,7 @@ func (g *gate) resize(touched map[*gated]struct{}, set string, n *budget.Members
 }
 
 // learn stores a policy's message, for later changes of its sets; nil: the policy has none.
-func (g *gate) learn(p *gated, m *felix.Policy) {
+func (g *Gate) learn(p *gated, m *felix.Policy) {
 	if p.msg != nil {
 		budget.Sets(p.msg, func(set string) {
 			delete(g.users[set], p)
@@ -236,21 +237,21 @@ func (g *gate) learn(p *gated, m *felix.Policy) {
 	}
 }
 
-// isClosed reports whether a message is a closed policy as the graph sends it.
-func isClosed(p *felix.Policy) bool {
+// IsClosed reports whether a message is a closed policy as the graph sends it.
+func IsClosed(p *felix.Policy) bool {
 	return len(p.GetInboundRules()) == 1 && p.GetInboundRules()[0].GetRuleId() == calc.ClosedRule
 }
 
-// pass returns messages of an external calculation graph without the policies that ask for too much. Messages have no creation time,
+// Pass returns messages of an external calculation graph without the policies that ask for too much. Messages have no creation time,
 // so the policy whose name sorts first counts as older.
-func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
+func (g *Gate) Pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 	var updated []*gated // one for each ActivePolicyUpdate, in order
 	for _, m := range messages {
 		switch m := m.GetPayload().(type) {
 		case *felix.ToDataplane_ActivePolicyUpdate:
-			updated = append(updated, g.streamed(ruleList{m.ActivePolicyUpdate.GetId().GetTier(), m.ActivePolicyUpdate.GetId().GetName()}))
+			updated = append(updated, g.streamed(model.WireName{Tier: m.ActivePolicyUpdate.GetId().GetTier(), Name: m.ActivePolicyUpdate.GetId().GetName()}))
 		case *felix.ToDataplane_ActivePolicyRemove:
-			name := ruleList{m.ActivePolicyRemove.GetId().GetTier(), m.ActivePolicyRemove.GetId().GetName()}
+			name := model.WireName{Tier: m.ActivePolicyRemove.GetId().GetTier(), Name: m.ActivePolicyRemove.GetId().GetName()}
 			if p := g.byName[name]; p != nil {
 				g.learn(p, nil)
 				g.ledger.Drop(p.ref)
@@ -288,19 +289,19 @@ func (g *gate) pass(messages []*felix.ToDataplane) []*felix.ToDataplane {
 }
 
 // streamed returns the policy with a name on the wire.
-func (g *gate) streamed(name ruleList) *gated {
+func (g *Gate) streamed(name model.WireName) *gated {
 	p := g.byName[name]
 	if p == nil {
-		id := model.PolicyIDOf(name.tier, name.name)
+		id := model.PolicyIDOf(name.Tier, name.Name)
 		p = &gated{id: id, ref: id.Ref(), name: name}
 		g.byName[name], g.byRef[p.ref] = p, p
 	}
 	return p
 }
 
-func updateMessage(name ruleList, p *felix.Policy) *felix.ToDataplane {
+func updateMessage(name model.WireName, p *felix.Policy) *felix.ToDataplane {
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ActivePolicyUpdate{ActivePolicyUpdate: &felix.ActivePolicyUpdate{
-		Id: &felix.PolicyID{Tier: name.tier, Name: name.name}, Policy: p,
+		Id: &felix.PolicyID{Tier: name.Tier, Name: name.Name}, Policy: p,
 	}}}
 }
 
@@ -312,8 +313,8 @@ func closedMessage(p *gated, was *felix.Policy) *felix.ToDataplane {
 	})
 }
 
-// refused returns the reason why a policy is closed; "": it is open.
-func (g *gate) refused(ref model.Ref) string {
+// Refused returns the reason why a policy is closed; "": it is open.
+func (g *Gate) Refused(ref model.Ref) string {
 	why := g.ledger.Refused(ref)
 	if why == "" {
 		return ""
@@ -321,8 +322,8 @@ func (g *gate) refused(ref model.Ref) string {
 	return closedReason(why)
 }
 
-// notes lists the closed policies.
-func (g *gate) notes() []model.Note {
+// Notes lists the closed policies.
+func (g *Gate) Notes() []model.Note {
 	out := g.ledger.Refusals()
 	for i := range out {
 		out[i].Reason = closedReason(out[i].Reason)

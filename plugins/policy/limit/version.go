@@ -1,4 +1,4 @@
-package policy
+package limit
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// matchesBytes reports whether a VPP compares IPv6 prefixes of an ACL by whole bytes. All versions before 25.06 do (found in
+// MatchesBytes reports whether a VPP compares IPv6 prefixes of an ACL by whole bytes. All versions before 25.06 do (found in
 // src/plugins/acl/hash_lookup.c of v24.06). An unknown version counts as one that does.
-func matchesBytes(version string) bool {
+func MatchesBytes(version string) bool {
 	year, rest, _ := strings.Cut(strings.TrimPrefix(version, "v"), ".")
 	month, _, _ := strings.Cut(rest, "-")
 	month, _, _ = strings.Cut(month, ".")

@@ -1,4 +1,4 @@
-package policy
+package services
 
 import (
 	"net/netip"
@@ -21,7 +21,7 @@ type Translations struct {
 	outer   []dataplane.Outer            // the outer frontends of all of them, sorted; replaced, never modified
 	stale   bool                         // outer is out of date
 	served  map[dataplane.Served]int     // port of a local endpoint → number of services that have it
-	changed bool                         // changed since the last call of taken
+	changed bool                         // changed since the last call of Fill
 }
 
 var (
@@ -30,7 +30,8 @@ var (
 	_ renderer.NodeRenderer    = (*Translations)(nil)
 )
 
-func newTranslations() *Translations {
+// New returns translations of no Services.
+func New() *Translations {
 	return &Translations{uses: map[netip.Addr]int{}, exposed: map[model.ServiceID]*exposed{}, served: map[dataplane.Served]int{}, nodeIPs: renderer.NewIPAddresses(), changed: true}
 }
 
@@ -83,14 +84,22 @@ func (t *Translations) UpdateNode(node renderer.NodeState) error {
 	return nil
 }
 
-// fill writes the facts from services and the node's state into a driver's node.
-func (t *Translations) fill(n *dataplane.Node) {
+// Node returns the node's state.
+func (t *Translations) Node() renderer.NodeState { return t.node }
+
+// Changed reports whether Fill would write other facts than at its last call.
+func (t *Translations) Changed() bool { return t.changed }
+
+// Fill writes the facts from services and the node's state into a driver's node.
+func (t *Translations) Fill(n *dataplane.Node) {
+	t.changed = false
 	n.Uplink, n.Overlay, n.Host = t.node.Uplink, t.node.Overlay, t.node.Host
 	n.Addrs = slices.Clone(t.node.IPs)
 	for _, p := range t.node.UplinkIPs {
 		n.Addrs = append(n.Addrs, p.Addr())
 	}
-	n.Addrs, n.HostAddrs = sorted(n.Addrs), t.node.HostIPs
+	slices.SortFunc(n.Addrs, netip.Addr.Compare)
+	n.Addrs, n.HostAddrs = slices.Compact(n.Addrs), t.node.HostIPs
 	if t.node.Loopback.IsValid() {
 		n.Hairpin = []netip.Addr{t.node.Loopback}
 	}
@@ -116,7 +125,49 @@ func (t *Translations) frontends() []netip.Prefix {
 	return t.fronts
 }
 
-func sorted(addrs []netip.Addr) []netip.Addr {
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	return slices.Compact(addrs)
+// exposed is a service with addresses other than cluster IPs, with the frontends that follow from them.
+type exposed struct {
+	svc   *renderer.ContivService
+	outer []dataplane.Outer
+}
+
+// expose records the present form of a service.
+func (t *Translations) expose(svc *renderer.ContivService) {
+	if svc.ExternalIPs.Len() == 0 && !svc.HasNodePort() {
+		t.hide(svc.ID)
+		return
+	}
+	now := &exposed{svc, t.outerOf(svc)}
+	if old := t.exposed[svc.ID]; old == nil || !dataplane.SameOuter(old.outer, now.outer) {
+		t.stale, t.changed = true, true
+	}
+	t.exposed[svc.ID] = now
+}
+
+// hide removes a service.
+func (t *Translations) hide(id model.ServiceID) {
+	if t.exposed[id] != nil {
+		delete(t.exposed, id)
+		t.stale, t.changed = true, true
+	}
+}
+
+// exposeAgain recomputes everything that depends on the nodes.
+func (t *Translations) exposeAgain() {
+	for _, e := range t.exposed {
+		t.expose(e.svc)
+	}
+}
+
+// outers returns the outer frontends of all services. It returns the same slice until a change.
+func (t *Translations) outers() []dataplane.Outer {
+	if !t.stale {
+		return t.outer
+	}
+	t.stale, t.outer = false, nil
+	for _, e := range t.exposed {
+		t.outer = append(t.outer, e.outer...)
+	}
+	slices.SortFunc(t.outer, compareOuter)
+	return t.outer
 }

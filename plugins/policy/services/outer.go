@@ -1,61 +1,13 @@
-package policy
+package services
 
 import (
 	"cmp"
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
-
-// exposed is a service with addresses other than cluster IPs, with the frontends that follow from them.
-type exposed struct {
-	svc   *renderer.ContivService
-	outer []dataplane.Outer
-}
-
-// expose records the present form of a service.
-func (t *Translations) expose(svc *renderer.ContivService) {
-	if svc.ExternalIPs.Len() == 0 && !svc.HasNodePort() {
-		t.hide(svc.ID)
-		return
-	}
-	now := &exposed{svc, t.outerOf(svc)}
-	if old := t.exposed[svc.ID]; old == nil || !dataplane.SameOuter(old.outer, now.outer) {
-		t.stale, t.changed = true, true
-	}
-	t.exposed[svc.ID] = now
-}
-
-// hide removes a service.
-func (t *Translations) hide(id model.ServiceID) {
-	if t.exposed[id] != nil {
-		delete(t.exposed, id)
-		t.stale, t.changed = true, true
-	}
-}
-
-// exposeAgain recomputes everything that depends on the nodes.
-func (t *Translations) exposeAgain() {
-	for _, e := range t.exposed {
-		t.expose(e.svc)
-	}
-}
-
-// outers returns the outer frontends of all services. It returns the same slice until a change.
-func (t *Translations) outers() []dataplane.Outer {
-	if !t.stale {
-		return t.outer
-	}
-	t.stale, t.outer = false, nil
-	for _, e := range t.exposed {
-		t.outer = append(t.outer, e.outer...)
-	}
-	slices.SortFunc(t.outer, compareOuter)
-	return t.outer
-}
 
 func compareOuter(a, b dataplane.Outer) int {
 	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Proto, b.Proto), cmp.Compare(a.Port, b.Port))

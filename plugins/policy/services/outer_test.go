@@ -1,4 +1,4 @@
-package policy
+package services
 
 import (
 	"errors"
@@ -73,7 +73,7 @@ func TestOuter(t *testing.T) {
 		}), nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			tr := newTranslations()
+			tr := New()
 			api := adapter.Listen(tr)
 			state := renderer.NodeState{Name: "node-1", IPs: []netip.Addr{addr("192.168.16.1")}}
 			if c.loopback != "" {
@@ -99,7 +99,7 @@ func TestOuter(t *testing.T) {
 
 // An address without node ports has no outer frontend for them.
 func TestOuterNodePortAddresses(t *testing.T) {
-	tr := newTranslations()
+	tr := New()
 	api := adapter.Listen(tr)
 	state := renderer.NodeState{IPs: []netip.Addr{addr("192.168.16.1"), addr("192.168.17.1")}}
 	err := errors.Join(api.AddService(outward()), tr.UpdateNode(state), api.UpdateNodePortServices(renderer.IPAddressesOf(state.IPs...), nil))
@@ -120,7 +120,7 @@ func TestOuterNodePortAddresses(t *testing.T) {
 
 // A change that leaves the destinations of services as they are sends nothing.
 func TestOuterChanges(t *testing.T) {
-	tr := newTranslations()
+	tr := New()
 	api := adapter.Listen(tr)
 	_ = tr.UpdateNode(renderer.NodeState{IPs: []netip.Addr{addr("192.168.16.1")}, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}})
 	old := outward()
@@ -153,3 +153,5 @@ func TestOuterChanges(t *testing.T) {
 		t.Errorf("left: %v", tr.exposed)
 	}
 }
+
+func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
