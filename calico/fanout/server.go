@@ -20,35 +20,6 @@ var ErrUnknownSyncer = errors.New("unknown syncer type")
 // ErrPlaintext is the error of a listener beyond loopback without TLS.
 var ErrPlaintext = errors.New("connections are neither encrypted nor authenticated")
 
-// Server sends its sources' keys to all clients. Create with New, feed with Publish, run with Serve.
-type Server struct {
-	cfg    Config
-	m      *metrics
-	caches map[set]*cache
-	words  words
-	slots  chan struct{}
-
-	mu       sync.Mutex
-	conns    map[uint64]*conn
-	nextID   uint64
-	draining bool
-	balancer balancer
-	handlers sync.WaitGroup
-}
-
-// set is a set of keys in one of its forms.
-type set struct {
-	syncer wire.SyncerType
-	modern bool
-}
-
-func (s set) String() string {
-	if s.modern {
-		return string(s.syncer) + "/modern"
-	}
-	return string(s.syncer)
-}
-
 // New returns a server without keys. Its errors are those of Validate.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {

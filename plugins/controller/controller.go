@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,108 +14,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 )
-
-// Processor turns Kubernetes objects into input for the renderers. plugins/service and plugins/policy implement it.
-type Processor interface {
-	// Apply handles one change of an object. With both Err and Object set, Object holds the parts of the refused object that remain
-	// usable: see event.Change. Apply only changes the processor's private state, so several processors may apply their changes in
-	// parallel.
-	Apply(event.Change)
-	// Located receives the locations of interfaces in VPP.
-	Located(*event.Located)
-	// Flush hands everything that changed to the renderers.
-	Flush() error
-	// Resync hands everything to the renderers.
-	Resync() error
-}
-
-// Locator is a processor that needs lookups in VPP. Locate returns everything the processor needs, or nil if that equals its last
-// request. The controller sends VPP the union of all requests.
-type Locator interface {
-	Locate(now time.Time) *event.Locate
-}
-
-// Stepwise is a processor that may reach a new state through interim states. While Again is true, Flush has more to hand over, for a
-// separate transaction after the present one. The controller sends that transaction when VPP has acknowledged the present one, or
-// when VPP keeps refusing it.
-type Stepwise interface {
-	Again() bool
-}
-
-// Watcher is a processor whose output depends on the version of VPP.
-type Watcher interface {
-	VPP(*event.VPPStatus)
-}
-
-// Config configures a controller. The zero value waits for no source.
-type Config struct {
-	Sources  []string // each of them, external ones too, must be in sync once before the controller programs anything
-	Observer Observer // receives every step; the zero value observes nothing
-}
-
-// Observer holds callbacks for logs and metrics. The loop calls them, so they must not block. Each may be nil.
-type Observer struct {
-	Changed   func(event.Change)     // an object was added, changed, removed or refused
-	Sent      func(*event.Txn)       // a transaction was sent, with all changes so far
-	Refused   func(event.Change)     // an object was refused
-	Committed func(*event.Committed) // a transaction ended
-	Source    func(*event.SyncStatus)
-	VPP       func(*event.VPPStatus)
-	Trouble   func(error) // a renderer reported an error, or external configuration was refused
-	Idle      func()      // VPP has acknowledged every request and no request is pending; or VPP is away
-}
-
-// phase is the progress of the start.
-type phase uint8
-
-const (
-	waiting  phase = iota // some source is not in sync yet
-	locating              // the first Locate is under way
-	running               // the first full resync was sent
-)
-
-// Controller is the event loop's state. It is not safe for concurrent use: Run is the only goroutine that may call Step.
-type Controller struct {
-	cfg        Config
-	processors []Processor
-	asks       []*event.Locate // last request of each processor to VPP; nil: none
-	values     *Values
-	queries    chan func()
-	ended      chan struct{} // closed when Run returns
-
-	phase    phase
-	sources  map[string]*event.SyncStatus
-	inSync   map[string]bool // was in sync once
-	vpp      event.VPPStatus
-	located  *event.Located
-	statuses map[string]event.ValueStatus // of every value whose state is not CONFIGURED
-	refused  map[model.Ref]event.Change
-	trouble  error
-
-	ahead
-	asked
-	fair
-	left      map[string]struct{} // keys that the VPP agent writes later: see event.Committed
-	seq       uint64
-	inFlight  uint64 // 0: none
-	sentAt    time.Time
-	causes    causes
-	way       map[string]struct{} // keys of the transactions that lead to the interim states of Stepwise processors
-	heldSince time.Time           // time at which VPP was first found to refuse one of them; zero: it refused none
-	triggered triggers
-	now       time.Time
-	last      *event.Committed
-	done      bool // VPP has the first full resync
-
-	published
-}
-
-// published is the state that readers outside the loop see.
-type published struct {
-	health atomic.Pointer[Health]
-	beat   atomic.Int64 // Unix time in nanoseconds; 0: none
-	steps  atomic.Uint64
-}
 
 // New returns a controller over processors whose renderers write to values. It calls the processors in the given order, so a
 // processor may build on the output of renderers before it.

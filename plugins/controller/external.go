@@ -36,24 +36,6 @@ type Onlooker interface {
 	Committed(ev *event.Committed, sent func(key string) proto.Message)
 }
 
-// asked are the external events whose senders wait for a result.
-type asked struct {
-	due      []question // their values are in no transaction yet
-	underWay []question // their values are in the transaction in flight
-}
-
-type question struct {
-	result chan<- *event.ExternalResult
-	keys   []string // sorted
-}
-
-func (q *question) sendResult(r *event.ExternalResult) {
-	select {
-	case q.result <- r:
-	default: // the receiver is gone
-	}
-}
-
 func (c *Controller) external(ev *event.External) {
 	if err := checkExternal(ev); err != nil {
 		notify(c.cfg.Observer.Trouble, err)

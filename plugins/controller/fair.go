@@ -24,17 +24,6 @@ import (
 //
 // Cluster-scoped objects, and all changes before the first sync, do not wait.
 
-// fair holds the lanes. The zero value has none.
-type fair struct {
-	lanes  map[string]*lane       // by namespace; none is empty
-	spent  map[string]int         // by namespace, in the next transaction
-	seen   map[model.Ref]struct{} // the objects that spent it: repeated changes of one object count once
-	waited bool                   // lanes waited for the previous transaction
-	behind bool                   // VPP has not acknowledged all of the ended transactions
-	turns  turns
-	load   load
-}
-
 // lane holds the waiting changes of a namespace, in order.
 type lane struct {
 	list []event.Change

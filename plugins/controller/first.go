@@ -16,13 +16,6 @@ type Portioned interface {
 	ResyncInPortions() (portions []func(), err error)
 }
 
-// ahead is the work of the first sync that is not done yet.
-type ahead struct {
-	prepared bool
-	portions []func()
-	rest     chan map[string]proto.Message // nil: nothing is left
-}
-
 // first is the full resync that starts everything. Its long part is its Rest.
 func (c *Controller) first() *event.Txn {
 	c.phase = running

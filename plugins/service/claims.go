@@ -16,13 +16,6 @@ type claims struct {
 	ports *renderer.IPAddresses // those that node ports are served on
 }
 
-// ask is one frontend that a service asks for.
-type ask struct {
-	renderer.Frontend
-	// outer: by an external IP, a load-balancer IP or a node port, and not by a cluster IP.
-	outer bool
-}
-
 func (a ask) compare(o ask) int {
 	return cmp.Or(a.Frontend.Compare(o.Frontend), falseFirst(a.outer, o.outer))
 }

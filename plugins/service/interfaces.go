@@ -14,15 +14,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer"
 )
 
-// pods holds the Pods that have addresses outside of the host network.
-type pods struct {
-	node    string
-	ips     map[model.PodID][]netip.Addr
-	at      map[netip.Addr][]model.PodID
-	local   map[model.PodID]struct{} // pods of this node
-	changed bool                     // local pods, or other lookups of Locate, changed since the last one
-}
-
 func newPods(node string) pods {
 	return pods{
 		node: node, ips: map[model.PodID][]netip.Addr{}, at: map[netip.Addr][]model.PodID{}, local: map[model.PodID]struct{}{},

@@ -11,9 +11,6 @@ import (
 // by port, the oldest Service that names it as external IP or load-balancer IP. Tenants choose external IPs freely, so the order
 // must not depend on anything a tenant chooses, such as names.
 
-// apiService is the Service whose endpoints are the API server.
-var apiService = model.ServiceID{Namespace: "default", Name: "kubernetes"}
-
 // owners holds the owners of addresses that are neither Services, nodes nor pods, and the ranges that are closed to external IPs.
 type owners struct {
 	api      map[netip.Addr]struct{} // addresses of the API server

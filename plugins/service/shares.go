@@ -5,10 +5,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// shares are the sizes that Services ask for, and which Services ask for too much. A Service may lose its endpoints, and then all of
-// its addresses reject. Or it may lose only its restricted load-balancer IPs. So each of these is a claim.
-type shares struct{ backends, ranges *budget.Ledger }
-
 func newShares(l budget.Limits) shares {
 	l = l.Of(1, 3) // policies have the rest
 	return shares{budget.NewLedger(l), budget.NewLedger(l)}

@@ -6,62 +6,12 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/index"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/law"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/node"
-	"github.com/contiv-agent/contiv-agent/renderer/acl/note"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 )
-
-// Iface is the interface of a local pod.
-type Iface struct {
-	Name   string
-	Addrs  []netip.Addr // sorted: the pod's
-	Work   []*Workload  // endpoints of the interface, by ID: normally one
-	Progs  [2]*Program  // in, out; nil: isolated
-	Served *law.Ports   // high ports of the pod
-}
-
-// Notes returns one note for each endpoint of the interface.
-func (i *Iface) Notes(reason string) (notes []model.Note) {
-	for _, w := range i.Work {
-		notes = append(notes, model.Note{Ref: w.Ref(), Reason: reason, Refused: true})
-	}
-	return notes
-}
-
-// World has what all stages read and write.
-type World struct {
-	Node  *node.Node
-	Sets  match.Sets
-	Book  *policy.Book
-	Store *table.Store
-	Segs  *table.Segments
-	Notes *note.Book
-}
-
-// Flatten returns the steps of a spec, the last of which decides everything.
-func (w *World) Flatten(s *policy.Spec) policy.Steps { return w.Book.Flatten(s, w.Node.ByteMatch6) }
-
-// Pods has the local endpoints, their interfaces and programs.
-type Pods struct {
-	World
-	Marks
-	Ifaces   map[string]*Iface
-	Programs map[string]*Program
-
-	workloads map[ID]*Workload
-	left      []*Program // programs that an interface stopped using
-	bytes     bool       // programs are unfolded for a VPP that compares whole bytes
-
-	// Indices from an object to its users.
-	ofPolicy  index.Of[policy.ID, *Program]
-	ofProfile index.Of[string, *Program]
-	ofSegment index.Of[*table.Segment, *Program]
-}
 
 // New returns pods without any endpoint.
 func New(w World) *Pods {

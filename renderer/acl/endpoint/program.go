@@ -8,27 +8,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/acl/table"
 )
 
-// Program is a spec as one list of steps, shared by the interfaces whose endpoints have it.
-type Program struct {
-	Key   string
-	Spec  policy.Spec
-	Steps policy.Steps
-	Uses  []table.Use // the steps
-	Users map[*Iface]struct{}
-	Open  bool // everything is allowed
-	Free  bool // host endpoints make all its denials
-	part  int
-}
-
-// GroupKey is the program's key.
-func (p *Program) GroupKey() string { return p.Key }
-
-// Part is the part of the program among group.Parts.
-func (p *Program) Part() int { return p.part }
-
-// Closes reports whether a program restricts pods that may send; nil does not.
-func (p *Program) Closes() bool { return p != nil && !p.Open && !p.Spec.Down }
-
 // programOf returns the program with a key, and makes it if absent.
 func (g *Pods) programOf(key string, s *policy.Spec) *Program {
 	p := g.Programs[key]

@@ -406,3 +406,8 @@ func SortSpans(list []Span) []Span {
 	slices.SortFunc(list, func(a, b Span) int { return int(a.Lo) - int(b.Lo) })
 	return list
 }
+
+// reaches is a quick check whether addresses of a family can match.
+func (s *Side) reaches(f Family) bool {
+	return s.Nets == nil || slices.ContainsFunc(s.Nets, func(n netip.Prefix) bool { return FamilyOf(n.Addr()) == f })
+}
