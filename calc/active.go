@@ -24,7 +24,7 @@ func (x *policies) flushPolicy(p *policy) (update *felix.ToDataplane, left polic
 		if p.selector == nil {
 			delete(x.byID, id)
 			x.byHandle[p.handle] = nil
-			x.handles.giveBack(p.handle)
+			x.handles.GiveBack(p.handle)
 			x.epoch++ // another policy may get its number
 		}
 		return nil, left
@@ -78,23 +78,6 @@ func (x *policies) policyMessage(t *policyText, closed bool) *felix.Policy {
 
 // ClosedRule is the RuleId of the only rule of a closed policy.
 const ClosedRule = "rule of a refused policy"
-
-// Pending calls f for each policy that the next Flush looks at, in no order. Needed is false if the policy applies to no
-// endpoint of this node or was removed; otherwise the data plane will have it.
-func (g *Graph) Pending(f func(id model.PolicyID, needed bool)) {
-	for id, p := range g.policies.dirty {
-		f(id, p.needed())
-	}
-}
-
-// ClosePolicy makes a policy deny everything in its directions, in place of its rules; false restores its rules. A
-// policy stays closed when it changes, until it is deleted.
-func (g *Graph) ClosePolicy(id model.PolicyID, closed bool) {
-	if p := g.policies.byID[id]; p != nil && p.closed != closed {
-		p.closed = closed
-		g.policies.dirty[id] = p
-	}
-}
 
 // denials keeps the rules that deny, as scan does for rules that cannot be understood.
 func denials(rules []model.Rule) (list []model.Rule) {

@@ -3,44 +3,9 @@ package calc
 import (
 	"net/netip"
 	"slices"
-	"strconv"
 
 	"github.com/contiv-agent/contiv-agent/model"
 )
-
-// network4 is an IPv4 network in eight bytes: the address, then the length, which is never zero. It sorts like cidr.
-// Nearly all members of sets in nearly all clusters are IPv4 networks, and a cluster may have a million.
-type network4 uint64
-
-func network4Of(c cidr) network4 { return network4(c.lo&0xffffffff<<8 | uint64(c.bits)) }
-
-// appendTo appends the text that member.String returns.
-func (n network4) appendTo(buf []byte) []byte {
-	at := len(buf)
-	buf = slices.Grow(buf, 20)[:at+20] // an octet is written as four bytes; the next one overwrites those that are too many
-	for _, shift := range [...]uint8{32, 24, 16, 8, 0} {
-		o := &octets[byte(n>>shift)]
-		*(*[4]byte)(buf[at:]) = o.text
-		at += int(o.n)
-		buf[at] = "//..."[shift/8]
-		at++
-	}
-	return buf[:at-1]
-}
-
-// octets holds the text of each byte value.
-var octets = func() (all [256]struct {
-	text [4]byte
-	n    uint8
-},
-) {
-	for i := range all {
-		all[i].n = uint8(copy(all[i].text[:], strconv.Itoa(i)))
-	}
-	return all
-}()
-
-func (n network4) cidr() cidr { return cidr{lo: 0xffff<<32 | uint64(n>>8), bits: uint8(n)} }
 
 // content is what an endpoint or network set adds to its IP sets. The zero value adds nothing.
 type content struct {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -48,7 +49,7 @@ type endpoints struct {
 	policies *policies
 	byKey    map[endpointKey]*endpoint
 	byHandle []*endpoint
-	handles  handles
+	handles  labelindex.Handles
 	dirty    map[endpointKey]struct{}
 	sent     map[endpointKey]sentEndpoint
 	shared   map[uint64][]*tierShare // by hash
@@ -86,7 +87,7 @@ func (x *endpoints) endpoint(key endpointKey) *endpoint {
 	x.dirty[key] = struct{}{}
 	ep := x.byKey[key]
 	if ep == nil {
-		ep = &endpoint{key: key, handle: x.handles.assign()}
+		ep = &endpoint{key: key, handle: x.handles.Assign()}
 		for int(ep.handle) >= len(x.byHandle) {
 			x.byHandle = append(x.byHandle, nil)
 		}
@@ -99,7 +100,7 @@ func (x *endpoints) endpoint(key endpointKey) *endpoint {
 func (x *endpoints) setEndpoint(ep *endpoint, labels map[string]string, profiles []string) {
 	x.policies.useProfiles(profiles, ep.profiles)
 	ep.profiles = profiles
-	added, removed := x.policies.local.setItem(ep.handle, labels, profiles)
+	added, removed := x.policies.local.SetItem(ep.handle, labels, profiles)
 	x.policies.matched(ep.handle, added, removed)
 }
 
@@ -110,11 +111,11 @@ func (x *endpoints) removeEndpoint(key endpointKey) {
 		return
 	}
 	x.dirty[key] = struct{}{}
-	x.policies.matched(ep.handle, nil, x.policies.local.dropItem(ep.handle))
+	x.policies.matched(ep.handle, nil, x.policies.local.DropItem(ep.handle))
 	x.policies.useProfiles(nil, ep.profiles)
 	delete(x.byKey, key)
 	x.byHandle[ep.handle] = nil
-	x.handles.giveBack(ep.handle)
+	x.handles.GiveBack(ep.handle)
 }
 
 // flushEndpoints resolves what changed. The removes must be sent after the updates.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -22,9 +23,9 @@ type Config struct {
 // Graph is the calculation graph of one node. It is not safe for concurrent use. An update changes the graph, costs
 // time in proportion to the change, and sends nothing; Flush returns the messages.
 //
-//	SetWorkload, SetHostEndpoint ─┬─▶ sets (labelIndex: all endpoints × rules' selectors) ── members of each IP set ─┐
+//	SetWorkload, SetHostEndpoint ─┬─▶ sets (labelindex: all endpoints × rules' selectors) ── members of each IP set ─┐
 //	SetNetworkSet, SetSlice ──────┘        ▲ acquire, release                                                        │
-//	SetPolicy, SetProfile, SetTier ──▶ policies (labelIndex: local endpoints × policies' selectors)                  ▼
+//	SetPolicy, SetProfile, SetTier ──▶ policies (labelindex: local endpoints × policies' selectors)                  ▼
 //	   local endpoints ──────────────▶ endpoints: tiers and policies of each, in order ───────────────────────────▶ Flush
 //	SetPool, SetBlock, SetHost, … ───▶ routes, vteps, passthru, encapsulation, settings ─────────────────────────────┘
 type Graph struct {
@@ -38,7 +39,7 @@ type Graph struct {
 	settings  *settings
 	encap     encapsulation
 
-	items     handles
+	items     labelindex.Handles
 	workloads workloadNames
 	hosts     map[model.HostEndpointID]uint32
 	netsets   map[string]uint32
@@ -61,7 +62,7 @@ func New(cfg Config) *Graph {
 func item[K comparable](g *Graph, numbers map[K]uint32, key K) uint32 {
 	h, ok := numbers[key]
 	if !ok {
-		h = g.items.assign()
+		h = g.items.Assign()
 		numbers[key] = h
 	}
 	return h
@@ -76,7 +77,7 @@ func dropItem[K comparable](g *Graph, numbers map[K]uint32, key K) {
 
 func (g *Graph) dropNumber(h uint32) {
 	g.sets.dropItem(h)
-	g.items.giveBack(h)
+	g.items.GiveBack(h)
 }
 
 // SetWorkload puts a workload endpoint of any node; nil removes it. Values passed to a Graph must not change
@@ -279,4 +280,21 @@ func (g *Graph) Notes() []model.Note {
 	}
 	slices.SortStableFunc(out, func(a, b model.Note) int { return a.Ref.Compare(b.Ref) })
 	return out
+}
+
+// Pending calls f for each policy that the next Flush looks at, in no order. Needed is false if the policy applies to no
+// endpoint of this node or was removed; otherwise the data plane will have it.
+func (g *Graph) Pending(f func(id model.PolicyID, needed bool)) {
+	for id, p := range g.policies.dirty {
+		f(id, p.needed())
+	}
+}
+
+// ClosePolicy makes a policy deny everything in its directions, in place of its rules; false restores its rules. A
+// policy stays closed when it changes, until it is deleted.
+func (g *Graph) ClosePolicy(id model.PolicyID, closed bool) {
+	if p := g.policies.byID[id]; p != nil && p.closed != closed {
+		p.closed = closed
+		g.policies.dirty[id] = p
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -28,13 +29,10 @@ func (g *Graph) Remaining() map[string]int {
 	count("endpoints", g.endpoints)
 	count("routes", g.routes)
 	count("vteps", g.vteps)
-	for name, x := range map[string]*labelIndex{"sets.index": g.sets.index, "policies.local": g.policies.local} {
-		count(name, x)
-		count(name+".labels", &x.labels)
-		out[name+" kinds"] = int(x.numbers.next) - len(x.numbers.free)
-		out[name+" parent numbers"] = int(x.parentIDs.next) - len(x.parentIDs.free)
-		out[name+" unanchored"] = x.unanchored.len()
-		out[name+" pairs"] = len(x.labels.pairs) - len(x.labels.free)
+	for name, x := range map[string]*labelindex.Index{"sets.index": g.sets.index, "policies.local": g.policies.local} {
+		for part, n := range x.Held() {
+			out[name+"."+part] = n
+		}
 	}
 	count("routes.wanted", g.routes.wanted)
 	count("vteps.wanted", g.vteps.wanted)

@@ -1,13 +1,17 @@
 package calc
 
-import "github.com/contiv-agent/contiv-agent/model"
+import (
+	"github.com/contiv-agent/contiv-agent/model"
+
+	"github.com/contiv-agent/contiv-agent/calc/labelindex"
+)
 
 // workloadNames assigns numbers to the workloads of the cluster. Many workloads share three of their four names, so
 // these are stored once.
 type workloadNames struct {
 	places  map[workloadPlace]*placeCount
 	byPlace map[workloadName]uint32
-	ids     handles
+	ids     labelindex.Handles
 }
 
 type workloadPlace struct{ node, orchestrator, endpoint string }
@@ -26,17 +30,17 @@ func newWorkloadNames() workloadNames {
 }
 
 // number returns the number of a workload; a new workload gets the next number of items.
-func (x *workloadNames) number(id model.WorkloadID, items *handles) uint32 {
+func (x *workloadNames) number(id model.WorkloadID, items *labelindex.Handles) uint32 {
 	place := workloadPlace{id.Node, id.Orchestrator, id.Endpoint}
 	p := x.places[place]
 	if p == nil {
-		p = &placeCount{id: x.ids.assign()}
+		p = &placeCount{id: x.ids.Assign()}
 		x.places[place] = p
 	}
 	name := workloadName{p.id, id.Workload}
 	h, ok := x.byPlace[name]
 	if !ok {
-		h = items.assign()
+		h = items.Assign()
 		x.byPlace[name] = h
 		p.workloads++
 	}
@@ -58,7 +62,7 @@ func (x *workloadNames) dropWorkload(id model.WorkloadID) (number uint32, ok boo
 	delete(x.byPlace, name)
 	if p.workloads--; p.workloads == 0 {
 		delete(x.places, place)
-		x.ids.giveBack(p.id)
+		x.ids.GiveBack(p.id)
 	}
 	return number, true
 }

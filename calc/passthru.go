@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -233,4 +235,26 @@ func poolUpdate(id string, p model.Pool) *felix.ToDataplane {
 func poolRemove(id string) *felix.ToDataplane {
 	r := &felix.IPAMPoolRemove{Id: id}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpamPoolRemove{IpamPoolRemove: r}}
+}
+
+// setBGP sets the BGP configuration. A removed one is sent as an empty one: Felix's protocol has no removal.
+func (x *passthru) setBGP(c *model.BGPConfig) {
+	switch {
+	case c != nil:
+		x.bgp = &felix.GlobalBGPConfigUpdate{
+			ServiceClusterCidrs: prefixes(c.ServiceClusterIPs), ServiceExternalCidrs: prefixes(c.ServiceExternalIPs),
+			ServiceLoadbalancerCidrs: prefixes(c.ServiceLoadBalancerIPs),
+			LocalWorkloadPeeringIpV4: addrText(c.WorkloadPeering4), LocalWorkloadPeeringIpV6: addrText(c.WorkloadPeering6),
+		}
+	case x.bgp != nil:
+		x.bgp = &felix.GlobalBGPConfigUpdate{}
+	}
+}
+
+func (x *passthru) flushBGP() []*felix.ToDataplane {
+	if x.bgp == nil || x.bgpSent != nil && proto.Equal(x.bgp, x.bgpSent) {
+		return nil
+	}
+	x.bgpSent = x.bgp
+	return []*felix.ToDataplane{{Payload: &felix.ToDataplane_GlobalBgpConfigUpdate{GlobalBgpConfigUpdate: x.bgp}}}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/selector"
@@ -64,10 +65,10 @@ type policies struct {
 	unpacked  []model.Rule // scratch
 	packed    []byte       // scratch
 	selectors selectorCache
-	local     *labelIndex // local endpoints × policies' selectors
+	local     *labelindex.Index // local endpoints × policies' selectors
 	byID      map[model.PolicyID]*policy
 	byHandle  []*policy
-	handles   handles
+	handles   labelindex.Handles
 	onWire    map[policyKey]*policy
 	tiers     map[string]*tier
 	profiles  map[string]*profile
@@ -82,7 +83,7 @@ type policies struct {
 
 func newPolicies(s *sets) *policies {
 	x := &policies{
-		sets: s, local: newLabelIndex(), byID: map[model.PolicyID]*policy{}, onWire: map[policyKey]*policy{},
+		sets: s, local: labelindex.New(), byID: map[model.PolicyID]*policy{}, onWire: map[policyKey]*policy{},
 		tiers: map[string]*tier{}, profiles: map[string]*profile{}, dirty: map[model.PolicyID]*policy{},
 		dirtyProf: map[string]struct{}{}, notes: map[model.Ref][]model.Note{},
 	}
@@ -97,7 +98,7 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 	case p == nil && object == nil:
 		return
 	case p == nil:
-		p = &policy{handle: x.handles.assign()}
+		p = &policy{handle: x.handles.Assign()}
 		for int(p.handle) >= len(x.byHandle) {
 			x.byHandle = append(x.byHandle, nil)
 		}
@@ -161,14 +162,14 @@ func (x *policies) setSelector(p *policy, sel *selector.Selector) {
 		return
 	}
 	if p.selector != nil {
-		x.local.dropSelector(p.handle, func(ep uint32) {
+		x.local.DropSelector(p.handle, func(ep uint32) {
 			p.matches--
 			x.stale(ep)
 		})
 	}
 	p.selector = sel
 	if sel != nil {
-		x.local.addSelector(p.handle, sel, func(ep uint32) {
+		x.local.AddSelector(p.handle, sel, func(ep uint32) {
 			p.matches++
 			x.stale(ep)
 		})
@@ -177,7 +178,7 @@ func (x *policies) setSelector(p *policy, sel *selector.Selector) {
 
 func (x *policies) eachEndpoint(p *policy, f func(endpoint uint32)) {
 	if p.selector != nil {
-		x.local.eachMatch(p.handle, f)
+		x.local.EachMatch(p.handle, f)
 	}
 }
 
@@ -251,7 +252,7 @@ func (x *policies) setProfile(name string, object *model.Profile) {
 	if object != nil {
 		labels = object.Labels
 	}
-	x.local.setParent(name, labels, object != nil, x.matched)
+	x.local.SetParent(name, labels, object != nil, x.matched)
 	x.sets.setParent(name, labels, object != nil)
 }
 

@@ -66,25 +66,3 @@ func serviceRemove(id model.ServiceID) *felix.ToDataplane {
 	r := &felix.ServiceRemove{Name: id.Name, Namespace: id.Namespace}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_ServiceRemove{ServiceRemove: r}}
 }
-
-// setBGP sets the BGP configuration. A removed one is sent as an empty one: Felix's protocol has no removal.
-func (x *passthru) setBGP(c *model.BGPConfig) {
-	switch {
-	case c != nil:
-		x.bgp = &felix.GlobalBGPConfigUpdate{
-			ServiceClusterCidrs: prefixes(c.ServiceClusterIPs), ServiceExternalCidrs: prefixes(c.ServiceExternalIPs),
-			ServiceLoadbalancerCidrs: prefixes(c.ServiceLoadBalancerIPs),
-			LocalWorkloadPeeringIpV4: addrText(c.WorkloadPeering4), LocalWorkloadPeeringIpV6: addrText(c.WorkloadPeering6),
-		}
-	case x.bgp != nil:
-		x.bgp = &felix.GlobalBGPConfigUpdate{}
-	}
-}
-
-func (x *passthru) flushBGP() []*felix.ToDataplane {
-	if x.bgp == nil || x.bgpSent != nil && proto.Equal(x.bgp, x.bgpSent) {
-		return nil
-	}
-	x.bgpSent = x.bgp
-	return []*felix.ToDataplane{{Payload: &felix.ToDataplane_GlobalBgpConfigUpdate{GlobalBgpConfigUpdate: x.bgp}}}
-}

@@ -4,64 +4,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
-	"github.com/contiv-agent/contiv-agent/selector"
 )
-
-// ipset is one IP set that rules name: everything that a selector matches, a named port of it, or the endpoints of a
-// service. Rules with equal sets share one ipset.
-type ipset struct {
-	id        string
-	kind      felix.IPSetUpdate_IPSetType
-	sel       *selector.Selector // nil for a service's set
-	port      string             // name of a port; "" for whole endpoints
-	proto     model.Protocol
-	service   model.ServiceID
-	withPorts bool
-
-	refs   int    // number of rule lists that name it
-	handle uint32 // its number in the label index
-	live   bool   // sent; its members are followed
-	delta  map[member]bool
-}
-
-func selectorSet(sel *selector.Selector) *ipset {
-	return &ipset{id: sel.UniqueID(), kind: felix.IPSetUpdate_NET, sel: sel}
-}
-
-func portSet(sel *selector.Selector, proto model.Protocol, port string) *ipset {
-	id := sel.NamedPortID(protocolName(proto), port)
-	return &ipset{id: id, kind: felix.IPSetUpdate_IP_AND_PORT, sel: sel, port: port, proto: proto}
-}
-
-func serviceSet(svc model.ServiceID, withPorts bool) *ipset {
-	s := &ipset{service: svc, withPorts: withPorts}
-	if withPorts {
-		s.id, s.kind = selector.ServiceID(svc.Namespace, svc.Name), felix.IPSetUpdate_IP_AND_PORT
-	} else {
-		s.id, s.kind = selector.ServiceNoPortID(svc.Namespace, svc.Name), felix.IPSetUpdate_NET
-	}
-	return s
-}
-
-// changeMember records that a member was added or removed since the last flush. An addition and a removal cancel out.
-func (s *ipset) changeMember(m member, added bool) {
-	if was, ok := s.delta[m]; ok && was != added {
-		delete(s.delta, m)
-		return
-	}
-	if s.delta == nil {
-		s.delta = map[member]bool{}
-	}
-	s.delta[m] = added
-}
 
 // sets follows the members of each IP set. It does not store members: a member is in a set while one of its owners
 // matches the set. Owners are the endpoints and network sets that have the address, nearly always one. So a set changes
 // only when the first owner is added or the last one is removed.
 type sets struct {
-	index    *labelIndex
+	index    *labelindex.Index
 	contents []content // by item
 	shared   []bool    // by item: another item may have a part of its content, too
 	owners   owners
@@ -69,7 +20,7 @@ type sets struct {
 
 	byID     map[string]*ipset
 	byHandle []*ipset // live sets only
-	handles  handles
+	handles  labelindex.Handles
 	fresh    map[string]*ipset // named since the last flush, and not live
 	idle     map[string]*ipset // no longer named since the last flush
 	dirty    map[string]*ipset // live sets with changes
@@ -79,7 +30,7 @@ type sets struct {
 
 func newSets() *sets {
 	return &sets{
-		index: newLabelIndex(), owners: newOwners(), services: newServiceIndex(),
+		index: labelindex.New(), owners: newOwners(), services: newServiceIndex(),
 		byID: map[string]*ipset{}, fresh: map[string]*ipset{}, idle: map[string]*ipset{}, dirty: map[string]*ipset{},
 	}
 }
@@ -115,8 +66,8 @@ func (x *sets) setItem(h uint32, labels map[string]string, parents []string, c c
 		x.addOwner(h, c)
 		x.removeOwner(h, old, c)
 	}
-	before := x.index.matches(h)
-	added, removed := x.index.setItem(h, labels, parents)
+	before := x.index.Matches(h)
+	added, removed := x.index.SetItem(h, labels, parents)
 	if changed {
 		for _, s := range before {
 			if _, gone := slices.BinarySearch(removed, s); !gone {
@@ -133,13 +84,13 @@ func (x *sets) dropItem(h uint32) {
 	old := x.contents[h]
 	x.contents[h] = content{}
 	x.removeOwner(h, old, content{})
-	x.matched(h, old, x.index.dropItem(h), false, false)
+	x.matched(h, old, x.index.DropItem(h), false, false)
 	x.shared[h] = false
 }
 
 // setParent sets the labels of a profile.
 func (x *sets) setParent(name string, labels map[string]string, known bool) {
-	x.index.setParent(name, labels, known, func(h uint32, added, removed []uint32) {
+	x.index.SetParent(name, labels, known, func(h uint32, added, removed []uint32) {
 		x.matched(h, x.contents[h], added, true, true)
 		x.matched(h, x.contents[h], removed, false, true)
 	})
@@ -187,15 +138,15 @@ func (x *sets) heldByOther(h uint32, s *ipset, m member, together bool) bool {
 	if !ok {
 		return false
 	}
-	me := x.index.items[h]
+	me := x.index.PlaceOf(h)
 	holds := func(o uint32) bool {
 		if o == h {
 			return false
 		}
-		if other := x.index.items[o]; together && other.kind == me.kind {
-			return other.at < me.at && x.contents[o].contains(s, m)
+		if other := x.index.PlaceOf(o); together && other.Kind == me.Kind {
+			return other.At < me.At && x.contents[o].contains(s, m)
 		}
-		return x.index.isMatch(o, s.handle) && x.contents[o].contains(s, m)
+		return x.index.IsMatch(o, s.handle) && x.contents[o].contains(s, m)
 	}
 	return holds(first) || slices.ContainsFunc(x.owners.others[m.cidr], holds)
 }
@@ -296,13 +247,13 @@ func (x *sets) start(s *ipset) []string {
 	if s.sel == nil {
 		return textsOf(x.services.start(s))
 	}
-	s.handle = x.handles.assign()
+	s.handle = x.handles.Assign()
 	for int(s.handle) >= len(x.byHandle) {
 		x.byHandle = append(x.byHandle, nil)
 	}
 	x.byHandle[s.handle] = s
 	list := memberList{v4: x.scratch.v4[:0], rest: x.scratch.rest[:0], buf: x.scratch.buf}
-	x.index.addSelector(s.handle, s.sel, func(h uint32) {
+	x.index.AddSelector(s.handle, s.sel, func(h uint32) {
 		c := &x.contents[h]
 		if c.one != 0 && s.port == "" && !x.shared[h] { // nearly always
 			list.v4 = append(list.v4, c.one)
@@ -328,9 +279,9 @@ func (x *sets) stop(s *ipset) {
 		x.services.stop(s)
 		return
 	}
-	x.index.dropSelector(s.handle, func(uint32) {})
+	x.index.DropSelector(s.handle, func(uint32) {})
 	x.byHandle[s.handle] = nil
-	x.handles.giveBack(s.handle)
+	x.handles.GiveBack(s.handle)
 }
 
 func ipsetUpdate(s *ipset, members []string) *felix.ToDataplane {

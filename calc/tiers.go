@@ -20,7 +20,7 @@ type tierShare struct {
 
 // share returns the tiers of a local endpoint, and counts one user more.
 func (x *endpoints) share(handle uint32) *tierShare {
-	matches := x.policies.local.matches(handle)
+	matches := x.policies.local.Matches(handle)
 	hash := uint64(14695981039346656037) // FNV-1a, a word at a time
 	for _, m := range matches {
 		hash = (hash ^ uint64(m)) * 1099511628211

@@ -26,6 +26,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -328,7 +329,7 @@ func (r *realTypha) guestbook() {
 			}
 		}
 	}
-	send(datastore.Builtin())
+	send(encode.Builtin())
 	err := manifest.New(manifest.Config{Paths: []string{"../examples/guestbook"}, Keys: true}).Run(r.t.Context(), func(e event.Event) {
 		if u, ok := e.(*event.Update); ok {
 			for _, c := range u.Changes {
@@ -408,7 +409,7 @@ func TestStoriesThroughARealTypha(t *testing.T) {
 		count += len(want)
 		clear(want)
 	}
-	put(datastore.Builtin())
+	put(encode.Builtin())
 	check("no story")
 	for _, file := range stories {
 		text, err := os.ReadFile(file)

@@ -34,6 +34,7 @@ import (
 
 	ours "github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
@@ -250,7 +251,7 @@ func (v *vector) ourLines(t *testing.T, kind string, o runtime.Object) []string 
 		if i > 0 && read.Policy != nil {
 			result = read
 		}
-		list, err := datastore.Encode(given, result)
+		list, err := encode.Object(given, result)
 		if err != nil {
 			t.Fatalf("ours: %v\n%v", err, u.Object)
 		}
@@ -344,7 +345,7 @@ func TestVectorsBuiltin(t *testing.T) {
 		t.Fatal(err)
 	}
 	have := map[string]string{}
-	for _, kv := range datastore.Builtin() {
+	for _, kv := range encode.Builtin() {
 		have[kv.Key] = string(kv.Value)
 	}
 	if have[ready] != "true" {

@@ -6,7 +6,7 @@ import (
 	"go.fd.io/govpp/api"
 
 	"github.com/contiv-agent/contiv-agent/sim/indices"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/describe"
 )
 
 // Record is one request the VPP processed.
@@ -115,7 +115,7 @@ func (r *record) requestText() string {
 	if s := r.aclText(); s != "" {
 		return s
 	}
-	return vpp.Text(r.req, r.ifName)
+	return describe.Request(r.req, r.ifName)
 }
 
 func (r *record) ifName(i uint32) string {

@@ -22,6 +22,7 @@ import (
 	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/describe"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
@@ -58,7 +59,7 @@ func (w *witness) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 		name := c.Msg.GetMessageName()
 		if name == "acl_add_replace" || name == "acl_del" || name == "acl_interface_set_acl_list" {
 			if v, err := w.look(ctx); err == nil {
-				w.seen = append(w.seen, moment{vpp.Text(c.Msg, nil), v})
+				w.seen = append(w.seen, moment{describe.Request(c.Msg, nil), v})
 			}
 		}
 	}

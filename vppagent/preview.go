@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/describe"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
 )
@@ -103,11 +103,11 @@ func (s *Step) describe(w *descriptor.World) {
 		}
 		switch {
 		case op.Preview != nil:
-			s.Messages = append(s.Messages, vpp.Text(op.Preview, w.Name))
+			s.Messages = append(s.Messages, describe.Request(op.Preview, w.Name))
 		case op.Asks && s.v.kind.Stands != nil:
 			s.Unknown = "depends on numbers VPP has yet to give"
 		default:
-			s.Messages = append(s.Messages, vpp.Text(op.Call.Msg, w.Name))
+			s.Messages = append(s.Messages, describe.Request(op.Call.Msg, w.Name))
 		}
 	}
 	if err != nil {

@@ -85,7 +85,7 @@ type nodeResource struct {
 	} `json:"metadata"`
 	Spec struct {
 		BGP struct {
-			ASNumber           *asNumber `json:"asNumber"`
+			ASNumber           *ASNumber `json:"asNumber"`
 			IPv4Address        string    `json:"ipv4Address"`
 			IPv6Address        string    `json:"ipv6Address"`
 			IPv4IPIPTunnelAddr string    `json:"ipv4IPIPTunnelAddr"`
@@ -121,27 +121,6 @@ func firstAddr(list []nodeAddress, v4 bool) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-// asNumber is an AS number: a number, or a string with a number or with its two halves ("1.2").
-type asNumber uint32
-
-// UnmarshalJSON reads a number or a string.
-func (n *asNumber) UnmarshalJSON(data []byte) error {
-	text := strings.Trim(string(data), `"`)
-	high, low, dotted := strings.Cut(text, ".")
-	if !dotted {
-		v, err := strconv.ParseUint(text, 10, 32)
-		*n = asNumber(v)
-		return err
-	}
-	a, err := strconv.ParseUint(high, 10, 16)
-	if err != nil {
-		return err
-	}
-	b, err := strconv.ParseUint(low, 10, 16)
-	*n = asNumber(a<<16 | b)
-	return err
 }
 
 func (r *reader) readNode(data []byte) *model.Host {

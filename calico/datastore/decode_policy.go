@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 

@@ -29,7 +29,7 @@ func Modern(kv calico.KV) calico.KV {
 		return kv
 	}
 	p.Tier = k.Tier
-	if v, err := value(key, p); err == nil {
+	if v, err := NewKV(key, p); err == nil {
 		kv.Key, kv.Value = v.Key, v.Value
 	}
 	return kv
@@ -51,7 +51,7 @@ func Tiered(kv calico.KV) (_ calico.KV, ok bool) {
 	}
 	key := Key{Kind: KeyTieredPolicy, Tier: p.Tier, Name: k.PolicyID().FelixName(p.Tier)}
 	p.Tier = ""
-	v, err := value(key, p)
+	v, err := NewKV(key, p)
 	if err != nil {
 		return kv, false
 	}

@@ -1,5 +1,5 @@
-// Package datastore turns objects into the keys and values of Calico's datastore, and keys and values into objects.
+// Package datastore has the keys and the shapes of values of Calico's datastore, and turns keys and values into objects. Package encode makes
+// them of objects.
 //
-// Invariant: the encoder writes exactly the bytes that Calico v3.31 writes: keys, order of fields, spelling of numbers. The
-// decoder reads a whole value or refuses it with key and reason; it never returns a partly understood value.
+// Invariant: the decoder reads a whole value or refuses it with key and reason; it never returns a partly understood value.
 package datastore

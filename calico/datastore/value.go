@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	"github.com/contiv-agent/contiv-agent/calico"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 )
 
 // The values of the datastore, with the names and order of fields that Calico v3.31 writes
@@ -255,4 +256,43 @@ func (p *Port) UnmarshalJSON(text []byte) error {
 	}
 	*p = Port(text)
 	return nil
+}
+
+// NewKV returns the KV of a value written as JSON.
+func NewKV(k Key, v any) (calico.KV, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return calico.KV{}, fmt.Errorf("%s: %w", k, err)
+	}
+	return calico.KV{Key: k.String(), Value: text}, nil
+}
+
+// ASNumber is an AS number: a number, or a string with a number or with its two halves ("1.2").
+type ASNumber uint32
+
+// UnmarshalJSON reads a number or a string.
+func (n *ASNumber) UnmarshalJSON(data []byte) error {
+	text := strings.Trim(string(data), `"`)
+	high, low, dotted := strings.Cut(text, ".")
+	if !dotted {
+		v, err := strconv.ParseUint(text, 10, 32)
+		*n = ASNumber(v)
+		return err
+	}
+	a, err := strconv.ParseUint(high, 10, 16)
+	if err != nil {
+		return err
+	}
+	b, err := strconv.ParseUint(low, 10, 16)
+	*n = ASNumber(a<<16 | b)
+	return err
+}
+
+// ServiceCIDRPrefix begins the keys of ServiceCIDRs, by name. They are this program's: Calico's datastore has none, and its
+// clients ignore them.
+const ServiceCIDRPrefix = "/contiv/v1/servicecidrs/"
+
+// ServiceCIDR is the value of such a key.
+type ServiceCIDR struct {
+	CIDRs []string `json:"cidrs"`
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/event"
@@ -96,11 +97,11 @@ func (f *Feed) relay(ctx context.Context, t *forms) error {
 
 // objects merges the keys of all sources' objects.
 func (f *Feed) objects(ctx context.Context, t *forms) error {
-	o := &keyTable{forms: t, table: datastore.NewTable(datastore.Builtin()), sync: map[string]event.Sync{}}
+	o := &keyTable{forms: t, table: encode.NewTable(encode.Builtin()), sync: map[string]event.Sync{}}
 	for name := range f.Objects {
 		o.sync[name] = event.WaitForReady
 	}
-	o.publishKeys(datastore.Builtin())
+	o.publishKeys(encode.Builtin())
 	g, ctx := errgroup.WithContext(ctx)
 	for _, source := range f.Objects {
 		g.Go(func() error { return source.Run(ctx, o.event) })
@@ -112,7 +113,7 @@ func (f *Feed) objects(ctx context.Context, t *forms) error {
 type keyTable struct {
 	*forms
 	mu    sync.Mutex // of the fields below: sources emit from their goroutines
-	table *datastore.Table
+	table *encode.Table
 	sync  map[string]event.Sync
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/contiv-agent/contiv-agent/calico"
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
@@ -50,7 +50,7 @@ func newItem(obj any, keys bool) (any, error) {
 		ref, known := convert.Ref(o)
 		if !known {
 			gvk, ok := o.GetObjectKind().GroupVersionKind(), false
-			if ref, ok = datastore.Extra(gvk.Group, gvk.Version, gvk.Kind, meta.GetName()); !ok || !keys {
+			if ref, ok = encode.Extra(gvk.Group, gvk.Version, gvk.Kind, meta.GetName()); !ok || !keys {
 				break
 			}
 		}
@@ -73,8 +73,8 @@ func newItem(obj any, keys bool) (any, error) {
 // form may still serve this agent.
 func (it *item) encodeKeys(raw runtime.Object, result convert.Result) {
 	var err error
-	it.keys, err = datastore.Encode(raw, result)
-	if it.err == nil && !errors.Is(err, datastore.ErrNotEncoded) {
+	it.keys, err = encode.Object(raw, result)
+	if it.err == nil && !errors.Is(err, encode.ErrNotEncoded) {
 		it.err = err
 	}
 }
@@ -92,7 +92,7 @@ func sameItem(a, b *item) bool {
 	case (a.err == nil) != (b.err == nil), a.err != nil && a.err.Error() != b.err.Error():
 		return false
 	}
-	return model.Equal(a.object, b.object) && datastore.Equal(a.keys, b.keys)
+	return model.Equal(a.object, b.object) && encode.Equal(a.keys, b.keys)
 }
 
 // changeOf returns the event for an object's new version.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
@@ -193,7 +193,7 @@ func (o *optional) readable(gv schema.GroupVersion, list []metav1.APIResource) [
 // keysOnly reports whether a kind is followed for its datastore keys alone. Without the right to read such a kind the
 // source continues.
 func (o *optional) keysOnly(gv schema.GroupVersion, kind string) bool {
-	_, ok := datastore.Extra(gv.Group, gv.Version, kind, "")
+	_, ok := encode.Extra(gv.Group, gv.Version, kind, "")
 	return ok && o.keys
 }
 

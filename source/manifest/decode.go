@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/calico"
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
@@ -281,7 +281,7 @@ func (p *parsed) keysOnly(pos *position, tree map[string]any, gv schema.GroupVer
 	if raw == nil {
 		return false
 	}
-	ref, ok := datastore.Extra(gv.Group, gv.Version, kind, raw.GetName())
+	ref, ok := encode.Extra(gv.Group, gv.Version, kind, raw.GetName())
 	if !ok || ref.Name == "" {
 		return false
 	}
@@ -312,8 +312,8 @@ func (e *entry) encodeKeys(raw *unstructured.Unstructured, result convert.Result
 		return result.Err
 	}
 	var err error
-	e.keys, err = datastore.Encode(raw, result)
-	if result.Err == nil && !errors.Is(err, datastore.ErrNotEncoded) {
+	e.keys, err = encode.Object(raw, result)
+	if result.Err == nil && !errors.Is(err, encode.ErrNotEncoded) {
 		return err
 	}
 	return result.Err

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 )
@@ -208,5 +208,5 @@ func sameResult(a, b event.Change) bool {
 	if (a.Err == nil) != (b.Err == nil) || a.Err != nil && a.Err.Error() != b.Err.Error() {
 		return false
 	}
-	return model.Equal(a.Object, b.Object) && datastore.Equal(a.Keys, b.Keys)
+	return model.Equal(a.Object, b.Object) && encode.Equal(a.Keys, b.Keys)
 }

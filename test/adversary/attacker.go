@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -31,7 +32,7 @@ type Limits struct {
 // Attacker draws events. It draws only from the game, so a seed determines all events.
 type Attacker struct {
 	rng      *rand.Rand
-	world    *policy.World
+	world    *generate.World
 	services []*kube.Service
 	targets  []int32
 	history  []trace.Arrival // of the last packets, arrived or not
@@ -127,7 +128,7 @@ func (k *Attacker) Between(objects []policy.Object, message string, left *int) (
 }
 
 // changes are those of one random change.
-func (k *Attacker) changes(objects []policy.Object) []policy.Change {
+func (k *Attacker) changes(objects []policy.Object) []generate.Change {
 	if n := k.rng.IntN(6); n == 0 {
 		oneOf(k.rng, k.services...).Mutate(k.rng, k.targets)
 	} else if n == 1 { // endpoints go or come back
@@ -445,7 +446,7 @@ func own(objects []policy.Object, name string, v4 bool) netip.Addr {
 }
 
 // portsOf are ports that policies and containers speak of.
-func portsOf(w *policy.World) []int32 {
+func portsOf(w *generate.World) []int32 {
 	out := []int32{80, 81, 8080}
 	for _, o := range w.Objects() {
 		if p, ok := o.(*corev1.Pod); ok {

@@ -8,29 +8,28 @@
 //
 // Invariant: the law knows senders by their interface, never by the source address of a packet, and shares no code with the agent.
 //
-// The law. A packet that arrives is allowed if the policies of now allow its true sender to open a connection to that address and port, or
-// if it is an answer: the policies of now allow its receiver to open a connection to the port that it was sent from, and it opens nothing
-// itself (TCP without SYN or with ACK, no INIT of SCTP, no echo request). ICMP errors pass, as test/oracle/policy says. A client that is
-// outside, or is a node, may be hidden behind an address of a node; a pod may be hidden from itself alone. Between the first and the last
-// message of a change, the policies before it count as well.
+// The law. A packet that arrives is allowed if the policies of now allow its true sender to open a connection to that address and port, or if it is an
+// answer: the policies of now allow its receiver to open a connection to the port that it was sent from, and it opens nothing itself (TCP without SYN or
+// with ACK, no INIT of SCTP, no echo request). ICMP errors pass, as test/oracle/policy says. A client that is outside, or is a node, may be hidden behind
+// an address of a node; a pod may be hidden from itself alone. Between the first and the last message of a change, the policies before it count as well.
 //
-// Packets are also sent between two messages to a VPP (CONTIV_BETWEEN=no: not). Agents stay away while objects change. A VPP that restarts gets its interfaces and
-// routes back in random order, while its agent writes. After a change, recent flows continue.
+// Packets are also sent between two messages to a VPP (CONTIV_BETWEEN=no: not). Agents stay away while objects change. A VPP that restarts gets its
+// interfaces and routes back in random order, while its agent writes. After a change, recent flows continue.
 //
-// Extra packets follow one in four events. They are fragments (all, some, in another order, with a second first fragment that has other
-// ports), and packets that enter by an uplink under an address of the cluster. They have a separate random stream and the attacker does not remember
-// them, so that a seed draws the same other events with and without them (CONTIV_EXTRAS=no); sessions that they make may change what arrives. A first
-// fragment is evaluated like a whole packet: without it no kernel makes a datagram whole. Later fragments are counted. A packet from outside has the
-// rights of who has its address, unless that is the receiver's node or of its pods: then it has its true sender's. A connection with
-// the same ports need not go on behind it: NAT makes a session of the packet, and translates the owner's next one by it
-// (renderer/acl, BUGS).
+// Extra packets follow one in four events. They are fragments (all, some, in another order, with a second first fragment that has other ports), and
+// packets that enter by an uplink under an address of the cluster. They have a separate random stream and the attacker does not remember them, so that a
+// seed draws the same other events with and without them (CONTIV_EXTRAS=no); sessions that they make may change what arrives. A first fragment is
+// evaluated like a whole packet: without it no kernel makes a datagram whole. Later fragments are counted. A packet from outside has the rights of who has
+// its address, unless that is the receiver's node or of its pods: then it has its true sender's. A connection with the same ports need not go on behind
+// it: NAT makes a session of the packet, and translates the owner's next one by it (renderer/acl, BUGS).
 //
-// Packets that must arrive. After each sequence and a settling time, new connections arrive exactly where the policies allow them. A connection
-// between pods that the policies allowed ever since it began continues in both directions: directly, whatever happened; by a Service, as long
-// as no VPP restarted, no time passed and no Service changed.
+// Packets that must arrive. After each sequence and a settling time, new connections arrive exactly where the policies allow them. A connection between
+// pods that the policies allowed ever since it began continues in both directions: directly, whatever happened; by a Service, as long as no VPP restarted,
+// no time passed and no Service changed.
 //
-// An answer to a client that a node's address hides may reach that node itself, after its VPP lost the translation, or the translation expired. The
-// law takes it for an answer to that client: for the session at the server's interface, which knows the client by that address and port. A VPP that dies of a packet breaks the law, too.
+// An answer to a client that a node's address hides may reach that node itself, after its VPP lost the translation, or the translation expired. The law
+// takes it for an answer to that client: for the session at the server's interface, which knows the client by that address and port. A VPP that dies of a
+// packet breaks the law, too.
 //
 // The law counts its excuses by name, and TestAdversary prints them. A test bounds each at one in 50 arrivals, from 200 sequences on. Where and until when each holds:
 //
@@ -52,10 +51,8 @@
 //	                           something to it (ADR 12)
 //	revoked, and a packet of the other side made a session anew   one of the above, or one by an interface that nobody had closed, came to a receiver whose ingress allows it, or that had dialled a Service by another node, and was a
 //	                           request there: a SYN, or to a port below 32768. Answers to it pass, until both are silent (ADR 12)
-//	a client that a frontend hides   a pod dialled a node port or a load balancer's address, and the endpoint sees a node's address, which
-//	                           its ingress allows
-//	a client with another node's address, since a Service led there   the same packet sent to the endpoint itself, from the same port,
-//	                           with nat44 (ADR 13)
+//	a client that a frontend hides   a pod dialled a node port or a load balancer's address, and the endpoint sees a node's address, which its ingress allows
+//	a client with another node's address, since a Service led there   the same packet sent to the endpoint itself, from the same port, with nat44 (ADR 13)
 //	egress to a frontend, not to its endpoint   such a frontend is translated by another node: the pod's egress allows the frontend
 //	left the cluster for an address of pods   nobody has the address any more, a pod's or a NAT loopback's, and the uplink is the way there
 //	SCTP of no association, which begins none   neither side sent an INIT that arrived (ADR 11)
@@ -105,10 +102,9 @@
 //	host endpoints are enforced                                    202 sequences   3 s  an open door
 //	no packet from outside has an address of this node              22 sequences   1 s  a forged source
 //
-// BUGS. Extra packets are not sent between messages. No kernel joins fragments of two senders. On real VPPs no fragment is sent behind which VPP
-// would report several that waited, between different addresses. Of host endpoints only what comes in from outside, and not by
-// a Service, is evaluated. On real VPPs nothing is sent between messages,
-// interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and minutes are seconds in which only
-// sessions of NAT44 end. A question of trace --stateful has no field for a packet between messages, for an agent that is
+// BUGS. Extra packets are not sent between messages. No kernel joins fragments of two senders. On real VPPs no fragment is sent behind which VPP would
+// report several that waited, between different addresses. Of host endpoints only what comes in from outside, and not by a Service, is evaluated. On real
+// VPPs nothing is sent between messages, interfaces exist before the agent when a VPP restarts, an agent that is away starts before its VPP restarts, and
+// minutes are seconds in which only sessions of NAT44 end. A question of trace --stateful has no field for a packet between messages, for an agent that is
 // away, or for the order in which interfaces come: a finding says it in a line of comment.
 package adversary

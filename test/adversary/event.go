@@ -12,13 +12,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
 // Event is one thing that happens: a packet, or what a step says happens before one, or changed objects.
 type Event struct {
 	trace.Step
-	Changes []policy.Change
+	Changes []generate.Change
 	// Check: the packet is a question whether a new connection works. It leaves no state.
 	Check bool
 	// Continues: the packet belongs to a connection that the law may keep, from its client ("there") or its server ("back"); then it must arrive.

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -106,7 +107,7 @@ func TestOwnAttemptsMeetASYN(t *testing.T) {
 	tb, play := lay(t, agent.RendererCNAT, objects)
 	play(oneWay("client", "10.1.1.3:81", "TCP", 80, "S"))
 	revoke := deny("client", networkingv1.PolicyTypeEgress)
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(revoke), Object: revoke}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(revoke), Object: revoke}}})
 	syn := oneWay("server", "10.1.1.2:80", "TCP", 81, "S")
 	got := play(syn)
 	if want := map[string]int{"the receiver's own attempt, revoked, and the other side sends a SYN": 1}; got.At != "pod:prod/client" || !maps.Equal(tb.law.Excused, want) {
@@ -138,7 +139,7 @@ func TestTwoConnectionsOfTheSamePorts(t *testing.T) {
 	tb, play := lay(t, agent.RendererCNAT, objects)
 	revoke := func(o policy.Object) {
 		t.Helper()
-		play(Event{Changes: []policy.Change{{Key: policy.KeyOf(o), Object: o}}})
+		play(Event{Changes: []generate.Change{{Key: policy.KeyOf(o), Object: o}}})
 	}
 	up := func(flags string) Event { return oneWay("low", "10.1.1.3:40000", "TCP", 81, flags) }
 	down := oneWay("high", "10.1.1.2:81", "TCP", 40000, "PA")
@@ -176,7 +177,7 @@ func TestPingsOfBothSides(t *testing.T) {
 	tb, play := lay(t, agent.RendererCNAT, append(objects, to("10.1.1.0/24")))
 	play(oneWay("client", "10.1.1.3", "ICMP", 4001, ""))
 	play(oneWay("server", "10.1.1.2", "ICMP", 4001, ""))
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(to("10.9.0.0/16")), Object: to("10.9.0.0/16")}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(to("10.9.0.0/16")), Object: to("10.9.0.0/16")}}})
 	answer := play(oneWay("client", "10.1.1.3", "ICMP", 4001, "echo-reply"))
 	late := play(oneWay("server", "10.1.1.2", "ICMP", 4001, "echo-reply"))
 	if answer.At == "" || late.At == "" {
@@ -236,7 +237,7 @@ func TestLowPortsGoOn(t *testing.T) {
 				play(oneWay("server", fmt.Sprintf("10.1.1.2:%d", c.port), "TCP", 80, "PA"))
 			}
 			out := deny("client", networkingv1.PolicyTypeEgress)
-			play(Event{Changes: []policy.Change{{Key: policy.KeyOf(out), Object: out}}})
+			play(Event{Changes: []generate.Change{{Key: policy.KeyOf(out), Object: out}}})
 			arrived := play(oneWay("client", "10.1.1.3:80", "TCP", c.port, "S")).At != ""
 			if arrived != (c.excuse != "") || arrived && !maps.Equal(tb.law.Excused, map[string]int{c.excuse: 1}) {
 				t.Errorf("arrived: %v; excused: %v", arrived, tb.law.Excused)
@@ -337,7 +338,7 @@ func TestLostTranslations(t *testing.T) {
 		t.Fatalf("%q got %s", a.At, &a.Packet)
 	}
 	in := deny("server", networkingv1.PolicyTypeIngress)
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(in), Object: in}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(in), Object: in}}})
 	play(Event{Step: trace.Step{Restart: "vpp:node-2"}})
 	push := oneWay("server", fmt.Sprintf("[fd00:192:168::2]:%d", a.Packet.SrcPort), "TCP", 80, "PA")
 	got, breach := play(push)
@@ -380,7 +381,7 @@ func TestForgottenTranslations(t *testing.T) {
 		t.Fatalf("the client is %s, then %s", shown(&first), shown(&second))
 	}
 	in := deny("server", networkingv1.PolicyTypeIngress)
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(in), Object: in}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(in), Object: in}}})
 	denied, _ := play(request)
 	got, breach := play(oneWay("server", shown(&first).String(), "UDP", 80, ""))
 	want := map[string]int{"revoked, and nothing of the client came since: UDP": 1}
@@ -422,7 +423,7 @@ func TestHostLinksStayHidden(t *testing.T) {
 	tb.law.Try("node:node-1", &trace.Arrival{Sender: "node:node-1", Node: "node-1", At: "pod:prod/pod", AtNode: "node-1", Sent: sent, Packet: sent})
 	other := egress.DeepCopy()
 	other.Spec.Egress[0].To[0].IPBlock.CIDR = "10.9.0.0/16"
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(other), Object: other}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(other), Object: other}}})
 	if breach := tb.law.Judge("pod:prod/pod", &a); !breach.None() || !maps.Equal(tb.law.Excused, map[string]int{"SCTP by a session of the receiver's, who is silent since": 1}) {
 		t.Errorf("%s; excused: %v", breach.Text, tb.law.Excused)
 	}
@@ -533,7 +534,7 @@ func TestSessionsEndWithOlderOnes(t *testing.T) {
 			play(reply)
 		}
 		isolate := deny("server", networkingv1.PolicyTypeEgress)
-		play(Event{Changes: []policy.Change{{Key: policy.KeyOf(isolate), Object: isolate}}})
+		play(Event{Changes: []generate.Change{{Key: policy.KeyOf(isolate), Object: isolate}}})
 		play(Event{Step: trace.Step{After: "20m"}}) // all sessions end
 		a := play(reply)
 		breach := tb.law.Arrives(&a, true)
@@ -549,8 +550,8 @@ func TestNewPodsInheritNoSessions(t *testing.T) {
 	tb, play := lay(t, agent.RendererCNAT, []policy.Object{smallNode(), smallPod("old", "10.1.1.2"), smallPod("server", "10.1.1.3"), deny("old", networkingv1.PolicyTypeEgress)})
 	play(oneWay("server", "10.1.1.2:4000", "TCP", 8080, "S"))
 	isolate := deny("new", networkingv1.PolicyTypeEgress)
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(smallPod("old", "10.1.1.2"))}}})
-	play(Event{Changes: []policy.Change{{Key: policy.KeyOf(isolate), Object: isolate}, {Key: policy.KeyOf(smallPod("new", "")), Object: smallPod("new", "10.1.1.2")}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(smallPod("old", "10.1.1.2"))}}})
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(isolate), Object: isolate}, {Key: policy.KeyOf(smallPod("new", "")), Object: smallPod("new", "10.1.1.2")}}})
 	if a := play(oneWay("new", "10.1.1.3:8080", "TCP", 4000, "S")); a.At != "" || len(tb.law.Excused) > 0 {
 		t.Errorf("%q got it; excused: %v", a.At, tb.law.Excused)
 	}

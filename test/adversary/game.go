@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/adversary/kube"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -69,7 +70,7 @@ func newTable(cfg trace.Config, objects []policy.Object) (*table, error) {
 	return t, nil
 }
 
-func (t *table) change(changes []policy.Change) error {
+func (t *table) change(changes []generate.Change) error {
 	list, err := hear.All(changes)
 	if err != nil {
 		return err
@@ -400,9 +401,9 @@ func ConfigOf(seed uint64) (c trace.Config) {
 // NewAttacker makes a world of two nodes with Services.
 func NewAttacker(seed uint64, limits Limits) *Attacker {
 	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15)), extra: rand.New(rand.NewPCG(seed, 16)), ids: map[string]uint16{}}
-	kinds := policy.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0 || seed%5 == 0, Hosts: seed%5 == 0}
+	kinds := generate.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0 || seed%5 == 0, Hosts: seed%5 == 0}
 	for n := uint64(0); ; n++ {
-		if k.world = policy.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(kube.Running(k.world.Objects())) > 1 {
+		if k.world = generate.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(kube.Running(k.world.Objects())) > 1 {
 			break
 		}
 	}
@@ -425,7 +426,7 @@ func hasHosts(objects []policy.Object) bool {
 	})
 }
 
-func count(w *policy.World) (n int) {
+func count(w *generate.World) (n int) {
 	for _, o := range w.Objects() {
 		if _, ok := o.(*corev1.Node); ok {
 			n++

@@ -5,6 +5,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -51,7 +52,7 @@ func Shrink(f *Finding, known map[Class]bool) *Finding {
 		policy.Sort(objects)
 		return objects
 	}
-	rules = policy.Shrink(rules, func(fewer []policy.Object) bool { return try(with(fewer), f.Events) })
+	rules = generate.Shrink(rules, func(fewer []policy.Object) bool { return try(with(fewer), f.Events) })
 	for i := len(places) - 1; i >= 0; i-- {
 		if _, isNode := places[i].(*corev1.Node); isNode {
 			continue

@@ -9,29 +9,8 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/trace"
-)
-
-// Breach is an arrival that the law forbids. The zero value is none.
-type Breach struct {
-	Class Class
-	Text  string
-}
-
-// Class is what is particular about a breach: the first of these that holds.
-type Class string
-
-// The classes.
-const (
-	Forged  Class = "a forged source"
-	SCTP    Class = "SCTP"
-	Hidden  Class = "a client behind another address"
-	Revoked Class = "a connection that was allowed once"
-	Open    Class = "an open door"
-	Lost    Class = "an allowed connection that fails"
-	Dead    Class = "a VPP that dies" // never left out: nothing can be played on
 )
 
 // classify names what is particular about an arrival.
@@ -272,18 +251,6 @@ func shown(a *trace.Arrival) netip.AddrPort {
 	return netip.AddrPortFrom(a.Packet.Src, a.Packet.SrcPort)
 }
 
-// dialled names a packet by what its sender dialled.
-func dialled(a *trace.Arrival) attempt {
-	return attempt{a.Sender, a.Sent.Dst, a.Sent.Proto, a.Sent.SrcPort, a.Sent.DstPort}
-}
-
-// flowsOf are the connection that a packet would open, and the one that it would be an answer of.
-func flowsOf(a *trace.Arrival) (there, back flow) {
-	there = flow{a.Sender, a.At, a.Sent.Proto, a.Sent.SrcPort, a.Packet.DstPort}
-	back = flow{a.At, a.Sender, a.Sent.Proto, a.Packet.DstPort, a.Sent.SrcPort}
-	return there, back
-}
-
 // opens reports whether the sender of a packet may open a connection to its receiver.
 func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arrival) (bool, string) {
 	f := flowOf(who.node, src, a.Packet.Dst, &a.Packet)
@@ -321,26 +288,4 @@ func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of fl
 		return c.JudgeIngress(&hidden).Allowed && (c.JudgeEgress(&f).Allowed || c.JudgeEgress(&egress).Allowed)
 	}
 	return !strings.HasPrefix(a.At, "pod:") && c.JudgeHidden(&f, a.Sent.Dst).Allowed
-}
-
-// opening reports whether a packet can be no answer.
-func opening(p *packet.Packet) bool {
-	switch p.Proto {
-	case model.TCP:
-		return p.TCPFlags&packet.SYN != 0 && p.TCPFlags&packet.ACK == 0
-	case model.SCTP:
-		return p.Chunk == packet.Init
-	}
-	return p.IsEchoRequest()
-}
-
-// flowOf is what a packet is to the oracle of policies.
-func flowOf(node string, src, dst netip.Addr, p *packet.Packet) policy.Flow {
-	f := policy.Flow{Node: node, Src: src, Dst: dst, Proto: policy.Protocol(p.Proto)}
-	if p.HasPorts() {
-		f.SrcPort, f.DstPort = p.SrcPort, p.DstPort
-		return f
-	}
-	f.Type, f.Code = p.ICMPType, p.ICMPCode
-	return f
 }

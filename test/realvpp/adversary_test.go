@@ -22,6 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -266,7 +267,7 @@ func (g *adversaryGame) story() string {
 	return strings.Join(questions[max(0, len(questions)-last):], "\n")
 }
 
-func (g *adversaryGame) change(changes []policy.Change) error {
+func (g *adversaryGame) change(changes []generate.Change) error {
 	list, err := hear.All(changes)
 	if err != nil {
 		return err

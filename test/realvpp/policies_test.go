@@ -22,6 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 // The bounds of TestVPPPolicies.
@@ -75,7 +76,7 @@ func TestVPPPolicies(t *testing.T) {
 type policyCase struct {
 	*cluster
 	dir         string
-	world       *policy.World
+	world       *generate.World
 	law         *policy.Cluster
 	talks       []policyTalk
 	differences []error
@@ -99,9 +100,9 @@ type policyTalk struct {
 // begin forgets the cluster before, and lets VPP forget its connections: those of interfaces that went away stay, and who inherits
 // them depends on the numbers of interfaces.
 func (p *policyCase) begin(seed uint64) error {
-	kinds := policy.AllKinds()
+	kinds := generate.AllKinds()
 	kinds.Hosts = false // their objects are not bound to the pods of the test
-	p.world, p.talks, p.differences = policy.NewWorld(seed, kinds), nil, nil
+	p.world, p.talks, p.differences = generate.NewWorld(seed, kinds), nil, nil
 	p.rng = rand.New(rand.NewPCG(seed, 4)) // the ports go on: what NAT remembers of the cluster before is not asked for
 	defer time.Sleep(settle)
 	return p.everywhere(func(w *twin) error { return w.both(&vlib.CliInband{Cmd: "clear acl-plugin sessions"}) })
@@ -137,10 +138,10 @@ func (p *policyCase) run() error {
 // step changes the world until a connected pair is no longer allowed, if that happens soon.
 func (p *policyCase) step() ([]event.Change, error) {
 	const patient = 12
-	var list []policy.Change
+	var list []generate.Change
 	for range patient {
 		for _, c := range p.world.Step() {
-			list = append(slices.DeleteFunc(list, func(was policy.Change) bool { return was.Key == c.Key }), c)
+			list = append(slices.DeleteFunc(list, func(was generate.Change) bool { return was.Key == c.Key }), c)
 		}
 		law, err := policy.Read(p.world.Objects())
 		if err != nil {
@@ -163,15 +164,15 @@ func (p *policyCase) replaceAll() ([]event.Change, error) {
 	if err := p.apply(removed); err != nil {
 		return nil, err
 	}
-	var list []policy.Change
+	var list []generate.Change
 	for _, o := range p.world.Objects() {
-		list = append(list, policy.Change{Key: policy.KeyOf(o), Object: o})
+		list = append(list, generate.Change{Key: policy.KeyOf(o), Object: o})
 	}
 	return p.read(list)
 }
 
 // read returns the changes as a folder of manifests yields them.
-func (p *policyCase) read(changes []policy.Change) ([]event.Change, error) {
+func (p *policyCase) read(changes []generate.Change) ([]event.Change, error) {
 	var out []event.Change
 	var objects []policy.Object
 	for _, c := range changes {

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -277,7 +278,7 @@ func (w *twin) shut() {
 // sequenceCase is one random cluster.
 type sequenceCase struct {
 	*randomCase
-	world  *policy.World
+	world  *generate.World
 	counts *sequenceCounts
 	flows  []opening  // of flows that concern the node
 	dials  []opening  // of Services
@@ -291,11 +292,11 @@ type sequenceCase struct {
 
 // newSequenceCase chooses a cluster with at least two pods on the node.
 func newSequenceCase(w *twin, seed uint64, counts *sequenceCounts) *sequenceCase {
-	kinds := policy.AllKinds()
+	kinds := generate.AllKinds()
 	kinds.Hosts = false // their objects are not bound to the pods of the test
-	world := policy.NewWorld(seed, kinds)
+	world := generate.NewWorld(seed, kinds)
 	for again := uint64(1); localPods(world, w.node) < 2; again++ {
-		world = policy.NewWorld(seed+again<<32, kinds)
+		world = generate.NewWorld(seed+again<<32, kinds)
 	}
 	rng := rand.New(rand.NewPCG(seed, 5))
 	return &sequenceCase{
@@ -304,7 +305,7 @@ func newSequenceCase(w *twin, seed uint64, counts *sequenceCounts) *sequenceCase
 	}
 }
 
-func localPods(w *policy.World, node string) (n int) {
+func localPods(w *generate.World, node string) (n int) {
 	for _, o := range w.Objects() {
 		if p, is := o.(*corev1.Pod); is && p.Spec.NodeName == node && !p.Spec.HostNetwork && p.Status.PodIP != "" {
 			n++
@@ -353,9 +354,9 @@ func (c *sequenceCase) run() error {
 
 // begin removes the cluster before and makes this one. If it is to be alone, both VPPs forget all sessions.
 func (c *sequenceCase) begin() error {
-	var list []policy.Change
+	var list []generate.Change
 	for _, o := range c.world.Objects() {
-		list = append(list, policy.Change{Key: policy.KeyOf(o), Object: o})
+		list = append(list, generate.Change{Key: policy.KeyOf(o), Object: o})
 	}
 	changes, err := c.read(list)
 	if err != nil {
@@ -401,14 +402,14 @@ var serviceRanges = &model.ServiceCIDR{
 // change changes the world: policies, pods and labels, or Services and their endpoints, until the change may concern a flow.
 func (c *sequenceCase) change() error {
 	const patient = 4
-	var list []policy.Change
+	var list []generate.Change
 	for range 1 + c.rng.IntN(patient) {
 		step := c.world.Step
 		if c.chance(3) {
 			step = c.world.StepServices
 		}
 		for _, ch := range step() {
-			list = append(slices.DeleteFunc(list, func(was policy.Change) bool { return was.Key == ch.Key }), ch)
+			list = append(slices.DeleteFunc(list, func(was generate.Change) bool { return was.Key == ch.Key }), ch)
 		}
 	}
 	changes, err := c.read(list)
@@ -427,7 +428,7 @@ func (c *sequenceCase) change() error {
 }
 
 // read are changes as the agent hears them; Services have more than those of the world.
-func (c *sequenceCase) read(list []policy.Change) ([]event.Change, error) {
+func (c *sequenceCase) read(list []generate.Change) ([]event.Change, error) {
 	changes, err := hear.All(list)
 	for i, ch := range changes {
 		if svc, is := ch.Object.(*model.Service); is {

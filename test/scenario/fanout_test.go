@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calico"
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
+	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/calico/fanout"
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/calico/wire"
@@ -24,7 +25,7 @@ import (
 // relayed is a fan-out server with a client, and the objects that the client receives.
 type relayed struct {
 	server *fanout.Server
-	table  *datastore.Table
+	table  *encode.Table
 	out    chan event.Event
 	turn   int
 }
@@ -42,7 +43,7 @@ func relay(t *testing.T, before []event.Change) *relayed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relayed{server: server, table: datastore.NewTable(datastore.Builtin()), out: make(chan event.Event, 100)}
+	r := &relayed{server: server, table: encode.NewTable(encode.Builtin()), out: make(chan event.Event, 100)}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 2)
 	t.Cleanup(func() {
@@ -56,7 +57,7 @@ func relay(t *testing.T, before []event.Change) *relayed {
 		}
 		close(r.out)
 	})
-	r.publish(datastore.Builtin())
+	r.publish(encode.Builtin())
 	for _, c := range before {
 		r.change(c)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -52,7 +53,7 @@ func newDividedCluster(objects []policy.Object, seed uint64) (*cluster, error) {
 
 func newClusterWith(objects []policy.Object, seed uint64, stall time.Duration) (*cluster, error) {
 	c := &cluster{nodes: map[string]*node{}, pods: map[model.Ref][]netip.Addr{}}
-	changes, err := hear.All(policy.Since(nil, objects))
+	changes, err := hear.All(generate.Since(nil, objects))
 	if err != nil {
 		return nil, err
 	}

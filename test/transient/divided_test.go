@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
@@ -28,7 +29,7 @@ func TestNoTransientHoleWhenDivided(t *testing.T) {
 }
 
 func growDivided(t *testing.T, seed uint64) (overtaken int) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := generate.NewWorld(seed, generate.AllKinds())
 	c, err := newDividedCluster(w.Objects(), seed)
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
@@ -55,7 +56,7 @@ func growDivided(t *testing.T, seed uint64) (overtaken int) {
 				}
 			}
 		}
-		all, err := hear.All(policy.Since(stages[0], stages[len(stages)-1]))
+		all, err := hear.All(generate.Since(stages[0], stages[len(stages)-1]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,7 @@ func growDivided(t *testing.T, seed uint64) (overtaken int) {
 // updates are the changes from stage to stage.
 func updates(t *testing.T, stages [][]policy.Object) (out []event.Event, all []event.Change) {
 	for i := range stages[1:] {
-		list, err := hear.All(policy.Since(stages[i], stages[i+1]))
+		list, err := hear.All(generate.Since(stages[i], stages[i+1]))
 		if err != nil {
 			t.Fatal(err)
 		}

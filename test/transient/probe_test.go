@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 // probe is the first packet of a connection, and its input interface.
@@ -53,7 +54,7 @@ const (
 )
 
 // probes returns some flows between all pods, nodes and outside addresses, and packets to Services.
-func probes(w *policy.World, objects []policy.Object) []probe {
+func probes(w *generate.World, objects []policy.Object) []probe {
 	d := doorsOf(objects)
 	var out []probe
 	for _, f := range w.Sample(w.Flows(2), flowsPerLook) {

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
@@ -81,7 +82,7 @@ type growth struct {
 }
 
 func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := generate.NewWorld(seed, generate.AllKinds())
 	c, err := newCluster(balanced(w.Objects(), seed, 0), seed)
 	if err != nil {
 		t.Errorf("seed %d: %v", seed, err)
@@ -107,7 +108,7 @@ func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
 
 // step takes every node from some objects to others, one after the other in random order.
 func (g *growth) step(step int, before, after []policy.Object, asked []probe) bool {
-	list, err := hear.All(policy.Since(before, after))
+	list, err := hear.All(generate.Since(before, after))
 	if err != nil {
 		g.t.Errorf("seed %d step %d: %v", g.seed, step, err)
 		return false
@@ -306,7 +307,7 @@ func (g *growth) report(step int, l *watch, how manner, before, after []policy.O
 
 // holeIn returns the hole that a probe finds while a cluster changes from the given objects.
 func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) string {
-	list, err := hear.All(policy.Since(before, after))
+	list, err := hear.All(generate.Since(before, after))
 	if err != nil {
 		return ""
 	}
@@ -332,10 +333,10 @@ func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) str
 
 // shrink reduces the objects and the change while a hole remains.
 func shrink(before, after []policy.Object, hole func(before, after []policy.Object) string) (b, a []policy.Object) {
-	changes := policy.Since(before, after)
-	before = policy.Shrink(before, func(list []policy.Object) bool { return hole(list, apply(list, changes)) != "" })
+	changes := generate.Since(before, after)
+	before = generate.Shrink(before, func(list []policy.Object) bool { return hole(list, apply(list, changes)) != "" })
 	var puts []policy.Object
-	var deletes []policy.Change
+	var deletes []generate.Change
 	for _, c := range changes {
 		if c.Object != nil {
 			puts = append(puts, c.Object)
@@ -343,20 +344,20 @@ func shrink(before, after []policy.Object, hole func(before, after []policy.Obje
 			deletes = append(deletes, c)
 		}
 	}
-	with := func(deletes []policy.Change, puts []policy.Object) []policy.Object {
-		return apply(before, append(slices.Clone(deletes), policy.Since(nil, puts)...))
+	with := func(deletes []generate.Change, puts []policy.Object) []policy.Object {
+		return apply(before, append(slices.Clone(deletes), generate.Since(nil, puts)...))
 	}
 	for i := len(deletes) - 1; i >= 0; i-- {
 		if fewer := slices.Delete(slices.Clone(deletes), i, i+1); hole(before, with(fewer, puts)) != "" {
 			deletes = fewer
 		}
 	}
-	puts = policy.Shrink(puts, func(list []policy.Object) bool { return hole(before, with(deletes, list)) != "" })
+	puts = generate.Shrink(puts, func(list []policy.Object) bool { return hole(before, with(deletes, list)) != "" })
 	return before, with(deletes, puts)
 }
 
 // apply returns objects with changes applied.
-func apply(objects []policy.Object, changes []policy.Change) []policy.Object {
+func apply(objects []policy.Object, changes []generate.Change) []policy.Object {
 	gone := map[policy.Key]bool{}
 	var out []policy.Object
 	for _, c := range changes {
@@ -376,7 +377,7 @@ func apply(objects []policy.Object, changes []policy.Change) []policy.Object {
 // changed returns a change as text.
 func changed(before, after []policy.Object) string {
 	var b strings.Builder
-	for _, c := range policy.Since(before, after) {
+	for _, c := range generate.Since(before, after) {
 		if c.Object == nil {
 			fmt.Fprintf(&b, "--- # delete %s\n", c.Key)
 			continue

@@ -13,11 +13,12 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 // Differ are the changes that lead from some objects to others.
-func Differ(before, after []policy.Object) []policy.Change {
-	var out []policy.Change
+func Differ(before, after []policy.Object) []generate.Change {
+	var out []generate.Change
 	was := map[policy.Key]string{}
 	for _, o := range before {
 		was[policy.KeyOf(o)] = Text(o)
@@ -26,13 +27,13 @@ func Differ(before, after []policy.Object) []policy.Change {
 	for _, o := range after {
 		k := policy.KeyOf(o)
 		if is[k] = true; was[k] != Text(o) {
-			out = append(out, policy.Change{Key: k, Object: o})
+			out = append(out, generate.Change{Key: k, Object: o})
 		}
 	}
-	var gone []policy.Change
+	var gone []generate.Change
 	for _, o := range before {
 		if k := policy.KeyOf(o); !is[k] {
-			gone = append(gone, policy.Change{Key: k})
+			gone = append(gone, generate.Change{Key: k})
 		}
 	}
 	return append(gone, out...)
@@ -48,7 +49,7 @@ func Text(o policy.Object) string {
 }
 
 // Change applies changes to a list of objects.
-func Change(objects []policy.Object, changes []policy.Change) []policy.Object {
+func Change(objects []policy.Object, changes []generate.Change) []policy.Object {
 	out := slices.Clone(objects)
 	for _, ch := range changes {
 		out = slices.DeleteFunc(out, func(o policy.Object) bool { return policy.KeyOf(o) == ch.Key })

@@ -14,10 +14,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 // All is changes as the agent hears them. Only policies that name domains are refused, in part: nobody resolves those.
-func All(changes []policy.Change) ([]event.Change, error) {
+func All(changes []generate.Change) ([]event.Change, error) {
 	var out []event.Change
 	for _, c := range changes {
 		ch, err := One(c)
@@ -33,7 +34,7 @@ func All(changes []policy.Change) ([]event.Change, error) {
 }
 
 // One converts a change as the agent's sources do, with the problems that they find. The error is an unknown kind or field.
-func One(c policy.Change) (event.Change, error) {
+func One(c generate.Change) (event.Change, error) {
 	ch := event.Change{Ref: Ref(c.Key)}
 	if c.Object == nil {
 		return ch, nil

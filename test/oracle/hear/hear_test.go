@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 func TestRef(t *testing.T) {
@@ -40,18 +41,18 @@ func TestAll(t *testing.T) {
 		return out
 	}
 	for name, tc := range map[string]struct {
-		change policy.Change
+		change generate.Change
 		err    string
 	}{
-		"gone":            {change: policy.Change{Key: calico("Tier")}},
-		"of Kubernetes":   {change: policy.Change{Key: policy.Key{APIVersion: "v1", Kind: "Node", Name: "n"}, Object: node}},
-		"of Calico":       {change: policy.Change{Key: calico("Tier"), Object: tier("Pass")}},
-		"another version": {change: policy.Change{Key: policy.Key{APIVersion: "projectcalico.org/v9", Kind: "Tier"}, Object: tier("")}, err: "not a kind"},
-		"another kind":    {change: policy.Change{Key: calico("Colour"), Object: tier("")}, err: "not a kind"},
-		"a field more":    {change: policy.Change{Key: calico("Tier"), Object: colored{tier("Pass"), "red"}}, err: "color"},
-		"refused":         {change: policy.Change{Key: calico("Tier"), Object: tier("Maybe")}, err: "defaultAction"},
+		"gone":            {change: generate.Change{Key: calico("Tier")}},
+		"of Kubernetes":   {change: generate.Change{Key: policy.Key{APIVersion: "v1", Kind: "Node", Name: "n"}, Object: node}},
+		"of Calico":       {change: generate.Change{Key: calico("Tier"), Object: tier("Pass")}},
+		"another version": {change: generate.Change{Key: policy.Key{APIVersion: "projectcalico.org/v9", Kind: "Tier"}, Object: tier("")}, err: "not a kind"},
+		"another kind":    {change: generate.Change{Key: calico("Colour"), Object: tier("")}, err: "not a kind"},
+		"a field more":    {change: generate.Change{Key: calico("Tier"), Object: colored{tier("Pass"), "red"}}, err: "color"},
+		"refused":         {change: generate.Change{Key: calico("Tier"), Object: tier("Maybe")}, err: "defaultAction"},
 	} {
-		list, err := All([]policy.Change{tc.change})
+		list, err := All([]generate.Change{tc.change})
 		if tc.err == "" && (err != nil || len(list) != 1 || (list[0].Object != nil) != (tc.change.Object != nil)) {
 			t.Errorf("%s: %+v, %v", name, list, err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -33,7 +34,7 @@ const (
 func TestAgents(t *testing.T) { grow(t, agentWorlds, growAgents) }
 
 func growAgents(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := generate.NewWorld(seed, generate.AllKinds())
 	cfg := trace.Config{Seed: seed, Agent: agent.Config{Policies: config.Policies{PostDNAT: seed%3 == 0, Config: policyplugin.Config{TrustNodeAddresses: seed%3 == 1}}}}
 	cluster := trace.NewCluster(cfg)
 	defer cluster.Close()
@@ -73,7 +74,7 @@ type dispute struct {
 func (d *dispute) String() string { return d.text }
 
 // askAgents asks some questions about a cluster, and returns the first on which there is no agreement.
-func askAgents(cluster *trace.Cluster, w *policy.World, cfg agent.Config) (asked int, _ *dispute) {
+func askAgents(cluster *trace.Cluster, w *generate.World, cfg agent.Config) (asked int, _ *dispute) {
 	c, err := policy.Read(w.Objects())
 	if err != nil {
 		return 0, &dispute{text: err.Error()}
@@ -317,7 +318,7 @@ func agentsDiffer(objects []policy.Object, cfg trace.Config, d dispute) string {
 }
 
 // likeFresh compares every VPP with that of a cluster that was given the final objects only.
-func likeFresh(t *testing.T, seed uint64, cfg trace.Config, w *policy.World, grown *trace.Cluster) {
+func likeFresh(t *testing.T, seed uint64, cfg trace.Config, w *generate.World, grown *trace.Cluster) {
 	fresh := trace.NewCluster(cfg)
 	defer fresh.Close()
 	list, err := hear.All(allOf(w.Objects()))

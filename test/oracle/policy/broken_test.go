@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/convert"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 // TestBrokenPoliciesFailClosed garbles a policy of each random cluster. If the agent says that it does not understand it,
@@ -24,7 +25,7 @@ const (
 )
 
 func growBroken(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := generate.NewWorld(seed, generate.AllKinds())
 	objects := w.Objects()
 	names, own := nodesOf(objects)
 	c, err := policy.Read(objects)
@@ -47,7 +48,7 @@ func growBroken(t *testing.T, seed uint64) (flows int) {
 		whole := policies[int(seed)%len(policies)]
 		seed++
 		tree := w.Garble(whole)
-		good, err := hear.One(policy.Change{Key: policy.KeyOf(whole), Object: whole})
+		good, err := hear.One(generate.Change{Key: policy.KeyOf(whole), Object: whole})
 		if tree == nil || err != nil || good.Err != nil {
 			continue
 		}

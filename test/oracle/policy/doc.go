@@ -1,9 +1,8 @@
 // Package policy turns Kubernetes and Calico objects and the first packet of a connection into the verdict that the
-// specifications of network policies promise. It is a literal, slow reading, written without a look at the agent's code. It
-// also makes random clusters for tests.
+// specifications of network policies promise. It is a literal, slow reading, written without a look at the agent's code. Package
+// generate makes random clusters for tests.
 //
-//	NewWorld(seed) ─ Step, Step, … ─▶ Objects ─ Read ─▶ Cluster ─ Judge(flow) ─▶ allowed or not, and why
-//	                  └─ Flows: all pairs of pods, nodes, addresses outside × ports × protocols × families
+//	Objects ─ Read ─▶ Cluster ─ Judge(flow) ─▶ allowed or not, and why
 //
 // Invariant: it shares no code with the agent, selectors included; the objects are as an API server returns them.
 //

@@ -6,13 +6,6 @@ import (
 	"slices"
 )
 
-// host is a host endpoint: a node's interface to the world outside.
-type host struct {
-	name, node string
-	entity     *entity
-	profiles   []string
-}
-
 func (c *Cluster) readHost(o *CalicoHostEndpoint) error {
 	h := &host{name: o.Name, node: o.Spec.Node, profiles: o.Spec.Profiles, entity: &entity{labels: clone(o.Labels)}}
 	for _, name := range o.Spec.Profiles {

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
 // facts is what the nodes of a cluster know beside policies.
@@ -197,7 +198,7 @@ func newNodes(names []string, seed uint64) nodes {
 // matchesBytes reports whether the VPPs of a world match IPv6 prefixes by whole bytes only.
 func matchesBytes(seed uint64) bool { return seed%8 == 0 }
 
-func (ns nodes) take(changes []policy.Change, f *facts) error {
+func (ns nodes) take(changes []generate.Change, f *facts) error {
 	list, err := hear.All(changes)
 	if err != nil {
 		return err
@@ -293,7 +294,7 @@ var excused, unanswered atomic.Int64
 const listWorlds = 300
 
 func growLists(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := generate.NewWorld(seed, generate.AllKinds())
 	f := factsOf(w.Objects())
 	ns := newNodes(f.names, seed)
 	changes := allOf(w.Objects())
@@ -354,20 +355,20 @@ func wayMatters(before, after []policy.Object, seed uint64) string {
 }
 
 // difference is the changes from some objects to others.
-func difference(before, after []policy.Object) []policy.Change {
+func difference(before, after []policy.Object) []generate.Change {
 	now := map[policy.Key]policy.Object{}
 	for _, o := range after {
 		now[policy.KeyOf(o)] = o
 	}
-	var out []policy.Change
+	var out []generate.Change
 	for _, o := range before {
 		if now[policy.KeyOf(o)] == nil {
-			out = append(out, policy.Change{Key: policy.KeyOf(o)})
+			out = append(out, generate.Change{Key: policy.KeyOf(o)})
 		}
 	}
 	for _, o := range after {
 		if !slices.Contains(before, o) {
-			out = append(out, policy.Change{Key: policy.KeyOf(o), Object: o})
+			out = append(out, generate.Change{Key: policy.KeyOf(o), Object: o})
 		}
 	}
 	return out

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
@@ -62,16 +63,16 @@ func nodesOf(objects []policy.Object) (names []string, own map[string][]string) 
 	return names, own
 }
 
-func allOf(objects []policy.Object) []policy.Change {
-	var out []policy.Change
+func allOf(objects []policy.Object) []generate.Change {
+	var out []generate.Change
 	for _, o := range objects {
-		out = append(out, policy.Change{Key: policy.KeyOf(o), Object: o})
+		out = append(out, generate.Change{Key: policy.KeyOf(o), Object: o})
 	}
 	return out
 }
 
 func growMessages(t *testing.T, seed uint64) (flows int) {
-	w := policy.NewWorld(seed, policy.AllKinds())
+	w := generate.NewWorld(seed, generate.AllKinds())
 	names, own := nodesOf(w.Objects())
 	g := newGraphs(names)
 	changes := allOf(w.Objects())
@@ -135,6 +136,6 @@ func explain(t *testing.T, objects []policy.Object, differs func([]policy.Object
 		t.Errorf("not so in a cluster that is there all at once: it is the way that matters. At the end it was\n%s", policy.YAML(objects))
 		return
 	}
-	objects = policy.Shrink(objects, func(o []policy.Object) bool { return differs(o) != "" })
+	objects = generate.Shrink(objects, func(o []policy.Object) bool { return differs(o) != "" })
 	t.Errorf("in short: %s\n%s", differs(objects), policy.YAML(objects))
 }

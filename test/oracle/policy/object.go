@@ -23,46 +23,46 @@ type Object interface {
 
 // The groups of kinds.
 const (
-	groupCore     = "v1"
-	groupDiscover = "discovery.k8s.io/v1"
-	groupNetwork  = "networking.k8s.io/v1"
-	groupAdmin    = "policy.networking.k8s.io/v1alpha1"
-	groupCluster  = "policy.networking.k8s.io/v1alpha2"
-	groupCalico   = "projectcalico.org/v3"
+	GroupCore     = "v1"
+	GroupDiscover = "discovery.k8s.io/v1"
+	GroupNetwork  = "networking.k8s.io/v1"
+	GroupAdmin    = "policy.networking.k8s.io/v1alpha1"
+	GroupCluster  = "policy.networking.k8s.io/v1alpha2"
+	GroupCalico   = "projectcalico.org/v3"
 )
 
 // kinds makes an empty object of each kind, by apiVersion and kind.
-func blank(apiVersion, kind string) Object {
+func Blank(apiVersion, kind string) Object {
 	switch apiVersion + " " + kind {
-	case groupCore + " Node":
+	case GroupCore + " Node":
 		return &corev1.Node{}
-	case groupCore + " Namespace":
+	case GroupCore + " Namespace":
 		return &corev1.Namespace{}
-	case groupCore + " Pod":
+	case GroupCore + " Pod":
 		return &corev1.Pod{}
-	case groupCore + " Service":
+	case GroupCore + " Service":
 		return &corev1.Service{}
-	case groupCore + " ServiceAccount":
+	case GroupCore + " ServiceAccount":
 		return &corev1.ServiceAccount{}
-	case groupDiscover + " EndpointSlice":
+	case GroupDiscover + " EndpointSlice":
 		return &discoveryv1.EndpointSlice{}
-	case groupNetwork + " NetworkPolicy":
+	case GroupNetwork + " NetworkPolicy":
 		return &networkingv1.NetworkPolicy{}
-	case groupAdmin + " AdminNetworkPolicy":
+	case GroupAdmin + " AdminNetworkPolicy":
 		return &AdminNetworkPolicy{}
-	case groupAdmin + " BaselineAdminNetworkPolicy":
+	case GroupAdmin + " BaselineAdminNetworkPolicy":
 		return &BaselineAdminNetworkPolicy{}
-	case groupCluster + " ClusterNetworkPolicy":
+	case GroupCluster + " ClusterNetworkPolicy":
 		return &ClusterNetworkPolicy{}
-	case groupCalico + " Tier":
+	case GroupCalico + " Tier":
 		return &CalicoTier{}
-	case groupCalico + " NetworkPolicy", groupCalico + " GlobalNetworkPolicy":
+	case GroupCalico + " NetworkPolicy", GroupCalico + " GlobalNetworkPolicy":
 		return &CalicoPolicy{}
-	case groupCalico + " NetworkSet", groupCalico + " GlobalNetworkSet":
+	case GroupCalico + " NetworkSet", GroupCalico + " GlobalNetworkSet":
 		return &CalicoNetworkSet{}
-	case groupCalico + " Profile":
+	case GroupCalico + " Profile":
 		return &CalicoProfile{}
-	case groupCalico + " HostEndpoint":
+	case GroupCalico + " HostEndpoint":
 		return &CalicoHostEndpoint{}
 	}
 	return nil
@@ -88,24 +88,27 @@ func KeyOf(o Object) Key {
 
 // Sort puts objects in the order of their keys.
 func Sort(list []Object) {
-	slices.SortFunc(list, func(a, b Object) int { return compareKeys(KeyOf(a), KeyOf(b)) })
+	slices.SortFunc(list, func(a, b Object) int { return CompareKeys(KeyOf(a), KeyOf(b)) })
 }
 
-func compareKeys(a, b Key) int {
+// CompareKeys orders keys by their texts.
+func CompareKeys(a, b Key) int {
 	return cmp.Or(strings.Compare(a.APIVersion, b.APIVersion), strings.Compare(a.Kind, b.Kind),
 		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
-func typed(apiVersion, kind string) metav1.TypeMeta {
+// TypeOf returns the type that an object carries.
+func TypeOf(apiVersion, kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}
 }
 
-func named(namespace, name string, labels map[string]string) metav1.ObjectMeta {
+// Meta returns the metadata of an object.
+func Meta(namespace, name string, labels map[string]string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}
 }
 
-// tree is o as JSON sees it, without the fields that are always there and say nothing.
-func tree(o Object) (map[string]any, error) {
+// ToTree is o as JSON sees it, without the fields that are always there and say nothing.
+func ToTree(o Object) (map[string]any, error) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		return nil, err
@@ -138,11 +141,11 @@ func prune(t map[string]any) {
 	}
 }
 
-// fromTree is the reverse of tree: nil if it is no object.
-func fromTree(t map[string]any) Object {
+// FromTree is the reverse of tree: nil if it is no object.
+func FromTree(t map[string]any) Object {
 	apiVersion, _ := t["apiVersion"].(string)
 	kind, _ := t["kind"].(string)
-	o := blank(apiVersion, kind)
+	o := Blank(apiVersion, kind)
 	if o == nil {
 		return nil
 	}
@@ -160,7 +163,7 @@ func fromTree(t map[string]any) Object {
 func YAML(list []Object) string {
 	var out strings.Builder
 	for _, o := range list {
-		t, err := tree(o)
+		t, err := ToTree(o)
 		if err != nil {
 			return err.Error()
 		}

@@ -19,7 +19,7 @@ type Verdict struct {
 const (
 	tierAdmin        = "adminnetworkpolicy"
 	tierKubeAdmin    = "kube-admin" // ClusterNetworkPolicy: behind tierAdmin, by name
-	tierDefault      = "default"
+	TierDefault      = "default"
 	tierBaseline     = "baselineadminnetworkpolicy"
 	tierKubeBaseline = "kube-baseline"
 )
@@ -88,7 +88,7 @@ func (c *Cluster) tier(name string) *tier {
 	switch name {
 	case tierAdmin, tierKubeAdmin:
 		t.order, t.passes = 1000, true
-	case tierDefault:
+	case TierDefault:
 		t.order = 1e6
 	case tierBaseline, tierKubeBaseline:
 		t.order, t.passes = 1e7, true
