@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // Limits of policy.networking.k8s.io.
@@ -29,7 +30,7 @@ type adminReader struct {
 func newAdminReader(ps *problems, tier string) *adminReader {
 	return &adminReader{
 		problems: ps, most: maxAdminRules, allow: "Allow", pass: true,
-		policy: &model.Policy{ID: model.PolicyID{Kind: model.PolicyKind(ps.ref.Kind), Name: ps.ref.Name}, Tier: tier},
+		policy: &model.Policy{ID: model.PolicyID{Kind: model.PolicyKind(ps.Ref.Kind), Name: ps.Ref.Name}, Tier: tier},
 	}
 }
 
@@ -51,7 +52,7 @@ func baselineAdminNetworkPolicy(o *baselinePolicy, ps *problems) *model.Policy {
 	r := newAdminReader(ps, model.TierBaseline)
 	r.pass = false
 	if o.Name != "" && o.Name != "default" {
-		r.addProblem("metadata.name", `must be "default"`, o.Name)
+		r.Add("metadata.name", `must be "default"`, o.Name)
 	}
 	r.inbound(len(o.Spec.Ingress), func(f string, i int) (model.Action, []model.Rule) {
 		in := &o.Spec.Ingress[i]
@@ -100,10 +101,10 @@ func (r *adminReader) priority(n *int32) {
 // misplaced records a problem of the policy's place among the others. The policy then precedes all others and is
 // distrusted.
 func (r *adminReader) misplaced(field, why string, value any) {
-	if !r.lost(field) {
-		r.addProblem(field, why, value)
+	if !r.Lost(field) {
+		r.Add(field, why, value)
 	}
-	r.distrusted, r.policy.Order = true, first()
+	r.Distrusted, r.policy.Order = true, first()
 }
 
 func (r *adminReader) inbound(n int, one func(field string, i int) (model.Action, []model.Rule)) {
@@ -132,7 +133,7 @@ func (r *adminReader) buildRule(peersField string, inbound bool, action string, 
 		return slices.ContainsFunc(p.ports, func(m model.PortMatch) bool { return m.Name != "" })
 	})
 	if outside && named {
-		r.addProblem(peersField, "must be pods or namespaces only, for there is a named port: networks and nodes have none", nil)
+		r.Add(peersField, "must be pods or namespaces only, for there is a named port: networks and nodes have none", nil)
 	}
 	field := peersField[:strings.LastIndexByte(peersField, '.')]
 	return r.action(field+".action", action), cross(inbound, peers, ports)
@@ -148,9 +149,9 @@ func (r *adminReader) action(field, s string) model.Action {
 	case s == "Pass" && r.pass:
 		return model.ActionPass
 	case r.pass:
-		r.addProblem(field, "must be "+r.allow+", Deny or Pass", s)
+		r.Add(field, "must be "+r.allow+", Deny or Pass", s)
 	default:
-		r.addProblem(field, "must be "+r.allow+" or Deny", s)
+		r.Add(field, "must be "+r.allow+" or Deny", s)
 	}
 	return ""
 }
@@ -164,7 +165,7 @@ func (r *adminReader) pods(field string, s *AdminSubject) (namespaces, pods stri
 		return r.namespaceSelector(field+".pods.namespaceSelector", &s.Pods.NamespaceSelector),
 			r.podSelector(field+".pods.podSelector", &s.Pods.PodSelector)
 	}
-	r.addProblem(field, "must have exactly one of namespaces and pods", nil)
+	r.Add(field, "must have exactly one of namespaces and pods", nil)
 	return inAnyNamespace, onlyPods
 }
 
@@ -184,7 +185,7 @@ func (r *adminReader) podPeer(field string, s *AdminSubject) model.Peer {
 func (r *adminReader) ingressPeers(field string, list []AdminSubject) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, r.podPeer(elementPath(field, i), &list[i]))
+		out = append(out, r.podPeer(check.ElementPath(field, i), &list[i]))
 	}
 	return out
 }
@@ -192,7 +193,7 @@ func (r *adminReader) ingressPeers(field string, list []AdminSubject) []model.Pe
 func (r *adminReader) baselinePeers(field string, list []egressPeer) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, r.egressPeer(elementPath(field, i), &list[i], nil))
+		out = append(out, r.egressPeer(check.ElementPath(field, i), &list[i], nil))
 	}
 	return out
 }
@@ -200,7 +201,7 @@ func (r *adminReader) baselinePeers(field string, list []egressPeer) []model.Pee
 func (r *adminReader) namedPeers(field string, list []namedPeer) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, r.egressPeer(elementPath(field, i), &list[i].egressPeer, list[i].DomainNames))
+		out = append(out, r.egressPeer(check.ElementPath(field, i), &list[i].egressPeer, list[i].DomainNames))
 	}
 	return out
 }
@@ -216,19 +217,19 @@ func (r *adminReader) egressPeer(field string, in *egressPeer, domains *[]string
 	}
 	switch {
 	case given != 1:
-		r.addProblem(field, "must have exactly one of namespaces, pods, nodes and networks", nil)
+		r.Add(field, "must have exactly one of namespaces, pods, nodes and networks", nil)
 	case domains != nil:
-		r.addProblem(field+".domainNames", "is not supported: peers must be namespaces, pods, nodes or networks", nil)
+		r.Add(field+".domainNames", "is not supported: peers must be namespaces, pods, nodes or networks", nil)
 	case in.Nodes != nil:
 		r.outside = true
 		return model.Peer{Selector: r.nodeSelector(field+".nodes", in.Nodes)}
 	case in.Networks != nil:
 		r.outside = true
 		if n := len(*in.Networks); n < 1 || n > maxNetworks {
-			r.addProblem(field+".networks", fmt.Sprintf("must have 1 to %d entries", maxNetworks), n)
+			r.Add(field+".networks", fmt.Sprintf("must have 1 to %d entries", maxNetworks), n)
 			return model.Peer{}
 		}
-		return model.Peer{Nets: r.prefixes(field+".networks", *in.Networks)}
+		return model.Peer{Nets: r.Prefixes(field+".networks", *in.Networks)}
 	default:
 		return r.podPeer(field, &in.AdminSubject)
 	}
@@ -244,18 +245,18 @@ func (r *adminReader) adminPorts(field string, list *[]AdminPort) []protocolPort
 	}
 	r.checkCount(field, len(*list))
 	for i := range *list {
-		in, f := &(*list)[i], elementPath(field, i)
+		in, f := &(*list)[i], check.ElementPath(field, i)
 		switch {
 		case in.PortNumber != nil && in.NamedPort == nil && in.PortRange == nil:
-			n := r.readPort(f+".portNumber.port", in.PortNumber.Port)
-			ports.addPort(r.protocol(f+".portNumber.protocol", in.PortNumber.Protocol), model.PortMatch{First: n, Last: n})
+			n := r.ReadPort(f+".portNumber.port", in.PortNumber.Port)
+			ports.addPort(r.Protocol(f+".portNumber.protocol", in.PortNumber.Protocol), model.PortMatch{First: n, Last: n})
 		case in.PortNumber == nil && in.NamedPort != nil && in.PortRange == nil:
 			ports.addName(r.containerPortName(f+".namedPort", *in.NamedPort))
 		case in.PortNumber == nil && in.NamedPort == nil && in.PortRange != nil:
 			m := r.portRange(f+".portRange.start", in.PortRange.Start, f+".portRange.end", in.PortRange.End)
-			ports.addPort(r.protocol(f+".portRange.protocol", in.PortRange.Protocol), m)
+			ports.addPort(r.Protocol(f+".portRange.protocol", in.PortRange.Protocol), m)
 		default:
-			r.addProblem(f, "must have exactly one of portNumber, namedPort and portRange", nil)
+			r.Add(f, "must have exactly one of portNumber, namedPort and portRange", nil)
 		}
 	}
 	return ports.portsByProtocol()
@@ -268,7 +269,7 @@ func (r *adminReader) protocols(field string, list *[]clusterProtocol) []protoco
 	}
 	r.checkCount(field, len(*list))
 	for i := range *list {
-		in, f, given := &(*list)[i], elementPath(field, i), 0
+		in, f, given := &(*list)[i], check.ElementPath(field, i), 0
 		for _, p := range []struct {
 			name     string
 			protocol model.Protocol
@@ -284,7 +285,7 @@ func (r *adminReader) protocols(field string, list *[]clusterProtocol) []protoco
 			ports.addName(r.containerPortName(f+".destinationNamedPort", *in.DestinationNamedPort))
 		}
 		if given != 1 {
-			r.addProblem(f, "must have exactly one of tcp, udp, sctp and destinationNamedPort", nil)
+			r.Add(f, "must have exactly one of tcp, udp, sctp and destinationNamedPort", nil)
 		}
 	}
 	return ports.portsByProtocol()
@@ -295,18 +296,18 @@ func (r *adminReader) clusterPort(field string, in *clusterPort) model.PortMatch
 	d := in.DestinationPort
 	switch {
 	case d == nil:
-		r.addProblem(field, "is missing", nil)
+		r.Add(field, "is missing", nil)
 	case d.Number != nil && d.Range == nil:
-		n := r.readPort(field+".number", *d.Number)
+		n := r.ReadPort(field+".number", *d.Number)
 		return model.PortMatch{First: n, Last: n}
 	case d.Range != nil && d.Number == nil:
 		m := r.portRange(field+".range.start", d.Range.Start, field+".range.end", d.Range.End)
 		if m.First == m.Last && m.First != 0 {
-			r.addProblem(field+".range.end", "must be greater than start", d.Range.End)
+			r.Add(field+".range.end", "must be greater than start", d.Range.End)
 		}
 		return m
 	default:
-		r.addProblem(field, "must have exactly one of number and range", nil)
+		r.Add(field, "must have exactly one of number and range", nil)
 	}
 	return model.PortMatch{}
 }
@@ -314,6 +315,6 @@ func (r *adminReader) clusterPort(field string, in *clusterPort) model.PortMatch
 // checkCount requires at least one entry in a list that is present.
 func (r *adminReader) checkCount(field string, n int) {
 	if n < 1 || n > r.most {
-		r.addProblem(field, fmt.Sprintf("must have 1 to %d entries", r.most), n)
+		r.Add(field, fmt.Sprintf("must have 1 to %d entries", r.most), n)
 	}
 }

@@ -3,9 +3,10 @@ package convert
 import (
 	"strings"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/selector"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // calicoNetworkPolicy reads projectcalico.org/v3 NetworkPolicy. It applies to its namespace, and its selectors select
@@ -22,7 +23,7 @@ func calicoNetworkPolicy(spec *v3.GlobalSpec, ps *problems) *model.Policy {
 func globalNetworkPolicy(spec *v3.GlobalSpec, ps *problems) *model.Policy {
 	p := ps.calicoPolicy(&spec.Spec)
 	p.Untracked, p.PreDNAT, p.ApplyOnForward = spec.DoNotTrack, spec.PreDNAT, spec.ApplyOnForward
-	p.ApplyOnForward = p.ApplyOnForward || ps.spoilt("spec.applyOnForward") // it may deny forwarded traffic, too
+	p.ApplyOnForward = p.ApplyOnForward || ps.Spoilt("spec.applyOnForward") // it may deny forwarded traffic, too
 	ps.hostFlags(p)
 	p.Selector = ps.subject("all()", func() string { return ps.calicoSubject(spec, "") },
 		"spec.selector", "spec.namespaceSelector", "spec.serviceAccountSelector")
@@ -32,7 +33,7 @@ func globalNetworkPolicy(spec *v3.GlobalSpec, ps *problems) *model.Policy {
 // calicoSubject checks the parts of a policy's subject and joins them. The joined selector is checked too: valid parts can be
 // nested too deeply together.
 func (ps *problems) calicoSubject(spec *v3.GlobalSpec, namespace string) string {
-	known := len(ps.list)
+	known := len(ps.List)
 	ps.valid("spec.selector", spec.Selector)
 	ps.inherited("spec.namespaceSelector", spec.NamespaceSelector, model.PrefixNamespace)
 	ps.inherited("spec.serviceAccountSelector", spec.ServiceAccountSelector, model.PrefixServiceAccount)
@@ -53,48 +54,48 @@ func (ps *problems) calicoSubject(spec *v3.GlobalSpec, namespace string) string 
 // are evaluated before the others.
 func (ps *problems) hostFlags(p *model.Policy) {
 	if p.Untracked && p.PreDNAT {
-		ps.addProblem("spec.preDNAT", "must not be set together with doNotTrack", nil)
+		ps.Add("spec.preDNAT", "must not be set together with doNotTrack", nil)
 	}
 	if (p.Untracked || p.PreDNAT) && !p.ApplyOnForward {
-		ps.addProblem("spec.applyOnForward", "must be true with doNotTrack or preDNAT", nil)
+		ps.Add("spec.applyOnForward", "must be true with doNotTrack or preDNAT", nil)
 		p.ApplyOnForward = true
 	}
 	if p.PreDNAT && p.Egress {
-		ps.addProblem("spec.preDNAT", "must not be set on a policy for egress", nil)
+		ps.Add("spec.preDNAT", "must not be set on a policy for egress", nil)
 	}
 }
 
 // calicoPolicy reads the fields that Calico's policies share.
 func (ps *problems) calicoPolicy(spec *v3.Spec) *model.Policy {
 	p := &model.Policy{
-		ID:   model.PolicyID{Kind: model.PolicyKind(ps.ref.Kind), Namespace: ps.ref.Namespace, Name: ps.ref.Name},
+		ID:   model.PolicyID{Kind: model.PolicyKind(ps.Ref.Kind), Namespace: ps.Ref.Namespace, Name: ps.Ref.Name},
 		Tier: spec.Tier,
 	}
 	if p.Tier == "" {
 		p.Tier = model.TierDefault
 	}
 	switch {
-	case ps.spoilt("spec.order"):
+	case ps.Spoilt("spec.order"):
 		p.Order = first()
 	case spec.Order != nil:
 		p.Order = model.OrderOf(*spec.Order)
 	}
 	for i, hint := range spec.PerformanceHints {
 		if hint != "AssumeNeededOnEveryNode" {
-			ps.addProblem(elementPath("spec.performanceHints", i), "must be AssumeNeededOnEveryNode", hint)
+			ps.Add(check.ElementPath("spec.performanceHints", i), "must be AssumeNeededOnEveryNode", hint)
 			continue
 		}
 		p.Everywhere = true
 	}
 	p.Ingress, p.Egress = ps.calicoTypes(spec)
-	namespace := ps.ref.Namespace
+	namespace := ps.Ref.Namespace
 	if p.Ingress {
 		p.InboundRules = ps.calicoRules("spec.ingress", true, spec.Ingress, namespace)
 	}
 	if p.Egress {
 		p.OutboundRules = ps.calicoRules("spec.egress", false, spec.Egress, namespace)
 	}
-	if ps.spoilt("spec.tier") {
+	if ps.Spoilt("spec.tier") {
 		ps.everywhere(p)
 	}
 	return p
@@ -115,7 +116,7 @@ func (ps *problems) everywhere(p *model.Policy) {
 // calicoTypes returns the directions that a policy governs: the listed ones, else those with rules, else ingress. If a
 // listed one is unknown, it returns both, and the policy is distrusted.
 func (ps *problems) calicoTypes(spec *v3.Spec) (ingress, egress bool) {
-	if ps.spoilt("spec.types") {
+	if ps.Spoilt("spec.types") {
 		return true, true
 	}
 	for i, t := range spec.Types {
@@ -125,16 +126,16 @@ func (ps *problems) calicoTypes(spec *v3.Spec) (ingress, egress bool) {
 		case "Egress":
 			egress = true
 		default:
-			ps.addProblem(elementPath("spec.types", i), "must be Ingress or Egress", t)
-			ps.distrusted = true
+			ps.Add(check.ElementPath("spec.types", i), "must be Ingress or Egress", t)
+			ps.Distrusted = true
 		}
 	}
 	switch {
-	case ps.distrusted:
+	case ps.Distrusted:
 		return true, true
 	case len(spec.Types) == 0:
-		egress = len(spec.Egress) > 0 || ps.lost("spec.egress")
-		ingress = !egress || len(spec.Ingress) > 0 || ps.lost("spec.ingress")
+		egress = len(spec.Egress) > 0 || ps.Lost("spec.egress")
+		ingress = !egress || len(spec.Ingress) > 0 || ps.Lost("spec.ingress")
 	}
 	return ingress, egress
 }
@@ -155,7 +156,7 @@ func (ps *problems) staged(action string) bool {
 	case "Delete":
 		return false
 	}
-	ps.addProblem("spec.stagedAction", "must be Set, Delete, Learn or Ignore", action)
+	ps.Add("spec.stagedAction", "must be Set, Delete, Learn or Ignore", action)
 	return true
 }
 
@@ -169,7 +170,7 @@ func (ps *problems) valid(field, text string) bool {
 		return false
 	}
 	if strings.Contains(text, "global(") {
-		ps.addProblem(field, "must not be global(), which selects namespaces of peers only", nil)
+		ps.Add(field, "must not be global(), which selects namespaces of peers only", nil)
 		return false
 	}
 	return true
@@ -180,14 +181,14 @@ func (ps *problems) badSelector(field string, err error) {
 	if s, ok := err.(*selector.SyntaxError); ok {
 		why, value = s.Reason, s.Text
 	}
-	ps.addProblem(field, "is not a selector: "+why, value)
+	ps.Add(field, "is not a selector: "+why, value)
 }
 
 // inherited checks a selector of namespaces or service accounts, whose labels endpoints inherit with prefix. Only a peer's
 // namespaces may be global(), which would select everything here.
 func (ps *problems) inherited(field, text, prefix string) {
 	if strings.Contains(text, "global(") {
-		ps.addProblem(field, "must not be global(), which selects namespaces of peers only", text)
+		ps.Add(field, "must not be global(), which selects namespaces of peers only", text)
 		return
 	}
 	ps.prefixed(field, text, prefix)

@@ -7,9 +7,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/selector"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // calicoRules reads the rules of one direction. namespace is that of the policy; "" for a cluster-wide policy or a profile.
@@ -35,7 +36,7 @@ type calicoRuleReader struct {
 func (x *calicoRuleReader) readRule(field string, in *v3.Rule) (model.Action, []model.Rule) {
 	r := model.Rule{}
 	if v := in.IPVersion; v != nil && *v != 4 && *v != 6 {
-		x.addProblem(field+".ipVersion", "must be 4 or 6", *v)
+		x.Add(field+".ipVersion", "must be 4 or 6", *v)
 	} else if v != nil {
 		r.IPVersion = uint8(*v)
 		x.family = r.IPVersion
@@ -48,10 +49,10 @@ func (x *calicoRuleReader) readRule(field string, in *v3.Rule) (model.Action, []
 	r.Source = x.entity(field+".source", &in.Source, ports, true)
 	r.Destination = x.entity(field+".destination", &in.Destination, ports, false)
 	if in.HTTP != nil {
-		x.addProblem(field+".http", "is not supported: no data plane here looks into HTTP", nil)
+		x.Add(field+".http", "is not supported: no data plane here looks into HTTP", nil)
 	}
 	if in.Metadata != nil {
-		r.Annotations = cloned(in.Metadata.Annotations)
+		r.Annotations = check.Cloned(in.Metadata.Annotations)
 	}
 	switch in.Action {
 	case "Allow":
@@ -63,14 +64,14 @@ func (x *calicoRuleReader) readRule(field string, in *v3.Rule) (model.Action, []
 	case "Pass":
 		return model.ActionPass, []model.Rule{r}
 	}
-	x.addProblem(field+".action", "must be Allow, Deny, Log or Pass", in.Action)
+	x.Add(field+".action", "must be Allow, Deny, Log or Pass", in.Action)
 	return "", nil
 }
 
 func (x *calicoRuleReader) ruleProtocol(field string, p *v3.Protocol) model.RuleProtocol {
 	m, ok := p.Model()
 	if !ok {
-		x.addProblem(field, "must be TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255", p.String())
+		x.Add(field, "must be TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or 1 to 255", p.String())
 	}
 	return m
 }
@@ -85,18 +86,18 @@ func (x *calicoRuleReader) icmp(field string, in *v3.ICMP, p model.RuleProtocol)
 		return nil
 	}
 	if p.Name != "icmp" && p.Name != "icmpv6" && p.Number != 1 && p.Number != 58 {
-		x.addProblem(field, "needs protocol ICMP or ICMPv6", nil)
+		x.Add(field, "needs protocol ICMP or ICMPv6", nil)
 	}
 	m := &model.ICMPMatch{}
 	switch {
 	case in.Type == nil && in.Code == nil:
 		return nil
 	case in.Type == nil:
-		x.addProblem(field+".code", "needs a type", *in.Code)
+		x.Add(field+".code", "needs a type", *in.Code)
 	case *in.Type < 0 || *in.Type > 254:
-		x.addProblem(field+".type", "must be 0 to 254", *in.Type)
+		x.Add(field+".type", "must be 0 to 254", *in.Type)
 	case in.Code != nil && (*in.Code < 0 || *in.Code > 255):
-		x.addProblem(field+".code", "must be 0 to 255", *in.Code)
+		x.Add(field+".code", "must be 0 to 255", *in.Code)
 	default:
 		m.Type = uint8(*in.Type)
 		if in.Code != nil {
@@ -109,7 +110,7 @@ func (x *calicoRuleReader) icmp(field string, in *v3.ICMP, p model.RuleProtocol)
 // entity reads one side of a rule.
 func (x *calicoRuleReader) entity(field string, in *v3.Entity, ports, source bool) model.Peer {
 	if (len(in.Ports) > 0 || len(in.NotPorts) > 0) && !ports {
-		x.addProblem(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
+		x.Add(field, "must have no ports unless the protocol is TCP, UDP or SCTP", nil)
 	}
 	p := model.Peer{
 		Nets:             x.nets(field+".nets", in.Nets, false),
@@ -136,7 +137,7 @@ func (x *calicoRuleReader) entity(field string, in *v3.Entity, ports, source boo
 func (x *calicoRuleReader) nets(field string, list []string, negated bool) []netip.Prefix {
 	var out []netip.Prefix
 	for i, s := range list {
-		p := x.netOrAddr(elementPath(field, i), s)
+		p := x.netOrAddr(check.ElementPath(field, i), s)
 		if !p.IsValid() {
 			continue
 		}
@@ -148,10 +149,10 @@ func (x *calicoRuleReader) nets(field string, list []string, negated bool) []net
 			x.family = family
 		}
 		if family != x.family {
-			x.addProblem(elementPath(field, i), "must be of the rule's IP version, and of the family of its other ranges", s)
+			x.Add(check.ElementPath(field, i), "must be of the rule's IP version, and of the family of its other ranges", s)
 		}
 		if negated && p.Bits() == 0 {
-			x.addProblem(elementPath(field, i), "must not be everything there is", s)
+			x.Add(check.ElementPath(field, i), "must not be everything there is", s)
 		}
 		out = append(out, p)
 	}
@@ -161,13 +162,13 @@ func (x *calicoRuleReader) nets(field string, list []string, negated bool) []net
 // netOrAddr reads a range, or an address as a range of one.
 func (ps *problems) netOrAddr(field, s string) netip.Prefix {
 	if !strings.Contains(s, "/") {
-		a := ps.addr(field, s)
+		a := ps.Addr(field, s)
 		if !a.IsValid() {
 			return netip.Prefix{}
 		}
 		return netip.PrefixFrom(a, a.BitLen())
 	}
-	return ps.prefix(field, s)
+	return ps.Prefix(field, s)
 }
 
 func (x *calicoRuleReader) readPorts(field string, list []v3.Port) []model.PortMatch {
@@ -176,7 +177,7 @@ func (x *calicoRuleReader) readPorts(field string, list []v3.Port) []model.PortM
 		if m, ok := list[i].Model(); ok {
 			out = append(out, m)
 		} else {
-			x.addProblem(elementPath(field, i), "must be a port (0 to 65535), a range first:last, or the name of a port", list[i].String())
+			x.Add(check.ElementPath(field, i), "must be a port (0 to 65535), a range first:last, or the name of a port", list[i].String())
 		}
 	}
 	return out
@@ -184,17 +185,17 @@ func (x *calicoRuleReader) readPorts(field string, list []v3.Port) []model.PortM
 
 // peerSelector checks the selectors of one side of a rule and joins them.
 func (x *calicoRuleReader) peerSelector(field string, in *v3.Entity) string {
-	known := len(x.list)
+	known := len(x.List)
 	if a := in.ServiceAccounts; a != nil {
 		x.inherited(field+".serviceAccounts.selector", a.Selector, model.PrefixServiceAccount)
 		for i, n := range a.Names {
-			subdomain(x.problems, elementPath(field+".serviceAccounts.names", i), n)
+			check.Subdomain(&x.Problems, check.ElementPath(field+".serviceAccounts.names", i), n)
 		}
 	}
 	x.valid(field+".selector", in.Selector)
 	s := x.prefixed(field+".namespaceSelector", in.NamespaceSelector, model.PrefixNamespace)
 	if strings.Contains(s, "global()") && s != "global()" {
-		x.addProblem(field+".namespaceSelector", "must not have anything beside global()", in.NamespaceSelector)
+		x.Add(field+".namespaceSelector", "must not have anything beside global()", in.NamespaceSelector)
 	}
 	if !x.understood(known) {
 		return ""
@@ -232,22 +233,22 @@ func (x *calicoRuleReader) service(field string, in *v3.Entity, source bool) mod
 	}
 	f := field + ".services"
 	if len(validation.IsDNS1123Label(id.Name)) > 0 {
-		x.addProblem(f+".name", wantLabel, id.Name)
+		x.Add(f+".name", check.WantLabel, id.Name)
 	}
 	if id.Namespace == "" {
-		x.addProblem(f+".namespace", "is missing: a cluster-wide policy has none of its own", nil)
+		x.Add(f+".namespace", "is missing: a cluster-wide policy has none of its own", nil)
 	} else if len(validation.IsDNS1123Label(id.Namespace)) > 0 {
-		x.addProblem(f+".namespace", wantLabel, id.Namespace)
+		x.Add(f+".namespace", check.WantLabel, id.Namespace)
 	}
 	if source != x.inbound {
-		x.addProblem(f, "must be the source of an ingress rule or the destination of an egress rule", nil)
+		x.Add(f, "must be the source of an ingress rule or the destination of an egress rule", nil)
 	}
 	if in.Selector != "" || in.NotSelector != "" || in.NamespaceSelector != "" || in.ServiceAccounts != nil ||
 		len(in.Nets) > 0 || len(in.NotNets) > 0 {
-		x.addProblem(f, "must not be given together with selectors, service accounts or nets", nil)
+		x.Add(f, "must not be given together with selectors, service accounts or nets", nil)
 	}
 	if !source && (len(in.Ports) > 0 || len(in.NotPorts) > 0) {
-		x.addProblem(f, "must not be given together with ports: those of the service count", nil)
+		x.Add(f, "must not be given together with ports: those of the service count", nil)
 	}
 	return id
 }

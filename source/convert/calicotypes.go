@@ -4,7 +4,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 )
 
 // The kinds of projectcalico.org/v3, with the fields this package reads, restated from projectcalico/api v3.31.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/selector"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
@@ -286,7 +287,7 @@ func mutate(in map[string]any, n int) (what string, ok bool) {
 			}
 		case []any:
 			for i := range v {
-				if walk(elementPath(path, i), v[i], func(x any) { v[i] = x }) {
+				if walk(check.ElementPath(path, i), v[i], func(x any) { v[i] = x }) {
 					return true
 				}
 			}
@@ -364,7 +365,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("error %v does not name %v", err, ref)
 		}
 		if obj == nil {
-			if e, ok := err.(*Error); k.policy() && err != nil && (!ok || !(&problems{list: e.Problems}).nameless()) {
+			if e, ok := err.(*check.Error); k.policy() && err != nil && (!ok || !(&check.Problems{List: e.Problems}).Nameless()) {
 				t.Fatalf("nothing is left of %s: %v", text, err)
 			}
 			return

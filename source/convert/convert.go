@@ -44,12 +44,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
+	"github.com/contiv-agent/contiv-agent/source/convert/core"
 )
 
 // ErrUnknownKind is the error for types that this package has no model for.
@@ -68,7 +69,7 @@ type Result struct {
 }
 
 // Refused reports whether the object itself is refused, as opposed to what the data planes here cannot do with it.
-func (r *Result) Refused() bool { return r.Err != nil && !Unsupported(r.Err) }
+func (r *Result) Refused() bool { return r.Err != nil && !check.Unsupported(r.Err) }
 
 // Object is Read for callers that need the value alone.
 func Object(obj runtime.Object) (model.Object, error) {
@@ -85,13 +86,16 @@ func Read(obj runtime.Object) Result {
 	if !ok {
 		return Result{Err: fmt.Errorf("%T: %w", obj, ErrUnknownKind)}
 	}
-	o, err := typed(obj, &problems{ref: ref})
+	o, err := typed(obj, &problems{check.Problems{Ref: ref}})
 	return Result{Object: o, Err: err}
 }
 
+// problems are those of one object.
+type problems struct{ check.Problems }
+
 // finish returns the two results of a conversion: the value, or the problems. It keeps nil an untyped nil.
-func finish[T model.Object](o T, ps *problems) (model.Object, error) {
-	if err := ps.err(); err != nil {
+func finish[T model.Object](o T, ps *check.Problems) (model.Object, error) {
+	if err := ps.Err(); err != nil {
 		return nil, err
 	}
 	return o, nil
@@ -103,20 +107,10 @@ func finishClosed[T any, P interface {
 	*T
 	model.Object
 }](o P, ps *problems) (model.Object, error) {
-	if o == nil || ps.nameless() {
-		return nil, ps.err()
+	if o == nil || ps.Nameless() {
+		return nil, ps.Err()
 	}
-	return o, ps.err()
-}
-
-// nameless reports whether the object's name or namespace is invalid: no value can be kept under it.
-func (ps *problems) nameless() bool {
-	for i := range ps.list {
-		if f := ps.list[i].Field; f == "metadata.name" || f == "metadata.namespace" {
-			return true
-		}
-	}
-	return false
+	return o, ps.Err()
 }
 
 // Ref returns the reference that obj's converted form would have, without converting it; ok is false for types Object does
@@ -130,11 +124,11 @@ func Ref(obj runtime.Object) (ref model.Ref, ok bool) {
 		}
 		return k.Ref(o.Object), true
 	case *corev1.Service:
-		return namespaced(model.KindService, &o.ObjectMeta), true
+		return core.Namespaced(model.KindService, &o.ObjectMeta), true
 	case *discoveryv1.EndpointSlice:
-		return namespaced(model.KindEndpointSlice, &o.ObjectMeta), true
+		return core.Namespaced(model.KindEndpointSlice, &o.ObjectMeta), true
 	case *corev1.Pod:
-		return namespaced(model.KindPod, &o.ObjectMeta), true
+		return core.Namespaced(model.KindPod, &o.ObjectMeta), true
 	case *corev1.Node:
 		return model.Ref{Kind: model.KindNode, Name: o.Name}, true
 	case *corev1.Namespace:
@@ -142,21 +136,9 @@ func Ref(obj runtime.Object) (ref model.Ref, ok bool) {
 	case *networkingv1.ServiceCIDR:
 		return model.Ref{Kind: model.KindServiceCIDR, Name: o.Name}, true
 	case *corev1.ServiceAccount:
-		return namespaced(model.KindServiceAccount, &o.ObjectMeta), true
+		return core.Namespaced(model.KindServiceAccount, &o.ObjectMeta), true
 	case *networkingv1.NetworkPolicy:
-		return namespaced(model.Kind(model.KindNetworkPolicy), &o.ObjectMeta), true
+		return core.Namespaced(model.Kind(model.KindNetworkPolicy), &o.ObjectMeta), true
 	}
 	return model.Ref{}, false
-}
-
-func namespaced(k model.Kind, m *metav1.ObjectMeta) model.Ref {
-	return model.Ref{Kind: k, Namespace: namespaceOf(m), Name: m.Name}
-}
-
-// namespaceOf returns the namespace in which an API server stores the object: "default" if it names none.
-func namespaceOf(m *metav1.ObjectMeta) string {
-	if m.Namespace == "" {
-		return metav1.NamespaceDefault
-	}
-	return m.Namespace
 }

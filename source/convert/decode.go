@@ -18,6 +18,8 @@ import (
 	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
+	"github.com/contiv-agent/contiv-agent/source/convert/core"
 )
 
 // Ref names an object that is not decoded yet. It shows a name of the wrong type as it is; a missing name is "".
@@ -50,15 +52,15 @@ func (k *Kind) Decode(tree map[string]any) (obj model.Object, unknown []string, 
 // the paths of fields that the kind does not have. In the spec of a policy such fields are problems, since they may change the
 // policy's meaning; elsewhere Read ignores them.
 func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
-	ps := &problems{ref: k.Ref(tree)}
-	blank, s := k.blank(), fit{}
-	s.checkType("", reflect.TypeOf(blank).Elem(), tree)
-	ps.list, unknown = s.wrong, s.unknown
+	ps := &problems{check.Problems{Ref: k.Ref(tree)}}
+	blank, s := k.blank(), check.Fit{}
+	s.CheckType("", reflect.TypeOf(blank).Elem(), tree)
+	ps.List, unknown = s.Wrong, s.Unknown
 	if k.policy() {
 		unknown = ps.unknownFields(unknown)
 	}
 	ps.misfits()
-	if err := ps.err(); err != nil && !k.closed {
+	if err := ps.Err(); err != nil && !k.closed {
 		return Result{Err: err}, unknown
 	}
 	text, err := json.Marshal(tree)
@@ -67,14 +69,14 @@ func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
 	}
 	switch {
 	case err != nil && !k.closed:
-		return Result{Err: fmt.Errorf("%s: %w", ps.ref, err)}, unknown
+		return Result{Err: fmt.Errorf("%s: %w", ps.Ref, err)}, unknown
 	case err != nil:
-		ps.addProblem("spec", "cannot be read: "+err.Error(), nil)
-		ps.broken = append(ps.broken, "spec")
+		ps.Add("spec", "cannot be read: "+err.Error(), nil)
+		ps.Broken = append(ps.Broken, "spec")
 		blank = k.blank()
 	}
 	r.Object, r.Err = typed(blank, ps)
-	if !shadow(ps.ref) {
+	if !shadow(ps.Ref) {
 		r.Policy = policySpec(blank)
 	}
 	return r, unknown
@@ -83,8 +85,8 @@ func (k *Kind) Read(tree map[string]any) (r Result, unknown []string) {
 // unknownFields makes unknown fields of the spec problems, and returns the others.
 func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
 	for _, path := range unknown {
-		if inPath(path, "spec") {
-			ps.addProblem(path, "is not a field of this kind", nil)
+		if check.InPath(path, "spec") {
+			ps.Add(path, "is not a field of this kind", nil)
 		} else {
 			elsewhere = append(elsewhere, path)
 		}
@@ -94,9 +96,9 @@ func (ps *problems) unknownFields(unknown []string) (elsewhere []string) {
 
 // misfits records which parts are missing from the decoded spec.
 func (ps *problems) misfits() {
-	for _, p := range ps.list {
-		if inPath(p.Field, "spec") {
-			ps.broken = append(ps.broken, p.Field)
+	for _, p := range ps.List {
+		if check.InPath(p.Field, "spec") {
+			ps.Broken = append(ps.Broken, p.Field)
 		}
 	}
 }
@@ -186,24 +188,28 @@ func shadow(ref model.Ref) bool {
 
 // typed is Object for every type that this package reads. For policies, ps holds the problems found in decoding.
 func typed(obj any, ps *problems) (model.Object, error) {
-	if shadow(ps.ref) {
+	if shadow(ps.Ref) {
 		return nil, nil
 	}
 	switch o := obj.(type) {
 	case *corev1.Service:
-		return finish(service(o))
+		return finish(core.Service(o))
 	case *discoveryv1.EndpointSlice:
-		return endpointSlice(o)
+		s, ps := core.EndpointSlice(o)
+		if s == nil {
+			return nil, nil
+		}
+		return finish(s, ps)
 	case *corev1.Pod:
-		return finish(pod(o))
+		return finish(core.Pod(o))
 	case *corev1.Node:
-		return finish(readNode(o))
+		return finish(core.Node(o))
 	case *corev1.Namespace:
-		return finish(namespace(o))
+		return finish(core.Namespace(o))
 	case *corev1.ServiceAccount:
-		return finish(serviceAccount(o))
+		return finish(core.ServiceAccount(o))
 	case *networkingv1.ServiceCIDR:
-		return finish(serviceCIDR(o))
+		return finish(core.ServiceCIDR(o))
 	case *calicoTier:
 		return finishClosed(tier(o, ps), ps)
 	case *calicoProfile:
@@ -226,7 +232,7 @@ func typed(obj any, ps *problems) (model.Object, error) {
 // policy converts a policy of any kind; nil if it has no meaning here.
 func policy(obj any, ps *problems) *model.Policy {
 	if m, ok := obj.(metav1.Object); ok {
-		ps.names(&metav1.ObjectMeta{Name: m.GetName(), Namespace: m.GetNamespace(), Labels: m.GetLabels()}, subdomain)
+		ps.Names(&metav1.ObjectMeta{Name: m.GetName(), Namespace: m.GetNamespace(), Labels: m.GetLabels()}, check.Subdomain)
 	}
 	switch o := obj.(type) {
 	case *networkingv1.NetworkPolicy:

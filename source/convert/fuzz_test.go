@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // FuzzObject converts arbitrary objects of every kind. Conversion never panics, gives a value or an error that names the
@@ -39,7 +40,7 @@ func FuzzObject(f *testing.F) {
 		ref, _ := Ref(obj)
 		got, err := Object(obj)
 		if err != nil {
-			if e, ok := err.(*Error); !ok || e.Ref != ref || got != nil {
+			if e, ok := err.(*check.Error); !ok || e.Ref != ref || got != nil {
 				t.Fatalf("error %v with value %v", err, got)
 			}
 			return

@@ -6,24 +6,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // networkPolicy reads networking.k8s.io/v1 NetworkPolicy, or the same spec in a staged policy, into the form Calico gives
 // it.
 func networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec, ps *problems) *model.Policy {
 	p := &model.Policy{
-		ID:   model.PolicyID{Kind: kind, Namespace: ps.ref.Namespace, Name: ps.ref.Name},
-		Tier: model.TierDefault, Order: model.OrderKubernetes(), Namespace: ps.ref.Namespace,
+		ID:   model.PolicyID{Kind: kind, Namespace: ps.Ref.Namespace, Name: ps.Ref.Name},
+		Tier: model.TierDefault, Order: model.OrderKubernetes(), Namespace: ps.Ref.Namespace,
 		ApplyOnForward: true, // as Calico sets it for every policy of a namespace
 	}
 	p.Ingress, p.Egress = ps.policyTypes(spec)
-	if p.Ingress && !ps.lost("spec.ingress") {
+	if p.Ingress && !ps.Lost("spec.ingress") {
 		p.InboundRules = ps.convertRules("spec.ingress", "ingress", len(spec.Ingress), 0, func(f string, i int) (model.Action, []model.Rule) {
 			r := &spec.Ingress[i]
 			return model.ActionAllow, cross(true, ps.peers(f+".from", r.From), ps.npPorts(f+".ports", r.Ports))
 		})
 	}
-	if p.Egress && !ps.lost("spec.egress") {
+	if p.Egress && !ps.Lost("spec.egress") {
 		p.OutboundRules = ps.convertRules("spec.egress", "egress", len(spec.Egress), 0, func(f string, i int) (model.Action, []model.Rule) {
 			r := &spec.Egress[i]
 			return model.ActionAllow, cross(false, ps.peers(f+".to", r.To), ps.npPorts(f+".ports", r.Ports))
@@ -37,7 +38,7 @@ func networkPolicy(kind model.PolicyKind, spec *networkingv1.NetworkPolicySpec, 
 // policyTypes returns the directions that a policy isolates: the listed ones, else ingress, and egress if it has egress
 // rules. If a listed one is unknown, it returns both, and the policy is distrusted: its rules may mean something else.
 func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, egress bool) {
-	if ps.spoilt("spec.policyTypes") {
+	if ps.Spoilt("spec.policyTypes") {
 		return true, true
 	}
 	for i, t := range spec.PolicyTypes {
@@ -47,15 +48,15 @@ func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, 
 		case networkingv1.PolicyTypeEgress:
 			egress = true
 		default:
-			ps.addProblem(elementPath("spec.policyTypes", i), "must be Ingress or Egress", string(t))
-			ps.distrusted = true
+			ps.Add(check.ElementPath("spec.policyTypes", i), "must be Ingress or Egress", string(t))
+			ps.Distrusted = true
 		}
 	}
 	switch {
-	case ps.distrusted:
+	case ps.Distrusted:
 		return true, true
 	case len(spec.PolicyTypes) == 0:
-		return true, len(spec.Egress) > 0 || ps.lost("spec.egress")
+		return true, len(spec.Egress) > 0 || ps.Lost("spec.egress")
 	}
 	return ingress, egress
 }
@@ -63,7 +64,7 @@ func (ps *problems) policyTypes(spec *networkingv1.NetworkPolicySpec) (ingress, 
 func (ps *problems) peers(field string, list []networkingv1.NetworkPolicyPeer) []model.Peer {
 	var out []model.Peer
 	for i := range list {
-		out = append(out, ps.peer(elementPath(field, i), &list[i]))
+		out = append(out, ps.peer(check.ElementPath(field, i), &list[i]))
 	}
 	return out
 }
@@ -73,18 +74,18 @@ func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model
 	bySelector := in.PodSelector != nil || in.NamespaceSelector != nil
 	switch {
 	case in.IPBlock != nil && bySelector:
-		ps.addProblem(field, "must not have an ipBlock together with selectors", nil)
+		ps.Add(field, "must not have an ipBlock together with selectors", nil)
 	case in.IPBlock != nil:
 		p := model.Peer{}
-		if cidr := ps.prefix(field+".ipBlock.cidr", in.IPBlock.CIDR); cidr.IsValid() {
+		if cidr := ps.Prefix(field+".ipBlock.cidr", in.IPBlock.CIDR); cidr.IsValid() {
 			p.Nets = append(p.Nets, cidr)
 			p.NotNets = ps.except(field+".ipBlock.except", in.IPBlock.Except, cidr)
 		}
 		return p
 	case !bySelector:
-		ps.addProblem(field, "must have a podSelector, a namespaceSelector or an ipBlock", nil)
+		ps.Add(field, "must have a podSelector, a namespaceSelector or an ipBlock", nil)
 	default:
-		namespaces, pods := inNamespace(ps.ref.Namespace), ps.podSelector(field+".podSelector", in.PodSelector)
+		namespaces, pods := inNamespace(ps.Ref.Namespace), ps.podSelector(field+".podSelector", in.PodSelector)
 		original := ""
 		if in.NamespaceSelector != nil {
 			namespaces = ps.namespaceSelector(field+".namespaceSelector", in.NamespaceSelector)
@@ -101,10 +102,10 @@ func (ps *problems) peer(field string, in *networkingv1.NetworkPolicyPeer) model
 func (ps *problems) npPorts(field string, list []networkingv1.NetworkPolicyPort) []protocolPorts {
 	var ports portList
 	for i := range list {
-		in, f := &list[i], elementPath(field, i)
+		in, f := &list[i], check.ElementPath(field, i)
 		protocol := model.TCP
 		if in.Protocol != nil {
-			protocol = ps.protocol(f+".protocol", *in.Protocol)
+			protocol = ps.Protocol(f+".protocol", *in.Protocol)
 		}
 		ports.addPort(protocol, ps.npPort(f, in))
 	}
@@ -115,17 +116,17 @@ func (ps *problems) npPorts(field string, list []networkingv1.NetworkPolicyPort)
 func (ps *problems) npPort(field string, in *networkingv1.NetworkPolicyPort) model.PortMatch {
 	switch {
 	case in.Port == nil && in.EndPort != nil:
-		ps.addProblem(field+".endPort", "needs a port", *in.EndPort)
+		ps.Add(field+".endPort", "needs a port", *in.EndPort)
 	case in.Port == nil:
 	case in.Port.Type == intstr.String:
 		if in.EndPort != nil {
-			ps.addProblem(field+".endPort", "needs a port that is a number", *in.EndPort)
+			ps.Add(field+".endPort", "needs a port that is a number", *in.EndPort)
 		}
 		return ps.containerPortName(field+".port", in.Port.StrVal)
 	case in.EndPort != nil:
 		return ps.portRange(field+".port", in.Port.IntVal, field+".endPort", *in.EndPort)
 	default:
-		n := ps.readPort(field+".port", in.Port.IntVal)
+		n := ps.ReadPort(field+".port", in.Port.IntVal)
 		return model.PortMatch{First: n, Last: n}
 	}
 	return model.PortMatch{}
@@ -134,7 +135,7 @@ func (ps *problems) npPort(field string, in *networkingv1.NetworkPolicyPort) mod
 // containerPortName reads the name of a container port.
 func (ps *problems) containerPortName(field, s string) model.PortMatch {
 	if len(validation.IsValidPortName(s)) > 0 {
-		ps.addProblem(field, "must be a port name: at most 15 lower-case letters, digits and '-', with a letter among them", s)
+		ps.Add(field, "must be a port name: at most 15 lower-case letters, digits and '-', with a letter among them", s)
 	}
 	return model.PortMatch{Name: s}
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 func TestEndpointSlice(t *testing.T) {
@@ -99,7 +100,7 @@ func TestInvalidObjectIsRefused(t *testing.T) {
 		},
 		{
 			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [{addresses: [10.1.1.1], nodeName: "N"}]}`,
-			`EndpointSlice default/s: endpoints[0].nodeName: ` + wantSubdomain + ` ("N")`,
+			`EndpointSlice default/s: endpoints[0].nodeName: ` + check.WantSubdomain + ` ("N")`,
 		},
 		{
 			&discoveryv1.EndpointSlice{}, `{metadata: {name: s}, addressType: IPv4, endpoints: [` + eps(1001) + `]}`,
@@ -124,12 +125,12 @@ func TestInvalidObjectIsRefused(t *testing.T) {
 		{&corev1.Pod{}, `{metadata: {name: p}, status: {podIPs: [{ip: 10.1.1.1}, {ip: 10.1.1.2}]}}`, `Pod default/p: status.podIPs: must have one entry per address family`},
 		{&corev1.Pod{}, `{metadata: {name: p}, status: {podIP: 10.1.1.9, podIPs: [{ip: 10.1.1.1}]}}`, `Pod default/p: status.podIP: must be the first of status.podIPs ("10.1.1.9")`},
 		{&corev1.Pod{}, `{metadata: {name: p}, status: {podIP: 10.1.1}}`, `Pod default/p: status.podIP: must be an IPv4 or IPv6 address in its plain form ("10.1.1")`},
-		{&corev1.Pod{}, `{metadata: {name: p}, spec: {nodeName: "N"}}`, `Pod default/p: spec.nodeName: ` + wantSubdomain + ` ("N")`},
+		{&corev1.Pod{}, `{metadata: {name: p}, spec: {nodeName: "N"}}`, `Pod default/p: spec.nodeName: ` + check.WantSubdomain + ` ("N")`},
 		{
 			&corev1.Pod{}, `{metadata: {name: p}, spec: {containers: [{name: c, ports: [{containerPort: 0}]}]}}`,
 			`Pod default/p: spec.containers[0].ports[0].containerPort: must be 1 to 65535 (0)`,
 		},
-		{&corev1.Pod{}, `{metadata: {name: p, namespace: "N"}}`, `Pod N/p: metadata.namespace: ` + wantLabel + ` ("N")`},
+		{&corev1.Pod{}, `{metadata: {name: p, namespace: "N"}}`, `Pod N/p: metadata.namespace: ` + check.WantLabel + ` ("N")`},
 		{&corev1.Pod{}, `{metadata: {name: p, labels: {a b: c}}}`, `Pod default/p: metadata.labels[a b]: its key must be a qualified name: [DNS name/]at most 63 letters, digits, '-', '_' and '.'`},
 		{
 			&corev1.Pod{}, `{metadata: {name: p, labels: {a: "b c"}}}`,
@@ -140,7 +141,7 @@ func TestInvalidObjectIsRefused(t *testing.T) {
 		{&corev1.Node{}, `{metadata: {name: "n"}, spec: {podCIDR: 10.1.2.0/24, podCIDRs: [10.1.1.0/24]}}`, `Node n: spec.podCIDR: must be the first of spec.podCIDRs ("10.1.2.0/24")`},
 		{&corev1.Node{}, `{metadata: {name: "n"}, spec: {podCIDRs: [10.1.1.0/24, 10.1.2.0/24]}}`, `Node n: spec.podCIDRs: must have one entry per address family`},
 		{&corev1.Node{}, `{metadata: {name: "n"}, status: {addresses: [{type: InternalIP, address: x}]}}`, `Node n: status.addresses[0].address: must be an IPv4 or IPv6 address in its plain form ("x")`},
-		{&corev1.Namespace{}, `{metadata: {name: a.b}}`, `Namespace a.b: metadata.name: ` + wantLabel + ` ("a.b")`},
+		{&corev1.Namespace{}, `{metadata: {name: a.b}}`, `Namespace a.b: metadata.name: ` + check.WantLabel + ` ("a.b")`},
 		{&corev1.Namespace{}, `{metadata: {generateName: a}}`, `Namespace : metadata.name: is missing`},
 		{&networkingv1.ServiceCIDR{}, `{metadata: {name: c}}`, `ServiceCIDR c: spec.cidrs: must have at least one range`},
 		{&networkingv1.ServiceCIDR{}, `{metadata: {name: c}, spec: {cidrs: [10.0.0.0/16, 10.1.0.0/16]}}`, `ServiceCIDR c: spec.cidrs: must have one entry per address family`},

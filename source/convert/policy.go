@@ -3,37 +3,40 @@ package convert
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // understood reports whether no problem was added since their number was known.
-func (ps *problems) understood(known int) bool { return len(ps.list) == known }
+func (ps *problems) understood(known int) bool { return len(ps.List) == known }
 
 // convertRules converts the rules of one direction with one, which returns the rule's action, and the rule as one or more model
 // rules. A rule with a problem, or beyond the limit of most rules (0: no limit), fails closed. If the list itself is
 // unreadable, everything is denied.
 func (ps *problems) convertRules(field, direction string, n, most int, one func(field string, i int) (model.Action, []model.Rule)) []model.Rule {
-	if ps.lost(field) {
+	if ps.Lost(field) {
 		return []model.Rule{{Action: model.ActionDeny, Origin: direction + " rules"}}
 	}
 	if most > 0 && n > most {
-		ps.addProblem(field, fmt.Sprintf("must have at most %d entries", most), n)
+		ps.Add(field, fmt.Sprintf("must have at most %d entries", most), n)
 	}
 	var out []model.Rule
 	for i := range n {
-		f, known := elementPath(field, i), len(ps.list)
+		f, known := check.ElementPath(field, i), len(ps.List)
 		action, rules := one(f, i)
 		switch {
-		case ps.spoilt(f):
-			ps.list = ps.list[:known] // reported already, as a misfit
+		case ps.Spoilt(f):
+			ps.List = ps.List[:known] // reported already, as a misfit
 			fallthrough
 		case most > 0 && i >= most, !ps.understood(known):
 			action, rules = closed(action)
@@ -49,13 +52,13 @@ func (ps *problems) convertRules(field, direction string, n, most int, one func(
 // subject reads the selector of a policy's endpoints, from the given fields. If they are not understood, the policy is distrusted and
 // applies to widest, the most it could have meant.
 func (ps *problems) subject(widest string, read func() string, fields ...string) string {
-	known, text := len(ps.list), ""
-	lost := slices.ContainsFunc(fields, ps.spoilt)
+	known, text := len(ps.List), ""
+	lost := slices.ContainsFunc(fields, ps.Spoilt)
 	if !lost {
 		text = read()
 	}
 	if lost || !ps.understood(known) {
-		ps.distrusted = true
+		ps.Distrusted = true
 		return widest
 	}
 	return text
@@ -66,12 +69,12 @@ func first() model.Order { return model.OrderOf(-math.MaxFloat64) }
 
 // applyDistrust applies distrust to a policy that has been read.
 func (ps *problems) applyDistrust(p *model.Policy) {
-	for _, path := range ps.broken {
-		if !inPath(path, "spec.ingress") && !inPath(path, "spec.egress") {
-			ps.distrusted = true
+	for _, path := range ps.Broken {
+		if !check.InPath(path, "spec.ingress") && !check.InPath(path, "spec.egress") {
+			ps.Distrusted = true
 		}
 	}
-	if ps.distrusted {
+	if ps.Distrusted {
 		distrust(p)
 	}
 }
@@ -143,7 +146,7 @@ func (ps *problems) terms(field string, s *metav1.LabelSelector, prefix string) 
 		}
 	}
 	for i := range s.MatchExpressions {
-		if t := ps.expression(elementPath(field+".matchExpressions", i), &s.MatchExpressions[i], prefix); t != "" {
+		if t := ps.expression(check.ElementPath(field+".matchExpressions", i), &s.MatchExpressions[i], prefix); t != "" {
 			out = append(out, t)
 		}
 	}
@@ -151,10 +154,10 @@ func (ps *problems) terms(field string, s *metav1.LabelSelector, prefix string) 
 }
 
 func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement, prefix string) string {
-	known := len(ps.list)
+	known := len(ps.List)
 	ps.labelKey(field+".key", e.Key)
 	for i, v := range e.Values {
-		ps.labelValue(elementPath(field+".values", i), v)
+		ps.labelValue(check.ElementPath(field+".values", i), v)
 	}
 	operator := ""
 	switch e.Operator {
@@ -164,13 +167,13 @@ func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement,
 		operator = "not in"
 	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
 		if len(e.Values) > 0 {
-			ps.addProblem(field+".values", "must be empty for Exists and DoesNotExist", len(e.Values))
+			ps.Add(field+".values", "must be empty for Exists and DoesNotExist", len(e.Values))
 		}
 	default:
-		ps.addProblem(field+".operator", "must be In, NotIn, Exists or DoesNotExist", string(e.Operator))
+		ps.Add(field+".operator", "must be In, NotIn, Exists or DoesNotExist", string(e.Operator))
 	}
 	if operator != "" && len(e.Values) == 0 {
-		ps.addProblem(field+".values", "must not be empty for In and NotIn", nil)
+		ps.Add(field+".values", "must not be empty for In and NotIn", nil)
 	}
 	switch {
 	case !ps.understood(known):
@@ -186,7 +189,7 @@ func (ps *problems) expression(field string, e *metav1.LabelSelectorRequirement,
 func (ps *problems) labelKey(field, k string) bool {
 	ok := len(validation.IsQualifiedName(k)) == 0
 	if !ok {
-		ps.addProblem(field, "must be a label key: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", k)
+		ps.Add(field, "must be a label key: [DNS name/]at most 63 letters, digits, '-', '_' and '.'", k)
 	}
 	return ok
 }
@@ -194,7 +197,7 @@ func (ps *problems) labelKey(field, k string) bool {
 func (ps *problems) labelValue(field, v string) bool {
 	ok := len(validation.IsValidLabelValue(v)) == 0
 	if !ok {
-		ps.addProblem(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", v)
+		ps.Add(field, "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends", v)
 	}
 	return ok
 }
@@ -276,9 +279,9 @@ func simplify(list []model.PortMatch) []model.PortMatch {
 
 // portRange reads first and last, both inclusive.
 func (ps *problems) portRange(firstField string, first int32, lastField string, last int32) model.PortMatch {
-	m := model.PortMatch{First: ps.readPort(firstField, first), Last: ps.readPort(lastField, last)}
+	m := model.PortMatch{First: ps.ReadPort(firstField, first), Last: ps.ReadPort(lastField, last)}
 	if m.First > m.Last && m.Last != 0 {
-		ps.addProblem(lastField, "must not be less than "+itoa(m.First), last)
+		ps.Add(lastField, "must not be less than "+strconv.Itoa(int(m.First)), last)
 	}
 	return m
 }
@@ -307,12 +310,14 @@ func cross(inbound bool, peers []model.Peer, ports []protocolPorts) []model.Rule
 
 // except reads the ranges excluded from a range: each lies inside it and is smaller.
 func (ps *problems) except(field string, list []string, of netip.Prefix) []netip.Prefix {
-	out := ps.prefixes(field, list)
+	out := ps.Prefixes(field, list)
 	for i, s := range list {
 		p, err := netip.ParsePrefix(strings.TrimSpace(s))
 		if err == nil && of.IsValid() && (!of.Contains(p.Addr()) || p.Bits() <= of.Bits()) {
-			ps.addProblem(elementPath(field, i), "must be a part of "+of.String(), s)
+			ps.Add(check.ElementPath(field, i), "must be a part of "+of.String(), s)
 		}
 	}
 	return out
 }
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 var plain = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})
@@ -119,7 +120,7 @@ func TestServiceRefused(t *testing.T) {
 		{`spec: {ports: [{port: 65536}]}`, `spec.ports[0].port: must be 1 to 65535 (65536)`},
 		{`spec: {ports: [{port: 80, protocol: tcp}]}`, `spec.ports[0].protocol: must be TCP, UDP or SCTP ("tcp")`},
 		{`spec: {ports: [{port: 80, protocol: ICMP}]}`, `spec.ports[0].protocol: must be TCP, UDP or SCTP ("ICMP")`},
-		{`spec: {ports: [{port: 80, name: A}]}`, `spec.ports[0].name: ` + wantLabel + ` ("A")`},
+		{`spec: {ports: [{port: 80, name: A}]}`, `spec.ports[0].name: ` + check.WantLabel + ` ("A")`},
 		{`spec: {ports: [{port: 80, name: a}, {port: 81}]}`, `spec.ports[1].name: is missing: it is required when there are several ports`},
 		{`spec: {ports: [{port: 80, name: a}, {port: 81, name: a}]}`, `spec.ports[1].name: must be unique within the service ("a")`},
 		{`spec: {ports: [{port: 80, name: a}, {port: 80, name: b}]}`, `spec.ports[1].port: must be unique per protocol within the service ("TCP 80")`},
@@ -180,7 +181,7 @@ func TestServiceRefused(t *testing.T) {
 		},
 		{`spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 65536, ` + ports + `}`, `spec.healthCheckNodePort: must be 1 to 65535 (65536)`},
 		{`spec: {type: ExternalName}`, `spec.externalName: is missing: it is required when the type is ExternalName`},
-		{`spec: {type: ExternalName, externalName: "not a name"}`, `spec.externalName: ` + wantSubdomain + ` ("not a name")`},
+		{`spec: {type: ExternalName, externalName: "not a name"}`, `spec.externalName: ` + check.WantSubdomain + ` ("not a name")`},
 	} {
 		text := c.spec
 		if strings.HasPrefix(text, "{spec") { // a mapping with both spec and status
@@ -244,7 +245,7 @@ func TestErrorJoinsProblems(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
-	var e *Error
+	var e *check.Error
 	if !errors.As(err, &e) || e.Ref.String() != "Service default/web" || len(e.Problems) != 3 {
 		t.Errorf("error carries %+v", e)
 	}

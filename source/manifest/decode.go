@@ -20,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // Error is the reason why a piece of a manifest is not used.
@@ -263,7 +264,7 @@ func (p *parsed) object(pos *position, part string, tree map[string]any, gv sche
 		}
 		err = e.encodeKeys(raw, result)
 	} else {
-		err = &convert.Error{Ref: ref, Problems: []convert.Problem{{
+		err = &check.Error{Ref: ref, Problems: []check.Problem{{
 			Field: "apiVersion", Why: "must be " + k.GroupVersion().String(), Value: strconv.Quote(gv.String()),
 		}}}
 	}
@@ -322,14 +323,14 @@ func (e *entry) encodeKeys(raw *unstructured.Unstructured, result convert.Result
 // located prefixes a conversion error with its position, and each further field on another line with that line.
 func (p *parsed) located(pos *position, err error) *Error {
 	out := &Error{File: pos.doc.file, Line: pos.line(""), Text: err.Error(), Err: err}
-	c, ok := errors.AsType[*convert.Error](err)
+	c, ok := errors.AsType[*check.Error](err)
 	if !ok {
 		return out
 	}
 	out.Line = pos.line(c.Problems[0].Field)
 	ref := c.Ref
 	ref.Name = cmp.Or(ref.Name, "(no name)")
-	out.Text = ref.String() + ": " + c.Text(func(pr convert.Problem) string {
+	out.Text = ref.String() + ": " + c.Text(func(pr check.Problem) string {
 		if line := pos.line(pr.Field); line != out.Line {
 			return fmt.Sprintf("line %d: %s", line, pr)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // say formats the result of parsing: one line per change, objects with their origin.
@@ -216,7 +216,7 @@ func TestErrorCarriesConversion(t *testing.T) {
 	if !ok || e.File != "f.yaml" || e.Line != 1 {
 		t.Fatalf("error %#v", p.entries[0].err)
 	}
-	if c, ok := e.Err.(*convert.Error); !ok || c.Problems[0].Field != "spec.ports" {
+	if c, ok := e.Err.(*check.Error); !ok || c.Problems[0].Field != "spec.ports" {
 		t.Errorf("it carries %#v", e.Err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // fromYAML returns an object as a dynamic client has it.
@@ -32,7 +33,7 @@ func keysOf(t *testing.T, raw runtime.Object, converted model.Object, refused bo
 	t.Helper()
 	result := convert.Result{Object: converted}
 	if refused {
-		result.Err = &convert.Error{Problems: []convert.Problem{{Field: "spec", Why: "is wrong"}}}
+		result.Err = &check.Error{Problems: []check.Problem{{Field: "spec", Why: "is wrong"}}}
 	}
 	list, err := Object(raw, result)
 	for _, kv := range list {

@@ -1,4 +1,4 @@
-package convert
+package core
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // Limits of discovery/v1 EndpointSlice.
@@ -21,22 +22,22 @@ const (
 	maxHints     = 8
 )
 
-// endpointSlice reads an EndpointSlice; host names (address type FQDN) convert to nothing, without an error.
-func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
-	ps := &problems{ref: namespaced(model.KindEndpointSlice, &o.ObjectMeta)}
+// EndpointSlice reads an EndpointSlice; host names (address type FQDN) convert to nothing, without an error.
+func EndpointSlice(o *discoveryv1.EndpointSlice) (*model.EndpointSlice, *check.Problems) {
+	ps := &problems{check.Problems{Ref: Namespaced(model.KindEndpointSlice, &o.ObjectMeta)}}
 	if o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, nil
 	}
-	ps.names(&o.ObjectMeta, subdomain)
+	ps.Names(&o.ObjectMeta, check.Subdomain)
 	s := &model.EndpointSlice{
-		ID:   model.SliceID{Namespace: ps.ref.Namespace, Name: o.Name},
+		ID:   model.SliceID{Namespace: ps.Ref.Namespace, Name: o.Name},
 		IPv6: o.AddressType == discoveryv1.AddressTypeIPv6,
 	}
 	if !s.IPv6 && o.AddressType != discoveryv1.AddressTypeIPv4 {
-		ps.addProblem("addressType", "must be IPv4, IPv6 or FQDN", string(o.AddressType))
+		ps.Add("addressType", "must be IPv4, IPv6 or FQDN", string(o.AddressType))
 	}
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
-		s.Service = model.ServiceID{Namespace: ps.ref.Namespace, Name: name}
+		s.Service = model.ServiceID{Namespace: ps.Ref.Namespace, Name: name}
 	}
 	// Not an API field: an unreadable time only loses a latency measurement.
 	if t, err := time.Parse(time.RFC3339Nano, o.Annotations[corev1.EndpointsLastChangeTriggerTime]); err == nil {
@@ -44,36 +45,36 @@ func endpointSlice(o *discoveryv1.EndpointSlice) (model.Object, error) {
 	}
 	s.Ports = ps.slicePorts(o.Ports)
 	s.Endpoints = ps.endpoints(o.Endpoints, s)
-	return finish(s, ps)
+	return s, &ps.Problems
 }
 
 // slicePorts reads the ports that have a number. Like kube-proxy it drops a port without a number or with 0, which is legal
 // in slices that belong to no Service.
 func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.EndpointPort {
 	if len(list) > maxPorts {
-		ps.addProblem("ports", "must have at most "+strconv.Itoa(maxPorts)+" entries", len(list))
+		ps.Add("ports", "must have at most "+strconv.Itoa(maxPorts)+" entries", len(list))
 		return nil
 	}
 	var out []model.EndpointPort
 	seen := map[string]bool{}
 	for i := range list {
-		in, f := &list[i], elementPath("ports", i)
+		in, f := &list[i], check.ElementPath("ports", i)
 		p := model.EndpointPort{Protocol: model.TCP}
 		if in.Name != nil {
 			p.Name = *in.Name
 		}
 		if p.Name != "" {
-			label(ps, f+".name", p.Name)
+			check.Label(&ps.Problems, f+".name", p.Name)
 		}
 		if seen[p.Name] {
-			ps.addProblem(f+".name", "must be unique within the slice", p.Name)
+			ps.Add(f+".name", "must be unique within the slice", p.Name)
 		}
 		seen[p.Name] = true
 		if in.Protocol != nil {
-			p.Protocol = ps.protocol(f+".protocol", *in.Protocol)
+			p.Protocol = ps.Protocol(f+".protocol", *in.Protocol)
 		}
 		if in.Port != nil && *in.Port != 0 {
-			p.Port = ps.readPort(f+".port", *in.Port)
+			p.Port = ps.ReadPort(f+".port", *in.Port)
 			out = append(out, p)
 		}
 	}
@@ -83,12 +84,12 @@ func (ps *problems) slicePorts(list []discoveryv1.EndpointPort) []model.Endpoint
 
 func (ps *problems) endpoints(list []discoveryv1.Endpoint, s *model.EndpointSlice) []model.Endpoint {
 	if len(list) > maxEndpoints {
-		ps.addProblem("endpoints", "must have at most "+strconv.Itoa(maxEndpoints)+" entries", len(list))
+		ps.Add("endpoints", "must have at most "+strconv.Itoa(maxEndpoints)+" entries", len(list))
 		return nil
 	}
 	var out []model.Endpoint
 	for i := range list {
-		out = append(out, ps.endpoint(elementPath("endpoints", i), &list[i], s))
+		out = append(out, ps.endpoint(check.ElementPath("endpoints", i), &list[i], s))
 	}
 	slices.SortStableFunc(out, func(a, b model.Endpoint) int {
 		return cmp.Or(a.Addr.Compare(b.Addr), a.Pod.Compare(b.Pod))
@@ -111,7 +112,7 @@ func (ps *problems) endpoint(f string, in *discoveryv1.Endpoint, s *model.Endpoi
 	}
 	if in.NodeName != nil && *in.NodeName != "" {
 		e.NodeName = *in.NodeName
-		subdomain(ps, f+".nodeName", e.NodeName)
+		check.Subdomain(&ps.Problems, f+".nodeName", e.NodeName)
 	}
 	if in.Zone != nil {
 		e.Zone = *in.Zone
@@ -134,13 +135,13 @@ func (ps *problems) endpoint(f string, in *discoveryv1.Endpoint, s *model.Endpoi
 // endpointAddrs checks all addresses of an endpoint and returns the first one, as kube-proxy does.
 func (ps *problems) endpointAddrs(f string, list []string, s *model.EndpointSlice) (first netip.Addr) {
 	if len(list) == 0 || len(list) > 100 {
-		ps.addProblem(f, "must have 1 to 100 entries", len(list))
+		ps.Add(f, "must have 1 to 100 entries", len(list))
 		return
 	}
 	for i, text := range list {
-		a := ps.hostAddr(elementPath(f, i), text)
+		a := ps.HostAddr(check.ElementPath(f, i), text)
 		if a.IsValid() && a.Is6() != s.IPv6 {
-			ps.addProblem(elementPath(f, i), "must be of the slice's addressType", text)
+			ps.Add(check.ElementPath(f, i), "must be of the slice's addressType", text)
 		}
 		if i == 0 {
 			first = a
@@ -151,10 +152,10 @@ func (ps *problems) endpointAddrs(f string, list []string, s *model.EndpointSlic
 
 func (ps *problems) hints(f string, list []string) []string {
 	if len(list) > maxHints {
-		ps.addProblem(f, "must have at most "+strconv.Itoa(maxHints)+" entries", len(list))
+		ps.Add(f, "must have at most "+strconv.Itoa(maxHints)+" entries", len(list))
 	}
 	if slices.Contains(list, "") {
-		ps.addProblem(f, "must not name an empty zone or node", nil)
+		ps.Add(f, "must not name an empty zone or node", nil)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)

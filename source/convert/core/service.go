@@ -1,4 +1,4 @@
-package convert
+package core
 
 import (
 	"net/netip"
@@ -11,17 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // ProxyNameLabel on a Service assigns it to the service proxy of that name.
 const ProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
-// service reads a Service. Source: core/v1 validation and defaults of Kubernetes 1.36.
-func service(o *corev1.Service) (*model.Service, *problems) {
-	ps := &problems{ref: namespaced(model.KindService, &o.ObjectMeta)}
-	ps.names(&o.ObjectMeta, label)
+// Service reads a Service. Source: core/v1 validation and defaults of Kubernetes 1.36.
+func Service(o *corev1.Service) (*model.Service, *check.Problems) {
+	ps := &problems{check.Problems{Ref: Namespaced(model.KindService, &o.ObjectMeta)}}
+	ps.Names(&o.ObjectMeta, check.Label)
 	s := &model.Service{
-		ID:                       model.ServiceID{Namespace: ps.ref.Namespace, Name: o.Name},
+		ID:                       model.ServiceID{Namespace: ps.Ref.Namespace, Name: o.Name},
 		Created:                  o.CreationTimestamp.UTC(),
 		UID:                      string(o.UID),
 		Type:                     ps.serviceType(o.Spec.Type),
@@ -31,7 +32,7 @@ func service(o *corev1.Service) (*model.Service, *problems) {
 	}
 	ps.clusterIPs(s, &o.Spec)
 	ps.servicePorts(s, &o.Spec)
-	s.ExternalIPs = ps.addrs("spec.externalIPs", o.Spec.ExternalIPs, ps.hostAddr)
+	s.ExternalIPs = ps.Addrs("spec.externalIPs", o.Spec.ExternalIPs, ps.HostAddr)
 	slices.SortFunc(s.ExternalIPs, netip.Addr.Compare)
 	ps.loadBalancer(s, o)
 	ps.policies(s, &o.Spec)
@@ -47,7 +48,7 @@ func service(o *corev1.Service) (*model.Service, *problems) {
 			s.Annotations[k] = v
 		}
 	}
-	return s, ps
+	return s, &ps.Problems
 }
 
 func (ps *problems) serviceType(t corev1.ServiceType) model.ServiceType {
@@ -61,7 +62,7 @@ func (ps *problems) serviceType(t corev1.ServiceType) model.ServiceType {
 	case corev1.ServiceTypeExternalName:
 		return model.ExternalName
 	}
-	ps.addProblem("spec.type", "must be ClusterIP, NodePort, LoadBalancer or ExternalName", string(t))
+	ps.Add("spec.type", "must be ClusterIP, NodePort, LoadBalancer or ExternalName", string(t))
 	return model.ClusterIP
 }
 
@@ -75,32 +76,32 @@ func (ps *problems) clusterIPs(s *model.Service, spec *corev1.ServiceSpec) {
 	if len(list) == 0 && spec.ClusterIP != "" {
 		field, list = "spec.clusterIP", []string{spec.ClusterIP}
 	} else if len(list) > 0 && spec.ClusterIP != "" && spec.ClusterIP != list[0] {
-		ps.addProblem("spec.clusterIP", "must be the first of spec.clusterIPs", spec.ClusterIP)
+		ps.Add("spec.clusterIP", "must be the first of spec.clusterIPs", spec.ClusterIP)
 	}
 	if slices.Contains(list, corev1.ClusterIPNone) {
 		if s.Headless = true; len(list) > 1 {
-			ps.addProblem(field, "must have no address beside None", nil)
+			ps.Add(field, "must have no address beside None", nil)
 		}
 		if s.Type != model.ClusterIP {
-			ps.addProblem(field, "must not be None unless the type is ClusterIP", nil)
+			ps.Add(field, "must not be None unless the type is ClusterIP", nil)
 		}
 		return
 	}
 	for i, ip := range list {
 		f := field
 		if field == "spec.clusterIPs" {
-			f = elementPath(field, i)
+			f = check.ElementPath(field, i)
 		}
-		a := ps.hostAddr(f, ip)
+		a := ps.HostAddr(f, ip)
 		if !a.IsValid() {
 			continue
 		}
 		s.ClusterIPs = append(s.ClusterIPs, a)
 		if i < len(spec.IPFamilies) && (spec.IPFamilies[i] == corev1.IPv6Protocol) != a.Is6() {
-			ps.addProblem(f, "must be of family "+string(spec.IPFamilies[i])+" as spec.ipFamilies says", ip)
+			ps.Add(f, "must be of family "+string(spec.IPFamilies[i])+" as spec.ipFamilies says", ip)
 		}
 	}
-	ps.dualStack(field, addrFamilies(s.ClusterIPs))
+	ps.DualStack(field, check.AddrFamilies(s.ClusterIPs))
 }
 
 // portKey must be unique among the ports of a service: a number and a protocol.
@@ -111,21 +112,21 @@ type portKey struct {
 
 func (ps *problems) servicePorts(s *model.Service, spec *corev1.ServiceSpec) {
 	if len(spec.Ports) == 0 && !s.Headless && s.Type != model.ExternalName {
-		ps.addProblem("spec.ports", "must have at least one port", nil)
+		ps.Add("spec.ports", "must have at least one port", nil)
 	}
 	names, ports, nodePorts := map[string]bool{}, map[portKey]bool{}, map[portKey]bool{}
 	for i := range spec.Ports {
-		in, f := &spec.Ports[i], elementPath("spec.ports", i)
+		in, f := &spec.Ports[i], check.ElementPath("spec.ports", i)
 		ps.portName(f+".name", in.Name, names, len(spec.Ports) > 1)
 		p := model.ServicePort{
 			Name:     in.Name,
-			Protocol: ps.protocol(f+".protocol", in.Protocol),
-			Port:     ps.readPort(f+".port", in.Port),
-			NodePort: ps.optionalPort(f+".nodePort", in.NodePort),
+			Protocol: ps.Protocol(f+".protocol", in.Protocol),
+			Port:     ps.ReadPort(f+".port", in.Port),
+			NodePort: ps.OptionalPort(f+".nodePort", in.NodePort),
 		}
 		ps.targetPort(f+".targetPort", in.TargetPort)
 		if p.NodePort != 0 && s.Type != model.NodePort && s.Type != model.LoadBalancer {
-			ps.addProblem(f+".nodePort", "must not be set unless the type is NodePort or LoadBalancer", in.NodePort)
+			ps.Add(f+".nodePort", "must not be set unless the type is NodePort or LoadBalancer", in.NodePort)
 		}
 		ps.unique(f+".port", ports, portKey{p.Protocol, p.Port})
 		ps.unique(f+".nodePort", nodePorts, portKey{p.Protocol, p.NodePort})
@@ -136,12 +137,12 @@ func (ps *problems) servicePorts(s *model.Service, spec *corev1.ServiceSpec) {
 func (ps *problems) portName(field, name string, seen map[string]bool, required bool) {
 	switch {
 	case name == "" && required:
-		ps.addProblem(field, "is missing: it is required when there are several ports", nil)
+		ps.Add(field, "is missing: it is required when there are several ports", nil)
 	case name == "":
 	case seen[name]:
-		ps.addProblem(field, "must be unique within the service", name)
+		ps.Add(field, "must be unique within the service", name)
 	default:
-		label(ps, field, name)
+		check.Label(&ps.Problems, field, name)
 	}
 	seen[name] = true
 }
@@ -152,7 +153,7 @@ func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
 		return
 	}
 	if seen[k] {
-		ps.addProblem(field, "must be unique per protocol within the service", k.protocol.String()+" "+itoa(k.port))
+		ps.Add(field, "must be unique per protocol within the service", k.protocol.String()+" "+itoa(k.port))
 	}
 	seen[k] = true
 }
@@ -161,10 +162,10 @@ func (ps *problems) unique(field string, seen map[portKey]bool, k portKey) {
 func (ps *problems) targetPort(field string, t intstr.IntOrString) {
 	switch {
 	case t.Type == intstr.Int && t.IntVal != 0:
-		ps.readPort(field, t.IntVal)
+		ps.ReadPort(field, t.IntVal)
 	case t.Type == intstr.String && t.StrVal != "":
 		if len(validation.IsValidPortName(t.StrVal)) > 0 {
-			ps.addProblem(field, "must be a port number, or a port name: at most 15 lower-case letters, digits and '-', one of them a letter", t.StrVal)
+			ps.Add(field, "must be a port number, or a port name: at most 15 lower-case letters, digits and '-', one of them a letter", t.StrVal)
 		}
 	}
 }
@@ -172,28 +173,28 @@ func (ps *problems) targetPort(field string, t intstr.IntOrString) {
 // loadBalancer reads the fields of a service of type LoadBalancer.
 func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 	if len(o.Spec.LoadBalancerSourceRanges) > 0 && s.Type != model.LoadBalancer {
-		ps.addProblem("spec.loadBalancerSourceRanges", "must not be set unless the type is LoadBalancer", nil)
+		ps.Add("spec.loadBalancerSourceRanges", "must not be set unless the type is LoadBalancer", nil)
 	}
-	s.LoadBalancerSourceRanges = ps.prefixes("spec.loadBalancerSourceRanges", o.Spec.LoadBalancerSourceRanges)
+	s.LoadBalancerSourceRanges = ps.Prefixes("spec.loadBalancerSourceRanges", o.Spec.LoadBalancerSourceRanges)
 	slices.SortFunc(s.LoadBalancerSourceRanges, netip.Prefix.Compare)
 
 	ingress := o.Status.LoadBalancer.Ingress
 	if len(ingress) > 0 && s.Type != model.LoadBalancer {
-		ps.addProblem("status.loadBalancer.ingress", "must not be set unless the type is LoadBalancer", nil)
+		ps.Add("status.loadBalancer.ingress", "must not be set unless the type is LoadBalancer", nil)
 	}
 	for i, in := range ingress {
 		if in.IP == "" {
 			continue // a host name: clients resolve it, nodes do not
 		}
-		f := elementPath("status.loadBalancer.ingress", i)
-		lb := model.LoadBalancerIP{Addr: ps.addr(f+".ip", in.IP)}
-		if why := special(lb.Addr); why != "" && !lb.Addr.IsLinkLocalUnicast() {
-			ps.addProblem(f+".ip", "must not be "+why, in.IP)
+		f := check.ElementPath("status.loadBalancer.ingress", i)
+		lb := model.LoadBalancerIP{Addr: ps.Addr(f+".ip", in.IP)}
+		if why := check.Special(lb.Addr); why != "" && !lb.Addr.IsLinkLocalUnicast() {
+			ps.Add(f+".ip", "must not be "+why, in.IP)
 		}
 		if in.IPMode != nil {
 			lb.Proxy = *in.IPMode == corev1.LoadBalancerIPModeProxy
 			if !lb.Proxy && *in.IPMode != corev1.LoadBalancerIPModeVIP {
-				ps.addProblem(f+".ipMode", "must be VIP or Proxy", string(*in.IPMode))
+				ps.Add(f+".ipMode", "must be VIP or Proxy", string(*in.IPMode))
 			}
 		}
 		if !slices.Contains(s.LoadBalancerIPs, lb) {
@@ -202,18 +203,18 @@ func (ps *problems) loadBalancer(s *model.Service, o *corev1.Service) {
 	}
 	// The API server sets it for these services only. It has no effect elsewhere, so a value there is not refused.
 	if s.Type == model.LoadBalancer && o.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
-		s.HealthCheckNodePort = ps.optionalPort("spec.healthCheckNodePort", o.Spec.HealthCheckNodePort)
+		s.HealthCheckNodePort = ps.OptionalPort("spec.healthCheckNodePort", o.Spec.HealthCheckNodePort)
 	}
 }
 
 func (ps *problems) policies(s *model.Service, spec *corev1.ServiceSpec) {
-	s.ExternalTrafficPolicy = ps.policy("spec.externalTrafficPolicy", string(spec.ExternalTrafficPolicy))
+	s.ExternalTrafficPolicy = ps.trafficPolicy("spec.externalTrafficPolicy", string(spec.ExternalTrafficPolicy))
 	if p := spec.InternalTrafficPolicy; p != nil {
-		s.InternalTrafficPolicy = ps.policy("spec.internalTrafficPolicy", string(*p))
+		s.InternalTrafficPolicy = ps.trafficPolicy("spec.internalTrafficPolicy", string(*p))
 	}
 	for i, f := range spec.IPFamilies {
 		if f != corev1.IPv4Protocol && f != corev1.IPv6Protocol {
-			ps.addProblem(elementPath("spec.ipFamilies", i), "must be IPv4 or IPv6", string(f))
+			ps.Add(check.ElementPath("spec.ipFamilies", i), "must be IPv4 or IPv6", string(f))
 		}
 	}
 	if d := spec.TrafficDistribution; d != nil {
@@ -222,19 +223,19 @@ func (ps *problems) policies(s *model.Service, spec *corev1.ServiceSpec) {
 			corev1.ServiceTrafficDistributionPreferSameNode:
 			s.TrafficDistribution = *d
 		default:
-			ps.addProblem("spec.trafficDistribution", "must be PreferSameZone, PreferSameNode or PreferClose", *d)
+			ps.Add("spec.trafficDistribution", "must be PreferSameZone, PreferSameNode or PreferClose", *d)
 		}
 	}
 }
 
-func (ps *problems) policy(field, value string) model.TrafficPolicy {
+func (ps *problems) trafficPolicy(field, value string) model.TrafficPolicy {
 	switch value {
 	case "", "Cluster":
 		return model.PolicyCluster
 	case "Local":
 		return model.PolicyLocal
 	}
-	ps.addProblem(field, "must be Cluster or Local", value)
+	ps.Add(field, "must be Cluster or Local", value)
 	return model.PolicyCluster
 }
 
@@ -245,7 +246,7 @@ func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 		return
 	case corev1.ServiceAffinityClientIP:
 	default:
-		ps.addProblem("spec.sessionAffinity", "must be None or ClientIP", string(spec.SessionAffinity))
+		ps.Add("spec.sessionAffinity", "must be None or ClientIP", string(spec.SessionAffinity))
 		return
 	}
 	seconds := corev1.DefaultClientIPServiceAffinitySeconds
@@ -253,7 +254,7 @@ func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 		seconds = *c.ClientIP.TimeoutSeconds
 	}
 	if seconds < 1 || seconds > 86400 {
-		ps.addProblem("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "must be 1 to 86400", seconds)
+		ps.Add("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "must be 1 to 86400", seconds)
 		return
 	}
 	s.SessionAffinityTimeout = time.Duration(seconds) * time.Second
@@ -261,8 +262,8 @@ func (ps *problems) affinity(s *model.Service, spec *corev1.ServiceSpec) {
 
 func (ps *problems) externalName(name string) {
 	if name == "" {
-		ps.addProblem("spec.externalName", "is missing: it is required when the type is ExternalName", nil)
+		ps.Add("spec.externalName", "is missing: it is required when the type is ExternalName", nil)
 		return
 	}
-	subdomain(ps, "spec.externalName", strings.TrimSuffix(name, "."))
+	check.Subdomain(&ps.Problems, "spec.externalName", strings.TrimSuffix(name, "."))
 }

@@ -1,4 +1,4 @@
-package convert
+package check
 
 import (
 	"encoding/json"
@@ -13,19 +13,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/contiv-agent/contiv-agent/calico/v3"
+	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
 )
 
-// fit compares a tree of JSON values with the Go type to decode it into. Decoders stop at the first mismatch and do not say
+// Fit compares a tree of JSON values with the Go type to decode it into. Decoders stop at the first mismatch and do not say
 // in which list element it was; fit finds all mismatches, with their paths. It sets them to null in the tree, so that the
 // rest can be decoded.
-type fit struct {
-	wrong   []Problem
-	unknown []string // paths of fields the type does not have
+type Fit struct {
+	Wrong   []Problem
+	Unknown []string // paths of fields the type does not have
 }
 
-// checkType compares v with t. Null fits every type: it means that the field is absent.
-func (s *fit) checkType(path string, t reflect.Type, v any) {
+// CheckType compares v with t. Null fits every type: it means that the field is absent.
+func (s *Fit) CheckType(path string, t reflect.Type, v any) {
 	if v == nil {
 		return
 	}
@@ -35,7 +35,7 @@ func (s *fit) checkType(path string, t reflect.Type, v any) {
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		s.checkType(path, t.Elem(), v)
+		s.CheckType(path, t.Elem(), v)
 	case reflect.Struct:
 		s.object(path, t, v)
 	case reflect.Map:
@@ -60,13 +60,13 @@ func (s *fit) checkType(path string, t reflect.Type, v any) {
 }
 
 // misfit checks v, and reports whether v itself does not fit, as opposed to something inside it.
-func (s *fit) misfit(path string, t reflect.Type, v any) bool {
-	known := len(s.wrong)
-	s.checkType(path, t, v)
-	return len(s.wrong) > known && s.wrong[known].Field == path
+func (s *Fit) misfit(path string, t reflect.Type, v any) bool {
+	known := len(s.Wrong)
+	s.CheckType(path, t, v)
+	return len(s.Wrong) > known && s.Wrong[known].Field == path
 }
 
-func (s *fit) object(path string, t reflect.Type, v any) {
+func (s *Fit) object(path string, t reflect.Type, v any) {
 	m, ok := v.(map[string]any)
 	if !ok {
 		s.mismatch(path, "a mapping", v)
@@ -80,7 +80,7 @@ func (s *fit) object(path string, t reflect.Type, v any) {
 				m[k] = nil
 			}
 		} else {
-			s.unknown = append(s.unknown, joinPath(path, k))
+			s.Unknown = append(s.Unknown, joinPath(path, k))
 		}
 	}
 }
@@ -99,7 +99,7 @@ func jsonFields(t reflect.Type, into map[string]reflect.Type) {
 	}
 }
 
-func (s *fit) mapping(path string, t reflect.Type, v any) {
+func (s *Fit) mapping(path string, t reflect.Type, v any) {
 	m, ok := v.(map[string]any)
 	if !ok {
 		s.mismatch(path, "a mapping", v)
@@ -112,7 +112,7 @@ func (s *fit) mapping(path string, t reflect.Type, v any) {
 	}
 }
 
-func (s *fit) list(path string, t reflect.Type, v any) {
+func (s *Fit) list(path string, t reflect.Type, v any) {
 	if t.Elem().Kind() == reflect.Uint8 {
 		if _, ok := v.(string); !ok {
 			s.mismatch(path, "a base64 string", v)
@@ -131,7 +131,7 @@ func (s *fit) list(path string, t reflect.Type, v any) {
 	}
 }
 
-func (s *fit) integer(path string, bits int, v any) {
+func (s *Fit) integer(path string, bits int, v any) {
 	n, ok := v.(json.Number)
 	if !ok {
 		s.mismatch(path, "a whole number", v)
@@ -143,7 +143,7 @@ func (s *fit) integer(path string, bits int, v any) {
 }
 
 // custom lets a type with its own decoder check v.
-func (s *fit) custom(path string, t reflect.Type, v any) {
+func (s *Fit) custom(path string, t reflect.Type, v any) {
 	text, err := json.Marshal(v)
 	if err == nil {
 		err = json.Unmarshal(text, reflect.New(t).Interface())
@@ -159,12 +159,12 @@ func (s *fit) custom(path string, t reflect.Type, v any) {
 	case reflect.TypeFor[resource.Quantity]():
 		s.mismatch(path, "a quantity such as 100m or 1Gi", v)
 	default:
-		s.wrong = append(s.wrong, Problem{Field: path, Why: "cannot be read: " + err.Error()})
+		s.Wrong = append(s.Wrong, Problem{Field: path, Why: "cannot be read: " + err.Error()})
 	}
 }
 
 // notString explains how to write a string that YAML reads as another type: y, on, 1.10.
-func (s *fit) notString(path string, v any) {
+func (s *Fit) notString(path string, v any) {
 	switch v.(type) {
 	case bool, json.Number:
 		s.mismatch(path, "a string, so it needs quotes", v)
@@ -173,7 +173,7 @@ func (s *fit) notString(path string, v any) {
 	}
 }
 
-func (s *fit) mismatch(path, want string, v any) {
+func (s *Fit) mismatch(path, want string, v any) {
 	shown := ""
 	switch v := v.(type) {
 	case string:
@@ -187,7 +187,7 @@ func (s *fit) mismatch(path, want string, v any) {
 	default:
 		shown = fmt.Sprint(v)
 	}
-	s.wrong = append(s.wrong, Problem{Field: path, Why: "must be " + want, Value: shown})
+	s.Wrong = append(s.Wrong, Problem{Field: path, Why: "must be " + want, Value: shown})
 }
 
 func joinPath(path, key string) string {

@@ -1,4 +1,4 @@
-package convert
+package check
 
 import (
 	"errors"
@@ -63,34 +63,34 @@ func Unsupported(err error) bool {
 	return ok && !slices.ContainsFunc(e.Problems, func(p Problem) bool { return !strings.HasPrefix(p.Why, "is not supported") })
 }
 
-// problems collects the problems of one object.
-type problems struct {
-	ref  model.Ref
-	list []Problem
+// Problems collects the problems of one object.
+type Problems struct {
+	Ref  model.Ref
+	List []Problem // in the order in which fields are read
 	// For policies only: the paths under spec that did not fit their type or are no fields (they are missing from the
 	// decoded object), and whether the whole policy is not understood.
-	broken     []string
-	distrusted bool
+	Broken     []string
+	Distrusted bool
 }
 
-// lost reports whether a field, or one that contains it, did not fit.
-func (ps *problems) lost(field string) bool {
-	return slices.ContainsFunc(ps.broken, func(p string) bool { return inPath(field, p) })
+// Lost reports whether a field, or one that contains it, did not fit.
+func (ps *Problems) Lost(field string) bool {
+	return slices.ContainsFunc(ps.Broken, func(p string) bool { return InPath(field, p) })
 }
 
-// spoilt reports whether a field is lost or something inside it did not fit.
-func (ps *problems) spoilt(field string) bool {
-	return ps.lost(field) || slices.ContainsFunc(ps.broken, func(p string) bool { return inPath(p, field) })
+// Spoilt reports whether a field is lost or something inside it did not fit.
+func (ps *Problems) Spoilt(field string) bool {
+	return ps.Lost(field) || slices.ContainsFunc(ps.Broken, func(p string) bool { return InPath(p, field) })
 }
 
-// inPath reports whether path equals outer or lies in it.
-func inPath(path, outer string) bool {
+// InPath reports whether path equals outer or lies in it.
+func InPath(path, outer string) bool {
 	rest, ok := strings.CutPrefix(path, outer)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// addProblem records a problem of a field. It shows value with %q if it is a string, shortened if long, and not at all if nil.
-func (ps *problems) addProblem(field, why string, value any) {
+// Add records a problem of a field. It shows value with %q if it is a string, shortened if long, and not at all if nil.
+func (ps *Problems) Add(field, why string, value any) {
 	shown := ""
 	switch v := value.(type) {
 	case nil:
@@ -99,14 +99,15 @@ func (ps *problems) addProblem(field, why string, value any) {
 	default:
 		shown = fmt.Sprint(v)
 	}
-	ps.list = append(ps.list, Problem{Field: field, Why: why, Value: shown})
+	ps.List = append(ps.List, Problem{Field: field, Why: why, Value: shown})
 }
 
-func (ps *problems) err() error {
-	if len(ps.list) == 0 {
+// Err returns an *Error with all problems; nil: none.
+func (ps *Problems) Err() error {
+	if len(ps.List) == 0 {
 		return nil
 	}
-	return &Error{Ref: ps.ref, Problems: ps.list}
+	return &Error{Ref: ps.Ref, Problems: ps.List}
 }
 
 func quote(s string) string {
@@ -116,5 +117,15 @@ func quote(s string) string {
 	return fmt.Sprintf("%q…, %d characters", strings.ToValidUTF8(s[:maxShown/2], ""), len(s))
 }
 
-// elementPath returns the path of one element of a list.
-func elementPath(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+// ElementPath returns the path of one element of a list.
+func ElementPath(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }
+
+// Nameless reports whether the object's name or namespace is invalid: no value can be kept under it.
+func (ps *Problems) Nameless() bool {
+	for i := range ps.List {
+		if f := ps.List[i].Field; f == "metadata.name" || f == "metadata.namespace" {
+			return true
+		}
+	}
+	return false
+}
