@@ -36,6 +36,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/source/convert"
+	"github.com/contiv-agent/contiv-agent/source/convert/check"
 )
 
 // vector is one kind of object: how to make a random one, and what Calico makes of it.
@@ -311,7 +312,7 @@ func TestAcceptedByCalico(t *testing.T) {
 			u := untyped(t, o)
 			u.SetKind(strings.TrimSuffix(kind, ".v3"))
 			u.SetAPIVersion(apiv3.GroupVersionCurrent)
-			if _, err := convert.Object(u); err != nil && !convert.Unsupported(err) {
+			if _, err := convert.Object(u); err != nil && !check.Unsupported(err) {
 				t.Errorf("%s %d: %v", kind, seed, err)
 			}
 		}
