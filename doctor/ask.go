@@ -156,6 +156,13 @@ func newerCNAT() []api.Message {
 	return []api.Message{&newer.CnatSnatAddressesDump{}, &newer.CnatSetSnatPolicy{}, &newer.CnatSetSnatAddressesV2{}}
 }
 
+// Files of plugins.
+const (
+	natPlugin = "nat_plugin.so"
+	aclPlugin = "acl_plugin.so"
+	tapPlugin = "tap_plugin.so"
+)
+
 // pluginOf returns the file of the plugin that has a message; "": VPP itself. Taps depend on the version: see ofPlugin.
 func pluginOf(m api.Message) string {
 	switch name := path.Base(reflect.TypeOf(m).Elem().PkgPath()); name {

@@ -154,3 +154,5 @@ func connect(ctx context.Context, cfg Config) (*vpp.Conn, func(), error) {
 		return nil, nil, fmt.Errorf("connect to vpp: %w", ctx.Err())
 	}
 }
+
+func unknown(name, found string) Check { return Check{Name: name, Verdict: Unknown, Found: found} }

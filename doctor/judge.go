@@ -19,15 +19,9 @@ func prefixesMended() release { return release{25, 6} }
 func tapsApart() release { return release{26, 2} }
 
 const (
-	natPlugin = "nat_plugin.so"
-	aclPlugin = "acl_plugin.so"
-	tapPlugin = "tap_plugin.so"
-
 	leastHeap    = 1 << 30  // VPP's own default
 	leastStatseg = 64 << 20 // twice VPP's default
 	slack        = 1 << 20  // VPP uses the head of a segment itself
-	much         = 0.8      // of a resource that grows: time to act
-	full         = 0.95
 )
 
 // judge evaluates the facts. It is pure.
@@ -227,5 +221,3 @@ func (f *facts) trace() Check {
 	}
 	return c
 }
-
-func unknown(name, found string) Check { return Check{Name: name, Verdict: Unknown, Found: found} }

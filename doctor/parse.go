@@ -27,6 +27,12 @@ func (r release) before(o release) bool {
 
 func (r release) String() string { return fmt.Sprintf("%02d.%02d", r.year, r.month) }
 
+// Shares of a resource.
+const (
+	much = 0.8 // of a resource that grows: time to act
+	full = 0.95
+)
+
 // use is the size of a resource and how much of it is used.
 type use struct{ total, used float64 }
 

@@ -14,12 +14,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
-// The client's port and echo identifier: arbitrary numbers that are easy to recognise in hops.
-const (
-	clientPort = 40000
-	pingID     = 4000
-)
-
 // Answer returns the fate of the first packet of a connection, for every backend that the load balancer may choose.
 func (c *Cluster) Answer(q Question) Answer {
 	a := Answer{From: q.From, To: q.To, Protocol: q.Protocol}

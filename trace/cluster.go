@@ -288,3 +288,14 @@ func (c *Cluster) rollback(marks map[string]sim.Mark) {
 		c.nodes[name].sim.SetChoice(nil)
 	}
 }
+
+// connected waits until the agent has a connection of at least that generation. It is an error if VPP crashes, or has crashed: it stays
+// away until RestartVPP. An agent may still believe in the connection of a VPP that crashed a moment ago.
+func (n *node) connected(ctx context.Context, generation uint64) error {
+	ctx, stop := n.sim.Living(ctx)
+	defer stop()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return n.agent.WaitConnected(ctx, generation)
+}

@@ -130,14 +130,3 @@ func (n *node) tick(ctx context.Context) error {
 	}
 	return fmt.Errorf("the connection to VPP was lost %d times in a row", maxReconnects)
 }
-
-// connected waits until the agent has a connection of at least that generation. It is an error if VPP crashes, or has crashed: it stays
-// away until RestartVPP. An agent may still believe in the connection of a VPP that crashed a moment ago.
-func (n *node) connected(ctx context.Context, generation uint64) error {
-	ctx, stop := n.sim.Living(ctx)
-	defer stop()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return n.agent.WaitConnected(ctx, generation)
-}

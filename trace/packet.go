@@ -8,6 +8,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
+// The client's port and echo identifier: arbitrary numbers that are easy to recognise in hops.
+const (
+	clientPort = 40000
+	pingID     = 4000
+)
+
 // firstPacket returns the packet that opens a connection or an association, requests an echo, or is a datagram.
 func firstPacket(proto model.Protocol, src netip.Addr, to target) sim.Packet {
 	p := sim.Packet{Src: src, Dst: to.addr, Proto: proto}

@@ -15,14 +15,6 @@ import (
 // maxCrossings bounds how often a packet crosses between nodes: more means a routing loop.
 const maxCrossings = 8
 
-// place is the start or end of a packet's path: a pod, a node's own network stack, or an address outside the cluster.
-type place struct {
-	pod     *model.Pod // not nil: that pod
-	node    *node      // the pod's node, the node itself, or, for an outside address, the node of the uplink
-	outside bool
-	addr    netip.Addr // its source address, or the address it was reached at
-}
-
 // String returns pod:<ns>/<name>, node:<name>, or the bare address.
 func (p place) String() string {
 	switch {

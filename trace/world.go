@@ -353,3 +353,11 @@ func (c *Cluster) podTargets(id model.PodID, port uint16) ([]target, error) {
 	}
 	return out, nil
 }
+
+// place is the start or end of a packet's path: a pod, a node's own network stack, or an address outside the cluster.
+type place struct {
+	pod     *model.Pod // not nil: that pod
+	node    *node      // the pod's node, the node itself, or, for an outside address, the node of the uplink
+	outside bool
+	addr    netip.Addr // its source address, or the address it was reached at
+}

@@ -76,10 +76,3 @@ Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), newCleanup(), newLogLevel(), newConfig(), newVersion(), newDocs())
 	return root
 }
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return exit.Usage(fmt.Errorf("%s takes no arguments, got %q\nsee '%s --help'", cmd.CommandPath(), args, cmd.CommandPath()))
-	}
-	return nil
-}

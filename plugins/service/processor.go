@@ -105,26 +105,6 @@ func putValue[K comparable, V any](m map[K]*V, key K, v *V) bool {
 	return true
 }
 
-func (p *Processor) serviceOf(id model.ServiceID) *service {
-	s := p.services[id]
-	if s == nil {
-		s = &service{id: id}
-		s.parts, s.accepted, s.errs = s.onePart[:0], s.oneAccepted[:0], s.oneErr[:0]
-		for range p.targets {
-			s.accepted, s.errs = append(s.accepted, nil), append(s.errs, nil)
-		}
-		p.services[id] = s
-	}
-	return s
-}
-
-func (p *Processor) mark(s *service) {
-	if !s.marked {
-		s.marked = true
-		p.dirty = append(p.dirty, s)
-	}
-}
-
 func (p *Processor) setSpec(id model.ServiceID, spec *model.Service) {
 	if spec == nil && p.services[id] == nil {
 		return
@@ -330,17 +310,4 @@ func (p *Processor) others(id model.ServiceID, f func([]*renderer.ContivService)
 	p.all[at], p.all[last] = p.all[last], p.all[at]
 	defer func() { p.all[at], p.all[last] = p.all[last], p.all[at] }()
 	return f(p.all[:last:last])
-}
-
-// forgetServices drops services that have no objects any more, here and at the renderers.
-func (p *Processor) forgetServices(list []*service) {
-	for _, s := range list {
-		gone := s.spec == nil && len(s.parts) == 0 && p.services[s.id] == s
-		for _, form := range s.accepted {
-			gone = gone && form == nil
-		}
-		if gone {
-			delete(p.services, s.id)
-		}
-	}
 }

@@ -112,3 +112,36 @@ type pods struct {
 	local   map[model.PodID]struct{} // pods of this node
 	changed bool                     // local pods, or other lookups of Locate, changed since the last one
 }
+
+func (p *Processor) mark(s *service) {
+	if !s.marked {
+		s.marked = true
+		p.dirty = append(p.dirty, s)
+	}
+}
+
+func (p *Processor) serviceOf(id model.ServiceID) *service {
+	s := p.services[id]
+	if s == nil {
+		s = &service{id: id}
+		s.parts, s.accepted, s.errs = s.onePart[:0], s.oneAccepted[:0], s.oneErr[:0]
+		for range p.targets {
+			s.accepted, s.errs = append(s.accepted, nil), append(s.errs, nil)
+		}
+		p.services[id] = s
+	}
+	return s
+}
+
+// forgetServices drops services that have no objects any more, here and at the renderers.
+func (p *Processor) forgetServices(list []*service) {
+	for _, s := range list {
+		gone := s.spec == nil && len(s.parts) == 0 && p.services[s.id] == s
+		for _, form := range s.accepted {
+			gone = gone && form == nil
+		}
+		if gone {
+			delete(p.services, s.id)
+		}
+	}
+}

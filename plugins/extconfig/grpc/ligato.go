@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -162,9 +161,6 @@ func (s *Server) configure(ctx context.Context, op extconfig.Op, config *configu
 	}
 	return nil
 }
-
-// errBlind is the error for a client that asks for states while the server has no access to them (controller.Onlooker).
-var errBlind = status.Error(codes.Unimplemented, "this server does not see what becomes of values")
 
 // settled waits until none of these values is PENDING.
 func (s *Server) settled(ctx context.Context, pending []event.ValueStatus) error {

@@ -294,3 +294,6 @@ func (s *Server) subscribe(req *generic.SubscribeRequest, stream grpc.ServerStre
 		}
 	}
 }
+
+// errBlind is the error for a client that asks for states while the server has no access to them (controller.Onlooker).
+var errBlind = status.Error(codes.Unimplemented, "this server does not see what becomes of values")
