@@ -21,8 +21,7 @@ const (
 var largePackages = map[string]int{
 	"sim":         7282,
 	"vppagent":    5140,
-	"vpp":         4890,
-	"calc":        3952,
+	"vpp":         4708,
 	"sim/nat44ed": 3903,
 }
 

@@ -58,7 +58,7 @@ func (x *policies) policyMessage(t *policyText, closed bool) *felix.Policy {
 		in = []model.Rule{{Action: model.ActionDeny, Origin: ClosedRule}}
 		out = in
 	} else {
-		in, out = t.rules.unpack(&x.unpacked)
+		in, out = t.rules.Unpack(&x.unpacked)
 	}
 	sel, invalid := x.selectorOf(o)
 	if invalid != "" {

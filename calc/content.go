@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -14,32 +15,32 @@ type content struct {
 }
 
 type moreContent struct {
-	v4    []network4 // sorted, without duplicates
-	v6    []cidr     // sorted, without duplicates and without /0
+	v4    []network4  // sorted, without duplicates
+	v6    []cidr.CIDR // sorted, without duplicates and without /0
 	ports []model.NamedPort
 }
 
 func contentOf(nets []netip.Prefix, ports []model.NamedPort) content {
 	var v4 []network4
-	var v6 []cidr
-	add := func(n cidr) {
-		if n.v6 {
+	var v6 []cidr.CIDR
+	add := func(n cidr.CIDR) {
+		if n.V6 {
 			v6 = append(v6, n)
 		} else {
 			v4 = append(v4, network4Of(n))
 		}
 	}
 	if len(nets) == 1 && len(ports) == 0 && nets[0].Addr().Is4() && nets[0].Bits() > 0 {
-		return content{one: network4Of(cidrOf(nets[0]))}
+		return content{one: network4Of(cidr.Of(nets[0]))}
 	}
 	if len(nets) > 1 {
 		v4 = make([]network4, 0, len(nets))
 	}
 	for _, p := range nets {
-		switch n := cidrOf(p); {
+		switch n := cidr.Of(p); {
 		case !p.IsValid():
-		case n.bits == 0:
-			low, high := n.halves()
+		case n.Bits == 0:
+			low, high := n.Halves()
 			add(low)
 			add(high)
 		default:
@@ -47,7 +48,7 @@ func contentOf(nets []netip.Prefix, ports []model.NamedPort) content {
 		}
 	}
 	slices.Sort(v4)
-	slices.SortFunc(v6, cidr.compare)
+	slices.SortFunc(v6, cidr.CIDR.Compare)
 	m := moreContent{v4: slices.Compact(v4), v6: slices.Compact(v6), ports: ports}
 	if len(m.v4)+len(m.v6) == 0 {
 		return content{} // a named port without an address adds nothing
@@ -65,7 +66,7 @@ func (c content) equal(o content) bool {
 }
 
 // nets calls f with each network, in order.
-func (c content) nets(f func(cidr)) {
+func (c content) nets(f func(cidr.CIDR)) {
 	if c.one != 0 {
 		f(c.one.cidr())
 	}
@@ -81,12 +82,12 @@ func (c content) nets(f func(cidr)) {
 }
 
 // hasNetwork reports whether n is one of the networks.
-func (c content) hasNetwork(n cidr) bool {
+func (c content) hasNetwork(n cidr.CIDR) bool {
 	switch {
 	case c.more == nil:
 		return c.one != 0 && c.one.cidr() == n
-	case n.v6:
-		_, ok := slices.BinarySearchFunc(c.more.v6, n, cidr.compare)
+	case n.V6:
+		_, ok := slices.BinarySearchFunc(c.more.v6, n, cidr.CIDR.Compare)
 		return ok
 	}
 	_, ok := slices.BinarySearch(c.more.v4, network4Of(n))
@@ -96,7 +97,7 @@ func (c content) hasNetwork(n cidr) bool {
 // each calls f once with every member that the content adds to the set.
 func (c content) each(s *ipset, f func(member)) {
 	if s.port == "" {
-		c.nets(func(n cidr) { f(member{cidr: n}) })
+		c.nets(func(n cidr.CIDR) { f(member{CIDR: n}) })
 		return
 	}
 	if c.more == nil {
@@ -106,11 +107,11 @@ func (c content) each(s *ipset, f func(member)) {
 		if p.Name != s.port || p.Protocol != s.proto || slices.Contains(c.more.ports[:i], p) {
 			continue
 		}
-		last := cidr{}
-		c.nets(func(n cidr) {
-			if n.host() != last { // several networks of one address are neighbours
-				last = n.host()
-				f(member{cidr: last, port: p.Port, proto: p.Protocol})
+		last := cidr.CIDR{}
+		c.nets(func(n cidr.CIDR) {
+			if n.Host() != last { // several networks of one address are neighbours
+				last = n.Host()
+				f(member{CIDR: last, port: p.Port, proto: p.Protocol})
 			}
 		})
 	}
@@ -119,7 +120,7 @@ func (c content) each(s *ipset, f func(member)) {
 // contains reports whether the content adds m to the set.
 func (c content) contains(s *ipset, m member) bool {
 	if s.port == "" {
-		return c.hasNetwork(m.cidr)
+		return c.hasNetwork(m.CIDR)
 	}
 	if c.more == nil || !slices.ContainsFunc(c.more.ports, func(p model.NamedPort) bool {
 		return p.Name == s.port && p.Protocol == s.proto && p.Port == m.port
@@ -127,17 +128,17 @@ func (c content) contains(s *ipset, m member) bool {
 		return false
 	}
 	found := false
-	c.nets(func(n cidr) { found = found || n.host() == m.cidr })
+	c.nets(func(n cidr.CIDR) { found = found || n.Host() == m.CIDR })
 	return found
 }
 
 // keys calls f with every network under which members of the content are looked up: its networks, and, if it has ports,
 // the addresses of networks that are longer than one address.
-func (c content) keys(f func(cidr)) {
+func (c content) keys(f func(cidr.CIDR)) {
 	ports := c.more != nil && len(c.more.ports) > 0
-	c.nets(func(n cidr) {
+	c.nets(func(n cidr.CIDR) {
 		f(n)
-		if h := n.host(); h != n && ports {
+		if h := n.Host(); h != n && ports {
 			f(h)
 		}
 	})
@@ -145,35 +146,35 @@ func (c content) keys(f func(cidr)) {
 
 // owners records which items have a network: nearly always one.
 type owners struct {
-	hosts  map[uint32]uint32 // IPv4 addresses; a table of eight-byte entries
-	nets   map[cidr]uint32   // all other networks
-	others map[cidr][]uint32 // the second and further owners, which are rare
+	hosts  map[uint32]uint32      // IPv4 addresses; a table of eight-byte entries
+	nets   map[cidr.CIDR]uint32   // all other networks
+	others map[cidr.CIDR][]uint32 // the second and further owners, which are rare
 }
 
 func newOwners() owners {
-	return owners{hosts: map[uint32]uint32{}, nets: map[cidr]uint32{}, others: map[cidr][]uint32{}}
+	return owners{hosts: map[uint32]uint32{}, nets: map[cidr.CIDR]uint32{}, others: map[cidr.CIDR][]uint32{}}
 }
 
-func (o *owners) first(n cidr) (item uint32, ok bool) {
-	if n.bits == 32 && !n.v6 {
-		item, ok = o.hosts[uint32(n.lo)]
+func (o *owners) first(n cidr.CIDR) (item uint32, ok bool) {
+	if n.Bits == 32 && !n.V6 {
+		item, ok = o.hosts[uint32(n.Lo)]
 	} else {
 		item, ok = o.nets[n]
 	}
 	return item, ok
 }
 
-func (o *owners) setFirst(n cidr, item uint32) {
-	if n.bits == 32 && !n.v6 {
-		o.hosts[uint32(n.lo)] = item
+func (o *owners) setFirst(n cidr.CIDR, item uint32) {
+	if n.Bits == 32 && !n.V6 {
+		o.hosts[uint32(n.Lo)] = item
 	} else {
 		o.nets[n] = item
 	}
 }
 
-func (o *owners) dropFirst(n cidr) {
-	if n.bits == 32 && !n.v6 {
-		delete(o.hosts, uint32(n.lo))
+func (o *owners) dropFirst(n cidr.CIDR) {
+	if n.Bits == 32 && !n.V6 {
+		delete(o.hosts, uint32(n.Lo))
 	} else {
 		delete(o.nets, n)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -176,7 +177,7 @@ func endpointRemove(k endpointKey) *felix.ToDataplane {
 func workloadMessage(w *model.WorkloadEndpoint, tiers []*felix.TierInfo) *felix.WorkloadEndpoint {
 	msg := &felix.WorkloadEndpoint{
 		State: w.State, Name: w.Interface, Mac: w.MAC, ProfileIds: w.Profiles, Tiers: tiers,
-		AllowSpoofedSourcePrefixes: prefixes(w.AllowSpoofedSources), Annotations: w.Annotations,
+		AllowSpoofedSourcePrefixes: cidr.Texts(w.AllowSpoofedSources), Annotations: w.Annotations,
 		QosControls: qosControls(w.QoS), QosPolicies: qosPolicies(w.QoS), SkipRedir: skipRedirection(w),
 	}
 	for _, n := range w.Nets {

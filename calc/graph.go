@@ -3,9 +3,10 @@ package calc
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/contiv-agent/contiv-agent/calc/labelindex"
+	"github.com/contiv-agent/contiv-agent/calc/passthru"
+	"github.com/contiv-agent/contiv-agent/calc/route"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -33,9 +34,9 @@ type Graph struct {
 	sets      *sets
 	policies  *policies
 	endpoints *endpoints
-	routes    *routes
-	vteps     *vteps
-	passthru  *passthru
+	routes    *route.Routes
+	vteps     *route.VTEPs
+	passthru  *passthru.Objects
 	settings  *settings
 	encap     encapsulation
 
@@ -52,8 +53,8 @@ func New(cfg Config) *Graph {
 	s := newSets()
 	p := newPolicies(s)
 	return &Graph{
-		cfg: cfg, sets: s, policies: p, endpoints: newEndpoints(p), routes: newRoutes(cfg.Node), vteps: newVTEPs(),
-		passthru: newPassthru(), settings: newSettings(), encap: encapsulation{pools: map[string]model.Pool{}},
+		cfg: cfg, sets: s, policies: p, endpoints: newEndpoints(p), routes: route.New(cfg.Node), vteps: route.NewVTEPs(),
+		passthru: passthru.New(), settings: newSettings(), encap: encapsulation{pools: map[string]model.Pool{}},
 		workloads: newWorkloadNames(), hosts: map[model.HostEndpointID]uint32{}, netsets: map[string]uint32{},
 	}
 }
@@ -88,7 +89,7 @@ func (g *Graph) SetWorkload(id model.WorkloadID, w *model.WorkloadEndpoint) {
 		if h, ok := g.workloads.dropWorkload(id); ok {
 			g.dropNumber(h)
 		}
-		g.routes.setWorkload(id, nil)
+		g.routes.SetWorkload(id, nil)
 		if local {
 			g.endpoints.removeEndpoint(workloadKey(id))
 		}
@@ -96,7 +97,7 @@ func (g *Graph) SetWorkload(id model.WorkloadID, w *model.WorkloadEndpoint) {
 	}
 	g.sets.setItem(g.workloads.number(id, &g.items), w.Labels, w.Profiles, contentOf(w.Nets, w.Ports))
 	if local || g.cfg.WorkloadRoutes {
-		g.routes.setWorkload(id, w.Nets)
+		g.routes.SetWorkload(id, w.Nets)
 	}
 	if local {
 		g.endpoints.setWorkload(workloadKey(id), w)
@@ -146,25 +147,24 @@ func (g *Graph) SetTier(name string, t *model.Tier) { g.policies.setTier(name, t
 // SetProfile puts a profile; nil removes it. Endpoints that name a missing profile get one that denies everything.
 func (g *Graph) SetProfile(name string, p *model.Profile) {
 	g.policies.setProfile(name, p)
-	g.passthru.setProfile(name, p)
+	g.passthru.SetProfile(name, p)
 }
 
 // SetPool puts a pool of addresses; nil removes it.
 func (g *Graph) SetPool(id string, p *model.Pool) {
-	g.routes.setPool(id, p)
+	g.routes.SetPool(id, p)
+	g.passthru.SetPool(id, p)
 	if p == nil {
 		delete(g.encap.pools, id)
-		g.passthru.pools.removeEntry(id)
 		return
 	}
 	g.encap.pools[id] = *p
-	g.passthru.pools.setEntry(id, *p)
 }
 
 // SetBlock puts a block of a pool; nil removes it.
 func (g *Graph) SetBlock(block netip.Prefix, b *model.Block) {
 	if !g.cfg.WorkloadRoutes {
-		g.routes.setBlock(block, b)
+		g.routes.SetBlock(block, b)
 	}
 }
 
@@ -173,40 +173,34 @@ func (g *Graph) SetHostIP(node string, a netip.Addr) {
 	if a = a.Unmap(); !a.Is4() {
 		a = netip.Addr{}
 	}
-	setOrRemove(g.passthru.hostV4, node, a, a.IsValid())
+	g.passthru.SetHostIP(node, a)
 	if !g.cfg.NodeResources {
-		g.routes.setHost(node, &model.Host{Name: node, IPv4: a})
-		g.vteps.setHost(node, a, netip.Addr{})
+		g.routes.SetHost(node, &model.Host{Name: node, IPv4: a})
+		g.vteps.SetHost(node, a, netip.Addr{})
 	}
 }
 
 // SetHost puts a node; nil removes it.
 func (g *Graph) SetHost(node string, h *model.Host) {
-	g.passthru.setHost(node, h)
+	g.passthru.SetHost(node, h)
 	if !g.cfg.NodeResources {
 		return
 	}
-	g.routes.setHost(node, h)
+	g.routes.SetHost(node, h)
 	if h == nil {
 		h = &model.Host{}
 	}
-	g.vteps.setHost(node, h.IPv4, h.IPv6)
+	g.vteps.SetHost(node, h.IPv4, h.IPv6)
 }
 
 // SetService puts a Service; nil removes it. It is passed to the data plane and affects nothing here.
-func (g *Graph) SetService(id model.ServiceID, s *model.Service) {
-	if s == nil {
-		g.passthru.services.removeEntry(id)
-		return
-	}
-	g.passthru.services.setEntry(id, s)
-}
+func (g *Graph) SetService(id model.ServiceID, s *model.Service) { g.passthru.SetService(id, s) }
 
 // SetBGPConfig puts the cluster's default BGP configuration; nil removes it. It is passed to the data plane.
-func (g *Graph) SetBGPConfig(c *model.BGPConfig) { g.passthru.setBGP(c) }
+func (g *Graph) SetBGPConfig(c *model.BGPConfig) { g.passthru.SetBGP(c) }
 
 // SetWireguard puts a node's WireGuard configuration; nil removes it.
-func (g *Graph) SetWireguard(node string, w *model.Wireguard) { g.passthru.setWireguard(node, w) }
+func (g *Graph) SetWireguard(node string, w *model.Wireguard) { g.passthru.SetWireguard(node, w) }
 
 // SetConfig puts a parameter of Felix's configuration for all nodes; "" removes it.
 func (g *Graph) SetConfig(name, value string) { g.settings.setValue(g.settings.global, name, value) }
@@ -216,7 +210,7 @@ func (g *Graph) SetHostConfig(node, name, value string) {
 	if node == g.cfg.Node {
 		g.settings.setValue(g.settings.host, name, value)
 	}
-	g.vteps.setConfig(node, name, value)
+	g.vteps.SetConfig(node, name, value)
 }
 
 // InSync says that the initial state is complete. From then on policies and endpoints are sent.
@@ -231,9 +225,9 @@ func (g *Graph) Flush() []*felix.ToDataplane {
 		out = append(out, g.settings.flushConfig()...)
 		out = g.flushPolicies(out)
 	}
-	before, after := g.passthru.flushMessages()
-	routes, noRoutes := g.routes.flushRoutes()
-	vteps, noVTEPs := g.vteps.wanted.flushEntries(strings.Compare, vtepUpdate, vtepRemove)
+	before, after := g.passthru.Flush()
+	routes, noRoutes := g.routes.FlushRoutes()
+	vteps, noVTEPs := g.vteps.Flush()
 	for _, list := range [][]*felix.ToDataplane{before, noRoutes, noVTEPs, vteps, routes, after} {
 		out = append(out, list...)
 	}
@@ -268,7 +262,7 @@ func (g *Graph) Origin(tier, name string) (*model.Policy, bool) {
 	}
 	object := p.object
 	var all []model.Rule
-	object.InboundRules, object.OutboundRules = p.rules.unpack(&all)
+	object.InboundRules, object.OutboundRules = p.rules.Unpack(&all)
 	return &object, true
 }
 

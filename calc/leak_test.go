@@ -27,24 +27,19 @@ func (g *Graph) Remaining() map[string]int {
 	count("services", &g.sets.services)
 	count("policies", g.policies)
 	count("endpoints", g.endpoints)
-	count("routes", g.routes)
-	count("vteps", g.vteps)
+	for part, n := range g.routes.Held() {
+		out["routes."+part] = n
+	}
+	for part, n := range g.vteps.Held() {
+		out["vteps."+part] = n
+	}
 	for name, x := range map[string]*labelindex.Index{"sets.index": g.sets.index, "policies.local": g.policies.local} {
 		for part, n := range x.Held() {
 			out[name+"."+part] = n
 		}
 	}
-	count("routes.wanted", g.routes.wanted)
-	count("vteps.wanted", g.vteps.wanted)
-	count("hostV4", g.passthru.hostV4)
-	count("hostV6", g.passthru.hostV6)
-	count("hosts", g.passthru.hosts)
-	count("pools", g.passthru.pools)
-	count("namespace", g.passthru.namespace)
-	count("accounts", g.passthru.accounts)
-	count("services passed on", g.passthru.services)
-	if g.routes.trie.v4 != nil || g.routes.trie.v6 != nil {
-		out["routes.trie"] = 1
+	for part, n := range g.passthru.Held() {
+		out["passthru."+part] = n
 	}
 	for k, n := range out {
 		if n == 0 {

@@ -2,85 +2,16 @@ package calc
 
 import (
 	"cmp"
-	"encoding/binary"
-	"net/netip"
 	"slices"
 	"strconv"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// cidr is a masked netip.Prefix in 24 bytes without a pointer, so that the garbage collector need not scan tables of
-// them.
-type cidr struct {
-	hi, lo uint64
-	bits   uint8
-	v6     bool
-}
-
-func cidrOf(p netip.Prefix) cidr {
-	if p.Addr().Is4In6() {
-		p = netip.PrefixFrom(p.Addr().Unmap(), max(p.Bits()-96, 0))
-	}
-	p = p.Masked()
-	a := p.Addr().As16()
-	return cidr{
-		hi: binary.BigEndian.Uint64(a[:8]), lo: binary.BigEndian.Uint64(a[8:]),
-		bits: uint8(p.Bits()), v6: p.Addr().Is6(),
-	}
-}
-
-func hostCIDR(a netip.Addr) cidr {
-	a = a.Unmap()
-	return cidrOf(netip.PrefixFrom(a, a.BitLen()))
-}
-
-func (c cidr) addr() netip.Addr {
-	var a [16]byte
-	binary.BigEndian.PutUint64(a[:8], c.hi)
-	binary.BigEndian.PutUint64(a[8:], c.lo)
-	if c.v6 {
-		return netip.AddrFrom16(a)
-	}
-	return netip.AddrFrom16(a).Unmap()
-}
-
-func (c cidr) prefix() netip.Prefix { return netip.PrefixFrom(c.addr(), int(c.bits)) }
-
-// host is the network's address alone.
-func (c cidr) host() cidr {
-	c.bits = 32
-	if c.v6 {
-		c.bits = 128
-	}
-	return c
-}
-
-func (c cidr) compare(o cidr) int {
-	if c.v6 != o.v6 {
-		if o.v6 {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(c.hi, o.hi), cmp.Compare(c.lo, o.lo), cmp.Compare(c.bits, o.bits))
-}
-
-// halves returns two networks that replace a /0 in sets: no data plane accepts a /0 there (Felix does the same).
-func (c cidr) halves() (low, high cidr) {
-	low, high = c, c
-	low.bits, high.bits = 1, 1
-	if c.v6 {
-		high.hi = 1 << 63
-	} else {
-		high.lo |= 1 << 31
-	}
-	return low, high
-}
-
 // member is one member of an IP set: a network, or an address with protocol and port.
 type member struct {
-	cidr
+	cidr.CIDR
 	port  uint16
 	proto model.Protocol // 0 for a network
 }
@@ -90,14 +21,14 @@ func (m member) String() string { return string(m.appendTo(nil)) }
 
 func (m member) appendTo(buf []byte) []byte {
 	if m.proto == 0 {
-		return m.prefix().AppendTo(buf)
+		return m.Prefix().AppendTo(buf)
 	}
-	buf = append(append(m.addr().AppendTo(buf), ','), protocolName(m.proto)...)
+	buf = append(append(m.Addr().AppendTo(buf), ','), protocolName(m.proto)...)
 	return strconv.AppendUint(append(buf, ':'), uint64(m.port), 10)
 }
 
 func (m member) compare(o member) int {
-	return cmp.Or(m.cidr.compare(o.cidr), cmp.Compare(m.proto, o.proto), cmp.Compare(m.port, o.port))
+	return cmp.Or(m.CIDR.Compare(o.CIDR), cmp.Compare(m.proto, o.proto), cmp.Compare(m.port, o.port))
 }
 
 func protocolName(p model.Protocol) string {
@@ -118,8 +49,8 @@ type memberList struct {
 }
 
 func (l *memberList) addMember(m member) {
-	if m.proto == 0 && !m.v6 {
-		l.v4 = append(l.v4, network4Of(m.cidr))
+	if m.proto == 0 && !m.V6 {
+		l.v4 = append(l.v4, network4Of(m.CIDR))
 	} else {
 		l.rest = append(l.rest, m)
 	}
@@ -186,7 +117,7 @@ func (w *textWriter) flushTexts() {
 // Nearly all members of sets in nearly all clusters are IPv4 networks, and a cluster may have a million.
 type network4 uint64
 
-func network4Of(c cidr) network4 { return network4(c.lo&0xffffffff<<8 | uint64(c.bits)) }
+func network4Of(c cidr.CIDR) network4 { return network4(c.Lo&0xffffffff<<8 | uint64(c.Bits)) }
 
 // appendTo appends the text that member.String returns.
 func (n network4) appendTo(buf []byte) []byte {
@@ -202,7 +133,7 @@ func (n network4) appendTo(buf []byte) []byte {
 	return buf[:at-1]
 }
 
-func (n network4) cidr() cidr { return cidr{lo: 0xffff<<32 | uint64(n>>8), bits: uint8(n)} }
+func (n network4) cidr() cidr.CIDR { return cidr.CIDR{Lo: 0xffff<<32 | uint64(n>>8), Bits: uint8(n)} }
 
 // octets holds the text of each byte value.
 var octets = func() (all [256]struct {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -46,7 +47,7 @@ func TestMemberText(t *testing.T) {
 }
 
 func TestAdditionAndRemovalCancelOut(t *testing.T) {
-	m := member{cidr: hostCIDR(netip.MustParseAddr("10.0.0.1"))}
+	m := member{CIDR: cidr.Host(netip.MustParseAddr("10.0.0.1"))}
 	for _, c := range []struct {
 		changes []bool
 		want    map[member]bool

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/calc/labelindex"
+	"github.com/contiv-agent/contiv-agent/calc/rulebook"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/selector"
@@ -33,7 +34,7 @@ type policy struct {
 // policyText is one version of a policy.
 type policyText struct {
 	object model.Policy // without its rules
-	rules  rulebook
+	rules  rulebook.Rulebook
 	name   string // the name on Felix's wire
 }
 
@@ -118,7 +119,7 @@ func (x *policies) setPolicy(id model.PolicyID, object *model.Policy) {
 		x.tier(object.Tier).policies[p] = true
 	}
 	old := p.policyText
-	p.policyText = &policyText{*object, pack(object.InboundRules, object.OutboundRules, &x.packed), object.FelixName()}
+	p.policyText = &policyText{*object, rulebook.Pack(object.InboundRules, object.OutboundRules, &x.packed), object.FelixName()}
 	p.object.ID, p.object.InboundRules, p.object.OutboundRules = id, nil, nil
 	sel, _ := x.selectorOf(object)
 	x.setSelector(p, sel)

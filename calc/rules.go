@@ -1,10 +1,10 @@
 package calc
 
 import (
-	"net/netip"
 	"strconv"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/selector"
@@ -112,7 +112,7 @@ func ipVersion(r *model.Rule) felix.IPVersion {
 // endpoint match too. A named port becomes a separate set within the positive selector; if all ports are named, the
 // selector's own set is not needed.
 func (x *scanner) side(p *model.Peer, proto model.Protocol) side {
-	s := side{nets: prefixes(p.Nets), notNets: prefixes(p.NotNets)}
+	s := side{nets: cidr.Texts(p.Nets), notNets: cidr.Texts(p.NotNets)}
 	positive, negative := p.Selector, p.NotSelector
 	if positive != "" && negative != "" {
 		if x.parse(negative) != nil { // report the invalid part, not the combination
@@ -209,17 +209,6 @@ func splitPorts(list []model.PortMatch) (ranges []*felix.PortRange, names []stri
 		}
 	}
 	return ranges, names
-}
-
-func prefixes(list []netip.Prefix) []string {
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]string, len(list))
-	for i, p := range list {
-		out[i] = p.String()
-	}
-	return out
 }
 
 func protocol(p model.RuleProtocol) *felix.Protocol {

@@ -1,6 +1,7 @@
 package calc
 
 import (
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
@@ -29,14 +30,14 @@ func eachMember(s *ipset, slice *model.EndpointSlice, f func(member)) {
 		if !ep.Addr.IsValid() {
 			continue
 		}
-		host := hostCIDR(ep.Addr)
+		host := cidr.Host(ep.Addr)
 		if !s.withPorts {
-			f(member{cidr: host})
+			f(member{CIDR: host})
 			continue
 		}
 		for _, p := range slice.Ports {
 			if p.Protocol == model.TCP || p.Protocol == model.UDP || p.Protocol == model.SCTP {
-				f(member{cidr: host, port: p.Port, proto: p.Protocol})
+				f(member{CIDR: host, port: p.Port, proto: p.Protocol})
 			}
 		}
 	}

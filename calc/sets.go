@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/calc/labelindex"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -134,7 +135,7 @@ func (x *sets) heldByOther(h uint32, s *ipset, m member, together bool) bool {
 	if !x.shared[h] {
 		return false
 	}
-	first, ok := x.owners.first(m.cidr)
+	first, ok := x.owners.first(m.CIDR)
 	if !ok {
 		return false
 	}
@@ -148,11 +149,11 @@ func (x *sets) heldByOther(h uint32, s *ipset, m member, together bool) bool {
 		}
 		return x.index.IsMatch(o, s.handle) && x.contents[o].contains(s, m)
 	}
-	return holds(first) || slices.ContainsFunc(x.owners.others[m.cidr], holds)
+	return holds(first) || slices.ContainsFunc(x.owners.others[m.CIDR], holds)
 }
 
 func (x *sets) addOwner(h uint32, c content) {
-	c.keys(func(n cidr) {
+	c.keys(func(n cidr.CIDR) {
 		first, taken := x.owners.first(n)
 		switch {
 		case !taken:
@@ -173,9 +174,9 @@ func (x *sets) removeOwner(h uint32, old, now content) {
 	if old.empty() {
 		return
 	}
-	kept := map[cidr]bool{}
-	now.keys(func(n cidr) { kept[n] = true })
-	old.keys(func(n cidr) {
+	kept := map[cidr.CIDR]bool{}
+	now.keys(func(n cidr.CIDR) { kept[n] = true })
+	old.keys(func(n cidr.CIDR) {
 		if kept[n] {
 			return
 		}
@@ -199,7 +200,7 @@ func (x *sets) removeOwner(h uint32, old, now content) {
 	})
 }
 
-func (x *sets) firstIs(n cidr, h uint32) bool {
+func (x *sets) firstIs(n cidr.CIDR, h uint32) bool {
 	first, ok := x.owners.first(n)
 	return ok && first == h
 }

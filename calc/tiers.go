@@ -46,7 +46,7 @@ func (x *endpoints) unshare(s *tierShare) {
 	if s.users--; s.users > 0 {
 		return
 	}
-	if left := removeFirst(x.shared[s.hash], s); len(left) > 0 {
+	if left := slices.DeleteFunc(x.shared[s.hash], func(o *tierShare) bool { return o == s }); len(left) > 0 {
 		x.shared[s.hash] = left
 	} else {
 		delete(x.shared, s.hash)

@@ -1,6 +1,7 @@
-package calc
+package route
 
 import (
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -13,7 +14,7 @@ type routeInfo struct {
 	refs   []routeRef
 }
 
-func (i *routeInfo) empty() bool {
+func (i *routeInfo) unused() bool {
 	return len(i.pools)+len(i.blocks)+len(i.hosts)+len(i.refs) == 0
 }
 
@@ -24,7 +25,7 @@ type poolClaim struct {
 }
 
 type blockClaim struct {
-	block cidr
+	block cidr.CIDR
 	node  string
 }
 

@@ -1,4 +1,4 @@
-package calc
+package rulebook
 
 import (
 	"encoding/binary"
@@ -8,12 +8,12 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 )
 
-// rulebook is the rules of a policy, packed. Most policies of a cluster apply to no endpoint of this node and are only
+// Rulebook is the rules of a policy, packed. Most policies of a cluster apply to no endpoint of this node and are only
 // kept, and a model.Rule is large and mostly empty. Equal rulebooks are equal rules.
-type rulebook string
+type Rulebook string
 
-// pack packs rules. Unpacking makes empty lists nil. Scratch is space that is reused.
-func pack(inbound, outbound []model.Rule, scratch *[]byte) rulebook {
+// Pack packs rules. Unpacking makes empty lists nil. Scratch is space that is reused.
+func Pack(inbound, outbound []model.Rule, scratch *[]byte) Rulebook {
 	if len(inbound)+len(outbound) == 0 {
 		return ""
 	}
@@ -21,11 +21,11 @@ func pack(inbound, outbound []model.Rule, scratch *[]byte) rulebook {
 	w.ruleList(&inbound, nil)
 	w.ruleList(&outbound, nil)
 	*scratch = w.out
-	return rulebook(w.out)
+	return Rulebook(w.out)
 }
 
-// unpack returns the rules. The lists are valid until scratch is used again; what they refer to stays valid.
-func (b rulebook) unpack(scratch *[]model.Rule) (inbound, outbound []model.Rule) {
+// Unpack returns the rules. The lists are valid until scratch is used again; what they refer to stays valid.
+func (b Rulebook) Unpack(scratch *[]model.Rule) (inbound, outbound []model.Rule) {
 	if b == "" {
 		return nil, nil
 	}
@@ -75,8 +75,8 @@ func (w *packer) ruleFields(r *model.Rule) {
 		w.textField(&r.Protocol.Name)
 		w.small(&r.NotProtocol.Number)
 		w.textField(&r.NotProtocol.Name)
-		w.icmp(&r.ICMP)
-		w.icmp(&r.NotICMP)
+		w.matchICMP(&r.ICMP)
+		w.matchICMP(&r.NotICMP)
 		w.http(&r.HTTP)
 		w.annotations(&r.Annotations)
 		w.textField(&r.Origin)
@@ -233,7 +233,7 @@ func pointer[T any](w *packer, p **T, fields func(*T)) {
 	fields(*p)
 }
 
-func (w *packer) icmp(m **model.ICMPMatch) {
+func (w *packer) matchICMP(m **model.ICMPMatch) {
 	pointer(w, m, func(m *model.ICMPMatch) {
 		w.octet(&m.Type)
 		code := uint8(0)

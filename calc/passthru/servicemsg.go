@@ -1,4 +1,4 @@
-package calc
+package passthru
 
 import (
 	"net/netip"

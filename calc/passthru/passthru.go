@@ -1,4 +1,4 @@
-package calc
+package passthru
 
 import (
 	"cmp"
@@ -8,22 +8,24 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
+	"github.com/contiv-agent/contiv-agent/calc/table"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// passthru holds objects that go to the data plane nearly unchanged: addresses of nodes, pools, WireGuard, Services,
+// Objects holds objects that go to the data plane nearly unchanged: addresses of nodes, pools, WireGuard, Services,
 // and the labels of namespaces and service accounts, which arrive as profiles.
-type passthru struct {
-	hostV4    *table[string, netip.Addr]
-	hostV6    *table[string, netip.Addr]
-	hosts     *table[string, hostMetadata]
-	pools     *table[string, model.Pool]
-	wgV4      *table[string, wireguard]
-	wgV6      *table[string, wireguard]
-	namespace *table[string, map[string]string]
-	accounts  *table[accountKey, map[string]string]
-	services  *table[model.ServiceID, *model.Service]
+type Objects struct {
+	hostV4    *table.Table[string, netip.Addr]
+	hostV6    *table.Table[string, netip.Addr]
+	hosts     *table.Table[string, hostMetadata]
+	pools     *table.Table[string, model.Pool]
+	wgV4      *table.Table[string, wireguard]
+	wgV6      *table.Table[string, wireguard]
+	namespace *table.Table[string, map[string]string]
+	accounts  *table.Table[accountKey, map[string]string]
+	services  *table.Table[model.ServiceID, *model.Service]
 	bgp       *felix.GlobalBGPConfigUpdate // nil until SetBGPConfig was called
 	bgpSent   *felix.GlobalBGPConfigUpdate
 }
@@ -41,28 +43,30 @@ type wireguard struct {
 
 type accountKey struct{ namespace, name string }
 
-func (k accountKey) compare(o accountKey) int {
+func (k accountKey) compareTo(o accountKey) int {
 	return cmp.Or(strings.Compare(k.namespace, o.namespace), strings.Compare(k.name, o.name))
 }
 
-func newPassthru() *passthru {
+// New returns no objects.
+func New() *Objects {
 	labels := maps.Equal[map[string]string, map[string]string]
-	return &passthru{
-		hostV4: newTable[string](sameValue[netip.Addr]), hostV6: newTable[string](sameValue[netip.Addr]),
-		hosts: newTable[string](func(a, b hostMetadata) bool {
+	return &Objects{
+		hostV4: table.New[string](table.Same[netip.Addr]), hostV6: table.New[string](table.Same[netip.Addr]),
+		hosts: table.New[string](func(a, b hostMetadata) bool {
 			return a.v4 == b.v4 && a.v6 == b.v6 && a.asNumber == b.asNumber && maps.Equal(a.labels, b.labels)
 		}),
-		pools: newTable[string](sameValue[model.Pool]),
-		wgV4:  newTable[string](sameValue[wireguard]), wgV6: newTable[string](sameValue[wireguard]),
-		namespace: newTable[string](labels), accounts: newTable[accountKey](labels),
-		services: newTable[model.ServiceID](sameService),
+		pools: table.New[string](table.Same[model.Pool]),
+		wgV4:  table.New[string](table.Same[wireguard]), wgV6: table.New[string](table.Same[wireguard]),
+		namespace: table.New[string](labels), accounts: table.New[accountKey](labels),
+		services: table.New[model.ServiceID](sameService),
 	}
 }
 
-func (x *passthru) setHost(name string, h *model.Host) {
+// SetHost puts a node; nil removes it.
+func (x *Objects) SetHost(name string, h *model.Host) {
 	if h == nil {
-		x.hosts.removeEntry(name)
-		x.hostV6.removeEntry(name)
+		x.hosts.Remove(name)
+		x.hostV6.Remove(name)
 		return
 	}
 	m := hostMetadata{asNumber: h.ASNumber, labels: h.Labels}
@@ -72,11 +76,12 @@ func (x *passthru) setHost(name string, h *model.Host) {
 	if h.Net6.IsValid() {
 		m.v6 = netip.PrefixFrom(h.IPv6, h.Net6.Bits()).String()
 	}
-	x.hosts.setEntry(name, m)
+	x.hosts.Set(name, m)
 	setOrRemove(x.hostV6, name, h.IPv6, h.IPv6.IsValid())
 }
 
-func (x *passthru) setWireguard(node string, w *model.Wireguard) {
+// SetWireguard puts a node's WireGuard keys; nil removes them.
+func (x *Objects) SetWireguard(node string, w *model.Wireguard) {
 	if w == nil {
 		w = &model.Wireguard{}
 	}
@@ -84,8 +89,8 @@ func (x *passthru) setWireguard(node string, w *model.Wireguard) {
 	setOrRemove(x.wgV6, node, wireguard{w.PublicKeyV6, w.IPv6}, w.PublicKeyV6 != "")
 }
 
-// setProfile extracts the labels of namespaces and service accounts from their profiles.
-func (x *passthru) setProfile(name string, p *model.Profile) {
+// SetProfile extracts the labels of namespaces and service accounts from their profiles.
+func (x *Objects) SetProfile(name string, p *model.Profile) {
 	if ns, ok := model.ProfileNamespace(name); ok {
 		setOrRemove(x.namespace, ns, ownLabels(p, "pcns."), p != nil)
 	} else if ns, sa, ok := model.ProfileServiceAccount(name); ok {
@@ -108,37 +113,63 @@ func ownLabels(p *model.Profile, prefix string) map[string]string {
 	return out
 }
 
-func setOrRemove[K comparable, V any](t *table[K, V], k K, v V, there bool) {
-	if there {
-		t.setEntry(k, v)
-	} else {
-		t.removeEntry(k)
+// SetPool puts a pool; nil removes it.
+func (x *Objects) SetPool(id string, p *model.Pool) {
+	if p == nil {
+		x.pools.Remove(id)
+		return
+	}
+	x.pools.Set(id, *p)
+}
+
+// SetHostIP puts a node's IPv4 address; an invalid one removes it.
+func (x *Objects) SetHostIP(node string, a netip.Addr) { setOrRemove(x.hostV4, node, a, a.IsValid()) }
+
+// SetService puts a Service; nil removes it.
+func (x *Objects) SetService(id model.ServiceID, s *model.Service) {
+	setOrRemove(x.services, id, s, s != nil)
+}
+
+// Held counts what it holds, by kind.
+func (x *Objects) Held() map[string]int {
+	return map[string]int{
+		"hostV4": x.hostV4.Held(), "hostV6": x.hostV6.Held(), "hosts": x.hosts.Held(), "pools": x.pools.Held(),
+		"namespace": x.namespace.Held(), "accounts": x.accounts.Held(), "services": x.services.Held(),
+		"wgV4": x.wgV4.Held(), "wgV6": x.wgV6.Held(),
 	}
 }
 
-// flushMessages returns, in Felix's order, the messages that precede routes and those that follow them.
-func (x *passthru) flushMessages() (before, after []*felix.ToDataplane) {
+func setOrRemove[K comparable, V any](t *table.Table[K, V], k K, v V, there bool) {
+	if there {
+		t.Set(k, v)
+	} else {
+		t.Remove(k)
+	}
+}
+
+// Flush returns, in Felix's order, the messages that precede routes and those that follow them.
+func (x *Objects) Flush() (before, after []*felix.ToDataplane) {
 	add := func(out *[]*felix.ToDataplane, updates, removes []*felix.ToDataplane) {
 		*out = append(append(*out, removes...), updates...)
 	}
-	up, down := x.accounts.flushEntries(accountKey.compare, accountUpdate, accountRemove)
+	up, down := x.accounts.Flush(accountKey.compareTo, accountUpdate, accountRemove)
 	add(&before, up, down)
-	up, down = x.namespace.flushEntries(strings.Compare, namespaceUpdate, namespaceRemove)
+	up, down = x.namespace.Flush(strings.Compare, namespaceUpdate, namespaceRemove)
 	add(&before, up, down)
-	up, down = x.wgV4.flushEntries(strings.Compare, wgUpdate, wgRemove)
+	up, down = x.wgV4.Flush(strings.Compare, wgUpdate, wgRemove)
 	add(&after, up, down)
-	up, down = x.wgV6.flushEntries(strings.Compare, wgUpdateV6, wgRemoveV6)
+	up, down = x.wgV6.Flush(strings.Compare, wgUpdateV6, wgRemoveV6)
 	add(&after, up, down)
-	up, down = x.hostV4.flushEntries(strings.Compare, hostUpdate, hostRemove)
+	up, down = x.hostV4.Flush(strings.Compare, hostUpdate, hostRemove)
 	add(&after, up, down)
-	up, down = x.hostV6.flushEntries(strings.Compare, hostUpdateV6, hostRemoveV6)
+	up, down = x.hostV6.Flush(strings.Compare, hostUpdateV6, hostRemoveV6)
 	add(&after, up, down)
-	up, down = x.hosts.flushEntries(strings.Compare, metadataUpdate, metadataRemove)
+	up, down = x.hosts.Flush(strings.Compare, metadataUpdate, metadataRemove)
 	add(&after, up, down)
-	up, down = x.pools.flushEntries(strings.Compare, poolUpdate, poolRemove)
+	up, down = x.pools.Flush(strings.Compare, poolUpdate, poolRemove)
 	add(&after, up, down)
 	after = append(after, x.flushBGP()...)
-	up, down = x.services.flushEntries(model.ServiceID.Compare, serviceUpdate, serviceRemove)
+	up, down = x.services.Flush(model.ServiceID.Compare, serviceUpdate, serviceRemove)
 	add(&after, up, down)
 	return before, after
 }
@@ -237,13 +268,13 @@ func poolRemove(id string) *felix.ToDataplane {
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_IpamPoolRemove{IpamPoolRemove: r}}
 }
 
-// setBGP sets the BGP configuration. A removed one is sent as an empty one: Felix's protocol has no removal.
-func (x *passthru) setBGP(c *model.BGPConfig) {
+// SetBGP sets the BGP configuration. A removed one is sent as an empty one: Felix's protocol has no removal.
+func (x *Objects) SetBGP(c *model.BGPConfig) {
 	switch {
 	case c != nil:
 		x.bgp = &felix.GlobalBGPConfigUpdate{
-			ServiceClusterCidrs: prefixes(c.ServiceClusterIPs), ServiceExternalCidrs: prefixes(c.ServiceExternalIPs),
-			ServiceLoadbalancerCidrs: prefixes(c.ServiceLoadBalancerIPs),
+			ServiceClusterCidrs: cidr.Texts(c.ServiceClusterIPs), ServiceExternalCidrs: cidr.Texts(c.ServiceExternalIPs),
+			ServiceLoadbalancerCidrs: cidr.Texts(c.ServiceLoadBalancerIPs),
 			LocalWorkloadPeeringIpV4: addrText(c.WorkloadPeering4), LocalWorkloadPeeringIpV6: addrText(c.WorkloadPeering6),
 		}
 	case x.bgp != nil:
@@ -251,7 +282,7 @@ func (x *passthru) setBGP(c *model.BGPConfig) {
 	}
 }
 
-func (x *passthru) flushBGP() []*felix.ToDataplane {
+func (x *Objects) flushBGP() []*felix.ToDataplane {
 	if x.bgp == nil || x.bgpSent != nil && proto.Equal(x.bgp, x.bgpSent) {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package calc
+package table
 
 import (
 	"slices"
@@ -6,9 +6,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
-// table holds one kind of object that goes to the data plane one by one: its desired state, its sent state, and the
+// Table holds one kind of object that goes to the data plane one by one: its desired state, its sent state, and the
 // keys to compare. A flush sends only the difference, whatever happened in between.
-type table[K comparable, V any] struct {
+type Table[K comparable, V any] struct {
 	entries map[K]*entry[V]
 	dirty   map[K]struct{}
 	equal   func(a, b V) bool
@@ -19,13 +19,15 @@ type entry[V any] struct {
 	wanted, known bool
 }
 
-func newTable[K comparable, V any](equal func(a, b V) bool) *table[K, V] {
-	return &table[K, V]{entries: map[K]*entry[V]{}, dirty: map[K]struct{}{}, equal: equal}
+// New returns an empty table. Values that are equal are sent once.
+func New[K comparable, V any](equal func(a, b V) bool) *Table[K, V] {
+	return &Table[K, V]{entries: map[K]*entry[V]{}, dirty: map[K]struct{}{}, equal: equal}
 }
 
-func sameValue[V comparable](a, b V) bool { return a == b }
+// Same compares values of a comparable type.
+func Same[V comparable](a, b V) bool { return a == b }
 
-func (t *table[K, V]) setEntry(k K, v V) {
+func (t *Table[K, V]) Set(k K, v V) {
 	e := t.entries[k]
 	if e == nil {
 		e = &entry[V]{}
@@ -35,15 +37,15 @@ func (t *table[K, V]) setEntry(k K, v V) {
 	t.dirty[k] = struct{}{}
 }
 
-func (t *table[K, V]) removeEntry(k K) {
+func (t *Table[K, V]) Remove(k K) {
 	if e := t.entries[k]; e != nil {
 		e.wanted = false
 		t.dirty[k] = struct{}{}
 	}
 }
 
-// flushEntries returns the messages that make the sent state equal to the desired state, in the order of the keys.
-func (t *table[K, V]) flushEntries(compare func(a, b K) int, update func(K, V) *felix.ToDataplane, remove func(K) *felix.ToDataplane) (updates, removes []*felix.ToDataplane) {
+// Flush returns the messages that make the sent state equal to the desired state, in the order of the keys.
+func (t *Table[K, V]) Flush(compare func(a, b K) int, update func(K, V) *felix.ToDataplane, remove func(K) *felix.ToDataplane) (updates, removes []*felix.ToDataplane) {
 	if len(t.dirty) == 0 {
 		return nil, nil
 	}
@@ -69,3 +71,6 @@ func (t *table[K, V]) flushEntries(compare func(a, b K) int, update func(K, V) *
 	}
 	return updates, removes
 }
+
+// Held returns how many keys the table holds: those with a value, and those to compare at the next flush.
+func (t *Table[K, V]) Held() int { return len(t.entries) + len(t.dirty) }

@@ -1,10 +1,12 @@
-package calc
+package route
 
 import (
 	"crypto/sha1"
 	"net"
 	"net/netip"
+	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calc/table"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
@@ -20,20 +22,22 @@ type vtep struct {
 	mac6, addr6, parent6 string
 }
 
-// vteps finds which nodes are VXLAN tunnel endpoints: those with an address and a tunnel address in the same family.
-type vteps struct {
+// VTEPs finds which nodes are VXLAN tunnel endpoints: those with an address and a tunnel address in the same family.
+type VTEPs struct {
 	parents map[string][2]netip.Addr
 	tunnels map[string]tunnelConfig
-	wanted  *table[string, vtep]
+	wanted  *table.Table[string, vtep]
 }
 
-func newVTEPs() *vteps {
-	return &vteps{
-		parents: map[string][2]netip.Addr{}, tunnels: map[string]tunnelConfig{}, wanted: newTable[string](sameValue[vtep]),
+// NewVTEPs returns no tunnel endpoints.
+func NewVTEPs() *VTEPs {
+	return &VTEPs{
+		parents: map[string][2]netip.Addr{}, tunnels: map[string]tunnelConfig{}, wanted: table.New[string](table.Same[vtep]),
 	}
 }
 
-func (x *vteps) setHost(node string, v4, v6 netip.Addr) {
+// SetHost puts a node's addresses; two invalid ones remove it.
+func (x *VTEPs) SetHost(node string, v4, v6 netip.Addr) {
 	x.parents[node] = [2]netip.Addr{v4, v6}
 	if !v4.IsValid() && !v6.IsValid() {
 		delete(x.parents, node)
@@ -41,9 +45,9 @@ func (x *vteps) setHost(node string, v4, v6 netip.Addr) {
 	x.update(node)
 }
 
-// setConfig sets a parameter of a node's configuration and ignores parameters that do not concern tunnels. "" removes
+// SetConfig sets a parameter of a node's configuration and ignores parameters that do not concern tunnels. "" removes
 // it.
-func (x *vteps) setConfig(node, name, value string) {
+func (x *VTEPs) SetConfig(node, name, value string) {
 	t := x.tunnels[node]
 	switch name {
 	case "IPv4VXLANTunnelAddr":
@@ -71,7 +75,7 @@ func canonicalAddr(text string) string {
 	return ""
 }
 
-func (x *vteps) update(node string) {
+func (x *VTEPs) update(node string) {
 	t, parent := x.tunnels[node], x.parents[node]
 	var v vtep
 	if t.addr4 != "" && parent[0].IsValid() {
@@ -81,10 +85,20 @@ func (x *vteps) update(node string) {
 		v.mac6, v.addr6, v.parent6 = tunnelMAC(t.mac6, node+"-v6"), t.addr6, parent[1].String()
 	}
 	if v == (vtep{}) {
-		x.wanted.removeEntry(node)
+		x.wanted.Remove(node)
 	} else {
-		x.wanted.setEntry(node, v)
+		x.wanted.Set(node, v)
 	}
+}
+
+// Flush returns the messages for the tunnel endpoints that changed, sorted by node.
+func (x *VTEPs) Flush() (updates, removes []*felix.ToDataplane) {
+	return x.wanted.Flush(strings.Compare, vtepUpdate, vtepRemove)
+}
+
+// Held counts what the tunnel endpoints hold, by part.
+func (x *VTEPs) Held() map[string]int {
+	return map[string]int{"parents": len(x.parents), "tunnels": len(x.tunnels), "wanted": x.wanted.Held()}
 }
 
 // tunnelMAC is the configured address, or the one Felix derives: "f" and the start of the name's SHA-1.

@@ -1,4 +1,4 @@
-package calc
+package route
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
+	"github.com/contiv-agent/contiv-agent/calc/table"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -21,22 +23,22 @@ type route struct {
 	ipip, vxlan, wgd bool
 }
 
-// routes records for every network to which pool, block, node, workload or tunnel it belongs.
-type routes struct {
+// Routes records for every network to which pool, block, node, workload or tunnel it belongs.
+type Routes struct {
 	self    string
 	trie    trie
 	hosts   map[string]hostAddrs
 	pools   map[string]model.Pool
-	blocks  map[cidr][]blockRoute
-	wanted  *table[cidr, route]
-	dirty   map[cidr]struct{}
-	byNode  map[string]map[cidr]struct{} // routes by the node they lead to
-	nodeOf  map[cidr]string
-	wepNets map[model.WorkloadID][]cidr
+	blocks  map[cidr.CIDR][]blockRoute
+	wanted  *table.Table[cidr.CIDR, route]
+	dirty   map[cidr.CIDR]struct{}
+	byNode  map[string]map[cidr.CIDR]struct{} // routes by the node they lead to
+	nodeOf  map[cidr.CIDR]string
+	wepNets map[model.WorkloadID][]cidr.CIDR
 }
 
 type blockRoute struct {
-	dst  cidr
+	dst  cidr.CIDR
 	node string
 }
 
@@ -48,30 +50,31 @@ type hostAddrs struct {
 	addrs      []netip.Addr  // all addresses of the node itself, sorted
 }
 
-func newRoutes(self string) *routes {
-	return &routes{
-		self: self, hosts: map[string]hostAddrs{}, pools: map[string]model.Pool{}, blocks: map[cidr][]blockRoute{},
-		wanted: newTable[cidr](sameValue[route]), dirty: map[cidr]struct{}{},
-		byNode: map[string]map[cidr]struct{}{}, nodeOf: map[cidr]string{}, wepNets: map[model.WorkloadID][]cidr{},
+// New returns the routes of a node without objects.
+func New(self string) *Routes {
+	return &Routes{
+		self: self, hosts: map[string]hostAddrs{}, pools: map[string]model.Pool{}, blocks: map[cidr.CIDR][]blockRoute{},
+		wanted: table.New[cidr.CIDR](table.Same[route]), dirty: map[cidr.CIDR]struct{}{},
+		byNode: map[string]map[cidr.CIDR]struct{}{}, nodeOf: map[cidr.CIDR]string{}, wepNets: map[model.WorkloadID][]cidr.CIDR{},
 	}
 }
 
 // edit changes the information about a network.
-func (x *routes) edit(p cidr, change func(*routeInfo)) {
+func (x *Routes) edit(p cidr.CIDR, change func(*routeInfo)) {
 	info := x.trie.infoAt(p)
 	change(info)
-	if info.empty() {
+	if info.unused() {
 		x.trie.removeNetwork(p)
 	}
 	x.dirty[p] = struct{}{}
 }
 
-func (x *routes) markDirty(p cidr) { x.dirty[p] = struct{}{} }
+func (x *Routes) markDirty(p cidr.CIDR) { x.dirty[p] = struct{}{} }
 
-// setPool puts a pool, or removes it if nil.
-func (x *routes) setPool(id string, pool *model.Pool) {
+// SetPool puts a pool, or removes it if nil.
+func (x *Routes) SetPool(id string, pool *model.Pool) {
 	if old, ok := x.pools[id]; ok {
-		p := cidrOf(old.CIDR)
+		p := cidr.Of(old.CIDR)
 		delete(x.pools, id)
 		x.trie.below(p, x.markDirty)
 		x.edit(p, func(i *routeInfo) {
@@ -82,7 +85,7 @@ func (x *routes) setPool(id string, pool *model.Pool) {
 		return
 	}
 	x.pools[id] = *pool
-	p := cidrOf(pool.CIDR)
+	p := cidr.Of(pool.CIDR)
 	claim := poolClaim{id, poolType(pool), pool.Masquerade, pool.IPIPMode == crossSubnet || pool.VXLANMode == crossSubnet}
 	x.edit(p, func(i *routeInfo) {
 		i.pools = append(i.pools, claim)
@@ -103,13 +106,13 @@ func poolType(p *model.Pool) felix.IPPoolType {
 	return felix.IPPoolType_NO_ENCAP
 }
 
-// setBlock puts a block, or removes it if nil.
-func (x *routes) setBlock(block netip.Prefix, b *model.Block) {
-	key := cidrOf(block)
+// SetBlock puts a block, or removes it if nil.
+func (x *Routes) SetBlock(block netip.Prefix, b *model.Block) {
+	key := cidr.Of(block)
 	var now []blockRoute
 	if b != nil {
 		for _, a := range b.Borrowed {
-			now = append(now, blockRoute{hostCIDR(a.Addr), a.Node})
+			now = append(now, blockRoute{cidr.Host(a.Addr), a.Node})
 		}
 		if b.Node != "" {
 			now = slices.DeleteFunc(now, func(r blockRoute) bool { return r.dst == key }) // a block of one address
@@ -138,7 +141,7 @@ func (x *routes) setBlock(block netip.Prefix, b *model.Block) {
 }
 
 func compareClaims(a, b blockClaim) int {
-	return cmp.Or(a.block.compare(b.block), strings.Compare(a.node, b.node))
+	return cmp.Or(a.block.Compare(b.block), strings.Compare(a.node, b.node))
 }
 
 func removeFirst[T comparable](list []T, v T) []T {
@@ -148,13 +151,13 @@ func removeFirst[T comparable](list []T, v T) []T {
 	return list
 }
 
-// setWorkload sets the addresses of a workload; none removes it.
-func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
+// SetWorkload sets the addresses of a workload; none removes it.
+func (x *Routes) SetWorkload(id model.WorkloadID, nets []netip.Prefix) {
 	old := x.wepNets[id]
-	now := make([]cidr, 0, len(nets))
+	now := make([]cidr.CIDR, 0, len(nets))
 	for _, n := range nets {
 		if n.IsValid() {
-			now = append(now, cidrOf(n))
+			now = append(now, cidr.Of(n))
 		}
 	}
 	if slices.Equal(old, now) {
@@ -174,7 +177,7 @@ func (x *routes) setWorkload(id model.WorkloadID, nets []netip.Prefix) {
 }
 
 // countUse adds by to the number of uses of a network by a node.
-func (x *routes) countUse(p cidr, node string, kind refKind, by int) {
+func (x *Routes) countUse(p cidr.CIDR, node string, kind refKind, by int) {
 	x.edit(p, func(info *routeInfo) {
 		i := slices.IndexFunc(info.refs, func(r routeRef) bool { return r.node == node && r.kind == kind })
 		if i < 0 {
@@ -188,4 +191,16 @@ func (x *routes) countUse(p cidr, node string, kind refKind, by int) {
 			info.refs = slices.Delete(info.refs, i, i+1)
 		}
 	})
+}
+
+// Held counts what the routes hold, by part.
+func (x *Routes) Held() map[string]int {
+	out := map[string]int{
+		"hosts": len(x.hosts), "pools": len(x.pools), "blocks": len(x.blocks), "wanted": x.wanted.Held(), "dirty": len(x.dirty),
+		"byNode": len(x.byNode), "nodeOf": len(x.nodeOf), "wepNets": len(x.wepNets),
+	}
+	if x.trie.v4 != nil || x.trie.v6 != nil {
+		out["trie"] = 1
+	}
+	return out
 }

@@ -1,4 +1,4 @@
-package calc
+package rulebook
 
 import (
 	"fmt"
@@ -63,8 +63,8 @@ func TestRulebookKeepsEveryField(t *testing.T) {
 	for name, c := range map[string]struct{ in, out []model.Rule }{
 		"none": {}, "empty": {[]model.Rule{{}}, []model.Rule{{}, {}}}, "all": {full[:1], full[1:]}, "outbound": {nil, full[:1]},
 	} {
-		book := pack(c.in, c.out, &room)
-		in, out := book.unpack(&scratch)
+		book := Pack(c.in, c.out, &room)
+		in, out := book.Unpack(&scratch)
 		same := []cmp.Option{cmpopts.EquateEmpty(), cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })}
 		if diff := cmp.Diff(c.in, in, same...); diff != "" {
 			t.Errorf("%s, inbound:\n%s", name, diff)
@@ -72,7 +72,7 @@ func TestRulebookKeepsEveryField(t *testing.T) {
 		if diff := cmp.Diff(c.out, out, same...); diff != "" {
 			t.Errorf("%s, outbound:\n%s", name, diff)
 		}
-		if again := pack(in, out, &room); again != book {
+		if again := Pack(in, out, &room); again != book {
 			t.Errorf("%s: packing it again gives another rulebook", name)
 		}
 	}
@@ -83,7 +83,7 @@ func TestAnyFieldChangesTheRulebook(t *testing.T) {
 	var full model.Rule
 	n := 0
 	fill(reflect.ValueOf(&full).Elem(), &n)
-	seen := map[rulebook]string{}
+	seen := map[Rulebook]string{}
 	var vary func(path string, v reflect.Value, rule *model.Rule)
 	vary = func(path string, v reflect.Value, rule *model.Rule) {
 		if v.Kind() == reflect.Struct && v.Type() != reflect.TypeFor[netip.Prefix]() {
@@ -95,7 +95,7 @@ func TestAnyFieldChangesTheRulebook(t *testing.T) {
 		old := reflect.New(v.Type()).Elem()
 		old.Set(v)
 		v.SetZero()
-		book := pack([]model.Rule{*rule}, nil, new([]byte))
+		book := Pack([]model.Rule{*rule}, nil, new([]byte))
 		if other, ok := seen[book]; ok {
 			t.Errorf("without %s the rulebook is the same as without %s", path, other)
 		}

@@ -1,9 +1,10 @@
-package calc
+package route
 
 import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/calc/cidr"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 )
@@ -47,8 +48,8 @@ func tunnelKinds() [5]refKind {
 	return [5]refKind{refIPIP, refVXLAN, refVXLAN, refWireguard, refWireguard}
 }
 
-// setHost puts a node, or removes it if it is nil or has no address.
-func (x *routes) setHost(name string, h *model.Host) {
+// SetHost puts a node, or removes it if it is nil or has no address.
+func (x *Routes) SetHost(name string, h *model.Host) {
 	now, known := addrsOf(h)
 	old, was := x.hosts[name]
 	if known == was && old.equal(now) {
@@ -60,20 +61,20 @@ func (x *routes) setHost(name string, h *model.Host) {
 	kinds := tunnelKinds()
 	for i, kind := range kinds {
 		if now.tunnels[i].IsValid() {
-			x.countUse(hostCIDR(now.tunnels[i]), name, kind, 1)
+			x.countUse(cidr.Host(now.tunnels[i]), name, kind, 1)
 		}
 		if old.tunnels[i].IsValid() {
-			x.countUse(hostCIDR(old.tunnels[i]), name, kind, -1)
+			x.countUse(cidr.Host(old.tunnels[i]), name, kind, -1)
 		}
 	}
 	for _, a := range now.addrs {
-		x.edit(hostCIDR(a), func(i *routeInfo) {
+		x.edit(cidr.Host(a), func(i *routeInfo) {
 			i.hosts = append(i.hosts, name)
 			slices.Sort(i.hosts)
 		})
 	}
 	for _, a := range old.addrs {
-		x.edit(hostCIDR(a), func(i *routeInfo) { i.hosts = removeFirst(i.hosts, name) })
+		x.edit(cidr.Host(a), func(i *routeInfo) { i.hosts = removeFirst(i.hosts, name) })
 	}
 	delete(x.hosts, name)
 	if known {
@@ -86,7 +87,7 @@ func (x *routes) setHost(name string, h *model.Host) {
 
 // markSubnetsDirty marks the routes to nodes that entered or left this node's subnet. It runs only when this node's own
 // subnet changes, and walks the nodes, not the routes.
-func (x *routes) markSubnetsDirty(old, now hostAddrs) {
+func (x *Routes) markSubnetsDirty(old, now hostAddrs) {
 	for name, h := range x.hosts {
 		if inNetwork(old.net4, h.v4) != inNetwork(now.net4, h.v4) || inNetwork(old.net6, h.v6) != inNetwork(now.net6, h.v6) {
 			for p := range x.byNode[name] {
@@ -100,9 +101,9 @@ func inNetwork(net netip.Prefix, a netip.Addr) bool { return net.IsValid() && ne
 
 // resolve computes the route of a network from all networks that contain it; ok is false if nothing is known of the
 // network itself.
-func (x *routes) resolve(p cidr) (r route, ok bool) {
+func (x *Routes) resolve(p cidr.CIDR) (r route, ok bool) {
 	crosses, blockNode := false, ""
-	x.trie.path(p, func(at cidr, i *routeInfo) {
+	x.trie.path(p, func(at cidr.CIDR, i *routeInfo) {
 		ok = at == p
 		if len(i.pools) > 0 {
 			r.pool = i.pools[0].kind
@@ -129,7 +130,7 @@ func (x *routes) resolve(p cidr) (r route, ok bool) {
 	if r.node != "" && known {
 		self := x.hosts[x.self]
 		addr, net := h.v4, self.net4
-		if p.v6 {
+		if p.V6 {
 			addr, net = h.v6, self.net6
 		}
 		r.nodeIP, r.sameSubnet = addr, crosses && addr.IsValid() && inNetwork(net, addr)
@@ -138,7 +139,7 @@ func (x *routes) resolve(p cidr) (r route, ok bool) {
 }
 
 // addRefs adds the workloads and tunnels that use the network itself; it reports false if there are none.
-func (x *routes) addRefs(r *route, refs []routeRef) bool {
+func (x *Routes) addRefs(r *route, refs []routeRef) bool {
 	if len(refs) == 0 {
 		return false
 	}
@@ -159,34 +160,34 @@ func (x *routes) addRefs(r *route, refs []routeRef) bool {
 	return true
 }
 
-func (x *routes) pick(node string, local, remote felix.RouteType) felix.RouteType {
+func (x *Routes) pick(node string, local, remote felix.RouteType) felix.RouteType {
 	if node == x.self {
 		return local
 	}
 	return remote
 }
 
-// flushRoutes resolves what changed.
-func (x *routes) flushRoutes() (updates, removes []*felix.ToDataplane) {
+// FlushRoutes resolves what changed.
+func (x *Routes) FlushRoutes() (updates, removes []*felix.ToDataplane) {
 	for p := range x.dirty {
 		r, ok := x.resolve(p)
-		if p.host() == p && p.addr().IsUnspecified() {
+		if p.Host() == p && p.Addr().IsUnspecified() {
 			ok = false // no route leads to the unspecified address
 		}
 		if ok {
-			x.wanted.setEntry(p, r)
+			x.wanted.Set(p, r)
 			x.fileUnderNode(p, r.node)
 		} else {
-			x.wanted.removeEntry(p)
+			x.wanted.Remove(p)
 			x.fileUnderNode(p, "")
 		}
 	}
 	clear(x.dirty)
-	return x.wanted.flushEntries(cidr.compare, routeUpdate, routeRemove)
+	return x.wanted.Flush(cidr.CIDR.Compare, routeUpdate, routeRemove)
 }
 
 // fileUnderNode files a route under the node it leads to.
-func (x *routes) fileUnderNode(p cidr, node string) {
+func (x *Routes) fileUnderNode(p cidr.CIDR, node string) {
 	if old := x.nodeOf[p]; old != node {
 		if delete(x.byNode[old], p); len(x.byNode[old]) == 0 {
 			delete(x.byNode, old)
@@ -198,14 +199,14 @@ func (x *routes) fileUnderNode(p cidr, node string) {
 	}
 	x.nodeOf[p] = node
 	if x.byNode[node] == nil {
-		x.byNode[node] = map[cidr]struct{}{}
+		x.byNode[node] = map[cidr.CIDR]struct{}{}
 	}
 	x.byNode[node][p] = struct{}{}
 }
 
-func routeUpdate(p cidr, r route) *felix.ToDataplane {
+func routeUpdate(p cidr.CIDR, r route) *felix.ToDataplane {
 	u := &felix.RouteUpdate{
-		Types: r.types, IpPoolType: r.pool, Dst: p.prefix().String(), DstNodeName: r.node,
+		Types: r.types, IpPoolType: r.pool, Dst: p.Prefix().String(), DstNodeName: r.node,
 		SameSubnet: r.sameSubnet, NatOutgoing: r.nat, LocalWorkload: r.local, Borrowed: r.borrowed,
 	}
 	if r.nodeIP.IsValid() {
@@ -217,7 +218,7 @@ func routeUpdate(p cidr, r route) *felix.ToDataplane {
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_RouteUpdate{RouteUpdate: u}}
 }
 
-func routeRemove(p cidr) *felix.ToDataplane {
-	r := &felix.RouteRemove{Dst: p.prefix().String()}
+func routeRemove(p cidr.CIDR) *felix.ToDataplane {
+	r := &felix.RouteRemove{Dst: p.Prefix().String()}
 	return &felix.ToDataplane{Payload: &felix.ToDataplane_RouteRemove{RouteRemove: r}}
 }
