@@ -23,10 +23,7 @@ func TestPassClosesPolicyWithLargeSets(t *testing.T) {
 	if len(out) != 2 || out[1].GetActivePolicyUpdate().GetPolicy() != policy || len(g.Notes()) != 0 {
 		t.Errorf("a small policy: %v, notes %v", out, g.Notes())
 	}
-	delta := &felix.IPSetDeltaUpdate{Id: "s"}
-	for _, m := range []string{"10.1.0.2/32", "10.1.0.3/32", "10.1.0.4/32", "10.1.0.5/32"} {
-		delta.AddedMembers = append(delta.AddedMembers, m)
-	}
+	delta := &felix.IPSetDeltaUpdate{Id: "s", AddedMembers: []string{"10.1.0.2/32", "10.1.0.3/32", "10.1.0.4/32", "10.1.0.5/32"}}
 	out = g.Pass([]*felix.ToDataplane{{Payload: &felix.ToDataplane_IpsetDeltaUpdate{IpsetDeltaUpdate: delta}}})
 	ref := model.PolicyIDOf(name.Tier, name.Name).Ref()
 	if len(out) != 2 || g.Refused(ref) == "" || len(g.Notes()) != 1 {
