@@ -29,7 +29,7 @@ func TestPassClosesPolicyWithLargeSets(t *testing.T) {
 	if len(out) != 2 || g.Refused(ref) == "" || len(g.Notes()) != 1 {
 		t.Fatalf("a large set: %v, refused %q, notes %v", out, g.Refused(ref), g.Notes())
 	}
-	if p := out[1].GetActivePolicyUpdate().GetPolicy(); !IsClosed(p) || p.GetNamespace() != "prod" || p.GetOriginalSelector() != "app == 'web'" {
+	if p := out[1].GetActivePolicyUpdate().GetPolicy(); !IsClosed(p) || len(p.GetOutboundRules()) != 1 || p.GetOutboundRules()[0].GetAction() != "deny" || p.GetNamespace() != "prod" || p.GetOriginalSelector() != "app == 'web'" {
 		t.Errorf("closed form: %v", p)
 	}
 	delta = &felix.IPSetDeltaUpdate{Id: "s", RemovedMembers: delta.AddedMembers}
