@@ -33,7 +33,6 @@ import (
 	admin "sigs.k8s.io/network-policy-api/apis/v1alpha1"
 
 	ours "github.com/contiv-agent/contiv-agent/calico"
-	"github.com/contiv-agent/contiv-agent/calico/datastore"
 	"github.com/contiv-agent/contiv-agent/calico/datastore/encode"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 	"github.com/contiv-agent/contiv-agent/source/convert/check"
@@ -299,7 +298,7 @@ func TestAcceptedByCalico(t *testing.T) {
 	logrus.SetLevel(logrus.FatalLevel)
 	accepted := 0
 	for kind, v := range vectors() {
-		if _, extra := datastore.Extra(apiv3.Group, "v3", kind, ""); !strings.HasPrefix(v.group, "crd.") || extra ||
+		if _, extra := encode.Extra(apiv3.Group, "v3", kind, ""); !strings.HasPrefix(v.group, "crd.") || extra ||
 			kind == libapiv3.KindIPAMBlock || kind == apiv3.KindStagedKubernetesNetworkPolicy { // the last is Kubernetes' to judge
 			continue
 		}
