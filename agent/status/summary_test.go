@@ -121,22 +121,22 @@ func TestSummaryCounts(t *testing.T) {
 // Refused; a pure remark does not reach it.
 func TestEveryRemarkIsKnown(t *testing.T) {
 	known := map[string]string{
-		"../../renderer/adapter/service.go":   "Add has refused; Services: refusal",
-		"../../renderer/nat44/node.go":        "a remark on the Node: pods keep their addresses outside the cluster",
-		"../../renderer/cnat/node.go":         "a remark on the Node: pods keep their addresses outside the cluster",
-		"../../renderer/acl/note.go":          "refused; policies and profiles",
-		"../../renderer/acl/list.go":          "refused; isolated endpoints",
-		"../../renderer/acl/ports.go":         "refused; ports of SCTP beyond the classifier's limits",
-		"../../renderer/acl/note/note.go":     "refused; what rules of policies do not do",
-		"../../renderer/acl/endpoint/pods.go": "refused; endpoints whose policies are too many rules, for the uplink or for SCTP",
-		"../../renderer/acl/host/host.go":     "refused; host endpoints",
-		"../../calc/active.go":                "refused; policies",
-		"../../renderer/acl/source/source.go": "refused; source checks",
-		"../../plugins/policy/source.go":      "refused; Pods with wrong annotations, a Node whose traffic is dropped",
-		"../../budget/ledger.go":              "policyStatuses; policies that are closed",
-		"../../plugins/service/build.go":      "refused says it; Services: refusal",
-		"../../plugins/service/status.go":     "refused; Pods without an interface",
-		"../../plugins/service/node.go":       "refused says it; the Node",
+		"../../renderer/adapter/service.go":    "Add has refused; Services: refusal",
+		"../../renderer/nat44/node.go":         "a remark on the Node: pods keep their addresses outside the cluster",
+		"../../renderer/cnat/node.go":          "a remark on the Node: pods keep their addresses outside the cluster",
+		"../../renderer/acl/note.go":           "refused; policies and profiles",
+		"../../renderer/acl/list.go":           "refused; isolated endpoints",
+		"../../renderer/acl/ports.go":          "refused; ports of SCTP beyond the classifier's limits",
+		"../../renderer/acl/note/note.go":      "refused; what rules of policies do not do",
+		"../../renderer/acl/endpoint/iface.go": "refused; endpoints whose policies are too many rules, for the uplink or for SCTP",
+		"../../renderer/acl/host/host.go":      "refused; host endpoints",
+		"../../calc/active.go":                 "refused; policies",
+		"../../renderer/acl/source/source.go":  "refused; source checks",
+		"../../plugins/policy/status.go":       "refused; Pods with wrong annotations, a Node whose traffic is dropped",
+		"../../budget/ledger.go":               "policyStatuses; policies that are closed",
+		"../../plugins/service/build.go":       "refused says it; Services: refusal",
+		"../../plugins/service/status.go":      "refused; Pods without an interface",
+		"../../plugins/service/node.go":        "refused says it; the Node",
 	}
 	found := map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
