@@ -27,8 +27,11 @@ var (
 	closedFirst   = edit{"vppagent/plan.go", "\tshut := p.shut()\n", "\tvar shut [][]Step\n"}
 	unknownDenied = edit{"test/adversary/game.go", "\tc.Seed, c.Agent.Services.Renderer.Choice = ", "\tc.Agent.Policies.AllowUnknown = true\n\tc.Seed, c.Agent.Services.Renderer.Choice = "}
 	sourceCheck   = edit{"renderer/acl/source/source.go", "if g.mode == Off || len(i.Addrs) == 0 {", "if true || len(i.Addrs) == 0 {"}
-	insideFirst   = edit{
-		"vppagent/descriptor/nat/interface.go", "\tif len(add) == 2 {\n\t\tbothRoles(add, role)\n\t}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n",
+	// Pods' interfaces have both roles, as others have, and are outside alone first: packets arrive in between.
+	bothRoles   = edit{"vppagent/descriptor/nat/interface.go", "\tif !ok || !enabled || !global.forwarding {\n", "\tif true || !ok || !enabled || !global.forwarding {\n"}
+	insideFirst = edit{"vppagent/descriptor/nat/arrange/arrange.go", "\treturn append(add, del...)\n}\n", "\tif len(add) == 2 {\n\t\tadd[0], add[1] = add[1], add[0]\n\t}\n\treturn append(add, del...)\n}\n"}
+	atOnce      = edit{
+		"vppagent/descriptor/nat/interface.go", "\t\tops[i].Call.Joined = i < len(steps)-1\n\t\tops[i].Call.AtOnce = i == 0 && len(steps) > 1\n", "",
 	}
 	closedSCTP = edit{"renderer/acl/lists/nosctp.go", "\tif otherOpen {\n", "\tif true || otherOpen {\n"}
 	hiddenSCTP = edit{"renderer/acl/list.go", "r.static(!p.Spec.Egress, table.AskPeers(p.Uses))", "r.static(!p.Spec.Egress, false)"}
@@ -40,7 +43,7 @@ var (
 var fixes = []fix{
 	{"answers make no sessions", Revoked, []edit{lawOfSessions}, false},
 	{"the node's traffic has an address that NAT gives to nobody", Hidden, []edit{hostLink}, true},
-	{"no forwarding under half a NAT", Lost, []edit{closedFirst, unknownDenied, insideFirst}, false},
+	{"no forwarding under half a NAT", Lost, []edit{closedFirst, unknownDenied, bothRoles, insideFirst, atOnce}, false},
 	{"interfaces are closed before anything else", Open, []edit{closedFirst}, false},
 	{"pods send from their own addresses", Forged, []edit{sourceCheck}, false},
 	{"SCTP that nothing tracks is denied", SCTP, []edit{closedSCTP}, false},
