@@ -178,6 +178,7 @@ func (g *Refuser) locateClosed() (gone []*closedPods) {
 	for key, c := range g.closed {
 		if addrs[key] == nil {
 			gone = append(gone, c)
+			g.renote(c)
 			g.resized = true
 			delete(g.closed, key)
 		}
@@ -196,11 +197,17 @@ func (g *Refuser) locateClosed() (gone []*closedPods) {
 			c.blind = c.in.Steps.IgnoresDestinations() && c.out.Steps.IgnoresSources()
 		}
 		if c.moved = !slices.Equal(c.addrs, list); c.moved {
+			g.renote(c)
 			g.resized = true
 			c.addrs, c.stale = list, c.stale || !c.blind
 		}
 	}
 	return gone
+}
+
+// renote has the notes about refused copies made again, which name the closed pods' addresses.
+func (g *Refuser) renote(c *closedPods) {
+	g.pods.Leaving = g.pods.Leaving || c.refused != ""
 }
 
 // touched reports whether a sender joined or left a set that the programs of closed pods use. A closed pod that did so changes its program, or

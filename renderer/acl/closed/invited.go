@@ -197,7 +197,7 @@ func (g *Refuser) sizeOf(p *endpoint.Program) (n int) {
 
 // writeInvitation makes the segments of an invitation.
 func (g *Refuser) writeInvitation(v *invitation) {
-	old := v.segs
+	old, noted := v.segs, v.over
 	v.segs = nil
 	steps, fits := g.stepsFor(v)
 	if v.over = v.big || !fits; !v.over {
@@ -210,7 +210,7 @@ func (g *Refuser) writeInvitation(v *invitation) {
 	for _, seg := range old {
 		g.pods.Segs.Drop(seg)
 	}
-	g.pods.Leaving = g.pods.Leaving || !slices.Equal(old, v.segs)
+	g.pods.Leaving = g.pods.Leaving || noted || v.over || !slices.Equal(old, v.segs) // notes name the addresses
 }
 
 // dropInvitation removes the segments of an invitation.
@@ -218,7 +218,7 @@ func (g *Refuser) dropInvitation(v *invitation) {
 	for _, seg := range v.segs {
 		g.pods.Segs.Drop(seg)
 	}
-	g.pods.Leaving = g.pods.Leaving || len(v.segs) > 0
+	g.pods.Leaving = g.pods.Leaving || v.over || len(v.segs) > 0
 }
 
 // stepsFor returns the program of an invitation: the closed pods' ingress, and what that denies: their egress in reverse. It reports whether that is
