@@ -60,6 +60,9 @@ func (c *closedPods) GroupKey() string { return c.key }
 // Part is the part of the closed pods' tables.
 func (c *closedPods) Part() int { return c.part }
 
+// renote has the notes about refused copies made again: they name the closed pods' addresses.
+func (c *closedPods) renote(pods *endpoint.Pods) { pods.Leaving = pods.Leaving || c.refused != "" }
+
 // Signature is equal for refusals with equal lines.
 func (res *refusal) Signature() string { return res.sig }
 
@@ -178,7 +181,7 @@ func (g *Refuser) locateClosed() (gone []*closedPods) {
 	for key, c := range g.closed {
 		if addrs[key] == nil {
 			gone = append(gone, c)
-			g.renote(c)
+			c.renote(g.pods)
 			g.resized = true
 			delete(g.closed, key)
 		}
@@ -197,17 +200,12 @@ func (g *Refuser) locateClosed() (gone []*closedPods) {
 			c.blind = c.in.Steps.IgnoresDestinations() && c.out.Steps.IgnoresSources()
 		}
 		if c.moved = !slices.Equal(c.addrs, list); c.moved {
-			g.renote(c)
+			c.renote(g.pods)
 			g.resized = true
 			c.addrs, c.stale = list, c.stale || !c.blind
 		}
 	}
 	return gone
-}
-
-// renote has the notes about refused copies made again, which name the closed pods' addresses.
-func (g *Refuser) renote(c *closedPods) {
-	g.pods.Leaving = g.pods.Leaving || c.refused != ""
 }
 
 // touched reports whether a sender joined or left a set that the programs of closed pods use. A closed pod that did so changes its program, or
