@@ -167,8 +167,11 @@ func PodInterface(pod, suffix string) string { return podInterface + pod + ":" +
 // PodInterfaceOf returns the name of the pod's interface that a value with this key makes; false: it is no such key.
 func PodInterfaceOf(key string) (string, bool) {
 	name, ok := strings.CutPrefix(key, interfacePrefix)
-	return name, ok && strings.HasPrefix(name, podInterface)
+	return name, ok && IsPodInterface(name)
 }
+
+// IsPodInterface reports that a name is one of PodInterface.
+func IsPodInterface(name string) bool { return strings.HasPrefix(name, podInterface) }
 
 // InterfaceUnnumberedKey is derived from an interface that uses the addresses of another.
 func InterfaceUnnumberedKey(name, lender string) string {

@@ -9,7 +9,7 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/feature"
-	interfaces "go.fd.io/govpp/binapi/interface"
+	binapi "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
 	"go.fd.io/govpp/binapi/vlib"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -52,7 +53,7 @@ func natOn(t tb, conn *vpp.Conn) string {
 	}
 	roles := strings.Join(words, " ")
 	words = nil
-	name := descriptor.FixedText(ask(&interfaces.SwInterfaceDump{SwIfIndex: 1}, true).Details[0].(*interfaces.SwInterfaceDetails).InterfaceName)
+	name := descriptor.FixedText(ask(&binapi.SwInterfaceDump{SwIfIndex: 1}, true).Details[0].(*binapi.SwInterfaceDetails).InterfaceName)
 	for line := range strings.Lines(ask(descriptor.ShowFeatures(name), false).Msg.(*vlib.CliInbandReply).Reply) {
 		if word := strings.TrimSpace(line); strings.HasPrefix(word, "nat") {
 			words = append(words, word)
@@ -240,7 +241,7 @@ func TestPodsNATWithWorkers(t *testing.T) {
 // TestVPPPodsNATInterface: a real VPP puts and removes the nodes that the agent expects of it.
 func TestVPPPodsNATInterface(t *testing.T) {
 	conn := realVPP(t, 1, "")
-	if r := conn.Do(t.Context(), vpp.Call{Msg: &interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: 1, Tag: "default/tap1"}})[0]; r.Err != nil {
+	if r := conn.Do(t.Context(), vpp.Call{Msg: &binapi.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: 1, Tag: "default/tap1"}})[0]; r.Err != nil {
 		t.Fatal(r.Err)
 	}
 	agent := vppagent.New(vppagent.Config{Caller: conn})
@@ -280,5 +281,61 @@ func TestVPPPodsNATInterface(t *testing.T) {
 	c := agent.Commit(t.Context(), &event.Txn{Values: map[string]proto.Message{kv.Key(both): nil}})
 	if got := natOn(t, conn); got != noNAT || c.Err != nil {
 		t.Fatalf("removed: %q, %v\n%s", got, c.Err, statuses(c))
+	}
+}
+
+// TestOwnPodsNATInterface: an interface that a value makes for a pod is arranged as a pod's in the transaction that makes it, in every order, and
+// survives restarts without a write.
+func TestOwnPodsNATInterface(t *testing.T) {
+	made := kv.PodInterface("default/web", "12345678")
+	iface := &interfaces.Interface{Name: made, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true}
+	role, global := &nat.Nat44Interface{Name: made, NatInside: true, NatOutside: true}, &nat.Nat44Global{Forwarding: true}
+	for _, order := range [][][]proto.Message{{{iface, role, global}}, {{role}, {global}, {iface}}, {{iface}, {role}, {global}}, {{global, iface}, {role}}} {
+		l := newLab(t, vppagent.Config{})
+		for _, some := range order {
+			l.put(some...)
+		}
+		l.wantNAT("put", asPod)
+		if w := strings.Join(l.writes(), "\n"); strings.Contains(w, "NAT_IS_OUTSIDE") {
+			t.Errorf("the role outside comes in between:\n%s", w)
+		}
+		l.allConfigured(l.resync())
+		l.quiet("resync")
+		l.restartAgent()
+		l.allConfigured(l.resync())
+		l.quiet("restart of the agent")
+		l.restartVPP()
+		l.allConfigured(l.resync())
+		l.wantNAT("restart of VPP", asPod)
+		l.allConfigured(l.put(&nat.Nat44Global{}))
+		l.wantNAT("not forwarding", asBoth)
+		l.allConfigured(l.put(global))
+		l.wantNAT("forwarding again", asPod)
+		l.allConfigured(l.del(kv.Key(role)))
+		l.wantNAT("removed", noNAT)
+	}
+}
+
+// TestOwnInterfaceWithoutPod: another interface that a value makes has both roles.
+func TestOwnInterfaceWithoutPod(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	l.allConfigured(l.put(&nat.Nat44Global{Forwarding: true}, &interfaces.Interface{Name: "gateway", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true},
+		&nat.Nat44Interface{Name: "gateway", NatInside: true, NatOutside: true}))
+	l.wantNAT("put", asBoth)
+}
+
+// TestUnnameablePodsNAT: an interface that VPP's command line does not find gets both roles, because nothing shows the nodes on it.
+func TestUnnameablePodsNAT(t *testing.T) {
+	v := sim.New(sim.Config{HostInterfaces: []string{"eth0.5"}})
+	l := newLabOn(t, v, vppagent.Config{})
+	made := kv.PodInterface("default/web", "12345678")
+	c := l.put(&nat.Nat44Global{Forwarding: true}, &nat.Nat44Interface{Name: made, NatInside: true, NatOutside: true},
+		&interfaces.Interface{Name: made, Type: interfaces.Interface_AF_PACKET, Enabled: true, Link: &interfaces.Interface_Afpacket{Afpacket: &interfaces.AfpacketLink{HostIfName: "eth0.5"}}})
+	if !strings.Contains(statuses(c), "command line") {
+		t.Errorf("no status says why NAT44 is retried:\n%s", statuses(c))
+	}
+	l.allConfigured(l.resync())
+	if w := strings.Join(l.writes(), "\n"); !strings.Contains(w, "NAT_IS_OUTSIDE") || strings.Contains(w, "feature_enable_disable") {
+		t.Errorf("arranged as a pod's:\n%s", w)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"strings"
+
+	"github.com/contiv-agent/contiv-agent/kv"
 )
 
 // owner starts every tag this agent sets.
@@ -73,3 +75,16 @@ func (i *Iface) NamesPod() bool {
 	before, after, ok := strings.Cut(i.Tag, "/")
 	return ok && before != "" && after != "" && !strings.Contains(after, "/")
 }
+
+// OfPod reports that a value's name of an interface is a pod's: another client made it for a pod (NamesPod), or a value of ours does
+// (kv.PodInterface), and VPP need not have it yet. An interface that VPP's command line does not find by its name is none.
+func (w *World) OfPod(name string) bool {
+	i, ok := w.byName[name]
+	if !ok {
+		return kv.IsPodInterface(name)
+	}
+	return i.OfPod() && i.Nameable()
+}
+
+// OfPod reports that the interface is a pod's, whoever made it.
+func (i *Iface) OfPod() bool { return i.NamesPod() || i.Ours && kv.IsPodInterface(i.Name) }

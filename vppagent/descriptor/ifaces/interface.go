@@ -248,7 +248,11 @@ func createInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
 
 // created returns the requests that follow when VPP has made the interface.
 func (i *iface) created(w *descriptor.World, idx interface_types.InterfaceIndex, tagged bool) (ops []descriptor.Op) {
-	w.AddInterface(&descriptor.Iface{Index: uint32(idx), Name: i.name, Tag: i.tag(), Ours: true})
+	made := &descriptor.Iface{Index: uint32(idx), Name: i.name, Tag: i.tag(), Ours: true}
+	if a, ok := i.link.(afPacketLink); ok {
+		made.VPPName = a.vppName()
+	}
+	w.AddInterface(made)
 	if !tagged {
 		ops = append(ops, descriptor.Op{Call: descriptor.Write(&interfaces.SwInterfaceTagAddDel{IsAdd: true, SwIfIndex: idx, Tag: i.tag()})})
 	}

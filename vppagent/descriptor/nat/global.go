@@ -87,7 +87,7 @@ func readyForwarding(w *descriptor.World, have, want any, _ func(key string) any
 	}
 	for _, state := range w.Having(natInterfacePrefix) {
 		i := state.(*natInterface)
-		if in, ok := w.Interface(i.name); ok && in.NamesPod() && in.Nameable() && i.Inside && i.Outside {
+		if w.OfPod(i.name) && i.Inside && i.Outside {
 			return fmt.Errorf("forwarding: NAT44 on %s is still arranged for a VPP that does not forward", i.name)
 		}
 	}

@@ -2,6 +2,7 @@ package nat
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"go.fd.io/govpp/binapi/interface_types"
@@ -86,6 +87,9 @@ func readyNATInterface(w *descriptor.World, have, want any, sure func(key string
 	if i.Arrangement == arrange.OfPod() && sure(kv.Nat44GlobalKey) == nil {
 		return errors.New("VPP does not forward yet what NAT44 does not translate")
 	}
+	if i.Arrangement == arrange.OfPod() && !w.OfPod(i.name) {
+		return fmt.Errorf("VPP's command line does not find the new interface %s by its name", i.name) // it gets both roles at the next attempt
+	}
 	if have != nil {
 		return nil
 	}
@@ -112,7 +116,7 @@ func PodPart(w *descriptor.World, want, have any) any {
 	if !ok || !enabled || !global.forwarding {
 		return nil
 	}
-	if in, ok := w.Interface(i.name); !ok || !in.NamesPod() || !in.Nameable() {
+	if !w.OfPod(i.name) {
 		return nil
 	}
 	if h, ok := have.(*natInterface); ok && h.Inside && h.Outside && forwards(w) {
@@ -185,10 +189,10 @@ func mappingsInVPP(w *descriptor.World) (n int) {
 	return n
 }
 
-// shown reports that the agent asks VPP for the nodes of an interface with NAT44: they do not follow from its roles. If an interface without the tag of
-// a pod has the role inside alone, the tag may have changed.
+// shown reports that the agent asks VPP for the nodes of an interface with NAT44: they do not follow from its roles. If an interface that is no
+// pod's has the role inside alone, its tag may have changed.
 func shown(i *descriptor.Iface, a arrange.Arrangement) bool {
-	return i.Nameable() && (i.NamesPod() || a.Inside && !a.Outside)
+	return i.Nameable() && (i.OfPod() || a.Inside && !a.Outside)
 }
 
 // natInterfaceDumps asks for roles first, and then for the nodes that do not follow from them.
