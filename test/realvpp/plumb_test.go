@@ -144,8 +144,8 @@ func (l *lab) startOnTime() error {
 		if isSimulated(l.path) {
 			return nil // its clock is ours
 		}
-		rate, err := l.clockRate()
-		if err != nil || rate > 0.8 && rate < 1.25 {
+		rate, err := l.plain.clockRate()
+		if err != nil || inTime(rate) {
 			return err
 		}
 		if n == starts {
@@ -156,13 +156,21 @@ func (l *lab) startOnTime() error {
 	}
 }
 
+// inTime reports that a VPP's clock keeps time.
+func inTime(rate float64) bool { return rate > 0.8 && rate < 1.25 }
+
 // clockRate is how many seconds go by for VPP in one.
-func (l *lab) clockRate() (float64, error) {
+func (c *plainConn) clockRate() (float64, error) {
 	var vpps [2]float64
 	var ours [2]time.Time
 	for i := range vpps {
-		text := l.cli("show clock")
-		ours[i] = time.Now()
+		asked := time.Now()
+		r := c.conn.Do(context.Background(), vpp.Call{Msg: &vlib.CliInband{Cmd: "show clock"}})[0]
+		if r.Err != nil {
+			return 0, r.Err
+		}
+		text := r.Msg.(*vlib.CliInbandReply).Reply
+		ours[i] = asked.Add(time.Since(asked) / 2)
 		if _, err := fmt.Sscanf(text, "Time now %f", &vpps[i]); err != nil {
 			return 0, fmt.Errorf("show clock: %q: %w", text, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
 // podCluster is two nodes whose pods are attached by CNI requests alone: each node is a network namespace with a NIC, a VPP and an agent. Nothing in
@@ -273,6 +275,7 @@ func TestVPPPodNetwork(t *testing.T) {
 	c.service(b, far)
 	c.reaches("pod to Service", a.netns, "10.96.0.10:80", "sees "+a.addr(false).String())
 	c.reaches("node to Service", one.ns, "10.96.0.10:80", "sees")
+	c.translates(a)
 
 	c.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
 	c.until("the policy is enforced", func() error {
@@ -339,6 +342,7 @@ func TestVPPPodNetworkCrowd(t *testing.T) {
 	n.kill()
 	c.check(n.start())
 	begin = time.Now()
+	c.inTime(n)
 	for {
 		if _, err := ask(first.netns, hostPort(last.addr(false), 8080), 100*time.Millisecond); err == nil {
 			break
@@ -355,6 +359,46 @@ func TestVPPPodNetworkCrowd(t *testing.T) {
 			t.Logf("the agent's transaction: %d values, %d requests, %s", txn.Add, txn.Writes, txn.Took)
 		}
 	}
+}
+
+// inTime fails unless VPP's clock keeps time (see startOnTime).
+func (c *podCluster) inTime(n *podNode) {
+	c.t.Helper()
+	conn := plain(vpp.Config{Socket: n.socket(), Guard: &vpp.Guard{AllowDisable: true}})
+	defer conn.close()
+	c.check(conn.wait())
+	rate, err := conn.clockRate()
+	c.check(err)
+	if !inTime(rate) {
+		c.t.Skipf("vpp's clock runs at %.2f of the right speed: the machine was busy when VPP started", rate)
+	}
+}
+
+// translates fails unless NAT44 on a pod's interface is arranged as the agent arranges it for pods: the role inside, and the node of both roles.
+func (c *podCluster) translates(p *podOf) {
+	c.t.Helper()
+	name := "host-" + p.result.Host.Name
+	var nodes []string
+	for _, word := range strings.Fields(p.node.cli("show interface features " + name)) {
+		if strings.HasPrefix(word, "nat") {
+			nodes = append(nodes, word)
+		}
+	}
+	if !slices.Equal(nodes, []string{"nat44-ed-classify"}) {
+		c.t.Errorf("NAT44's nodes on %s: %q", name, nodes)
+	}
+	if roles := p.node.cli("show nat44 interfaces"); !strings.Contains(roles, " "+name+" in\n") && !strings.Contains(roles, " "+name+" in\r\n") {
+		c.t.Errorf("%s is not inside alone:\n%s", name, roles)
+	}
+}
+
+// cli is what VPP prints for a command.
+func (n *podNode) cli(command string) string {
+	out, err := exec.Command(filepath.Join(filepath.Dir(n.path), "vppctl"), "-s", n.dir+"/cli.sock", command).CombinedOutput()
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
 }
 
 // service makes a Service of two pods, as the API server does when it knows their addresses.
@@ -402,6 +446,7 @@ func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 	}
 	c.reaches("across nodes after a restart of VPP", friend.netns, hostPort(far.addr(false), 8080), "far sees")
 	c.reaches("IPv6 after a restart of VPP", friend.netns, hostPort(b.addr(true), 8080), "b sees")
+	c.translates(denied)
 	c.silent("a denied pod after a restart of VPP", denied.netns, hostPort(b.addr(false), 8080))
 }
 
@@ -413,17 +458,10 @@ func (c *podCluster) remove(n *podNode, p *podOf) {
 		c.check(n.client().Delete(c.t.Context(), r))
 		r.Netns = "" // as of a sandbox that no longer exists
 	}
-	cli := func(command string) string {
-		out, err := exec.Command(filepath.Join(filepath.Dir(n.path), "vppctl"), "-s", n.dir+"/cli.sock", command).CombinedOutput()
-		if err != nil {
-			return err.Error()
-		}
-		return string(out)
-	}
 	var links []byte
 	n.ns.do(func() { links, _ = exec.Command("ip", "-o", "link").CombinedOutput() })
 	for what, text := range map[string]string{
-		"interfaces": cli("show interface"), "routes": cli("show ip fib " + p.addr(false).String() + "/32"), "neighbours": cli("show ip neighbors"), "IPv6 neighbours": cli("show ip6 neighbors"), "links": string(links),
+		"interfaces": n.cli("show interface"), "routes": n.cli("show ip fib " + p.addr(false).String() + "/32"), "neighbours": n.cli("show ip neighbors"), "IPv6 neighbours": n.cli("show ip6 neighbors"), "links": string(links),
 	} {
 		for _, left := range []string{p.result.Host.Name, p.addr(false).String() + " ", p.addr(true).String() + " "} {
 			if strings.Contains(text, left) && (what != "routes" || strings.Contains(text, "host-")) {
