@@ -361,7 +361,7 @@ func TestVPPPodNetworkCrowd(t *testing.T) {
 	}
 }
 
-// inTime fails unless VPP's clock keeps time (see startOnTime).
+// inTime skips the test unless VPP's clock keeps time (see startOnTime).
 func (c *podCluster) inTime(n *podNode) {
 	c.t.Helper()
 	conn := plain(vpp.Config{Socket: n.socket(), Guard: &vpp.Guard{AllowDisable: true}})

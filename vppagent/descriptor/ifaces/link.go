@@ -169,14 +169,10 @@ func (a afPacketLink) create(w *descriptor.World, i *iface) (descriptor.Op, erro
 		m.RxFrameSize, m.TxFrameSize, m.RxFramesPerBlock, m.TxFramesPerBlock = size, size, ringFrames, ringFrames
 		m.Flags = af_packet.AF_PACKET_API_FLAG_VERSION_2
 	}
-	return descriptor.Op{Call: descriptor.Write(m), Apart: apartRings, Then: func(r vpp.Reply) []descriptor.Op {
+	return descriptor.Op{Call: descriptor.Write(m), Then: func(r vpp.Reply) []descriptor.Op {
 		return i.created(w, r.Msg.(*af_packet.AfPacketCreateV3Reply).SwIfIndex, false)
 	}}, nil
 }
-
-// apartRings is Op.Apart of creating an af_packet interface: no mapping has this number. For each such request the kernel waits three times until all
-// processors have left earlier sections (RCU), 40 ms in all, and VPP's main thread waits for the kernel.
-const apartRings = 1<<63 + 1
 
 // Frames of an af_packet interface whose MTU is known. VPP's default reserves tens of MB for each interface and passes packets on in blocks, as
 // TPACKET_V3 does. TPACKET_V2 passes each packet on at once, and 256 frames of 2,048 bytes in each direction take 1 MB.
