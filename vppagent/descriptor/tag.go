@@ -86,5 +86,5 @@ func (w *World) OfPod(name string) bool {
 	return i.OfPod() && i.Nameable()
 }
 
-// OfPod reports that the interface is a pod's, whoever made it.
+// OfPod reports that the interface is a pod's: another client or a value of ours made it for one.
 func (i *Iface) OfPod() bool { return i.NamesPod() || i.Ours && kv.IsPodInterface(i.Name) }
