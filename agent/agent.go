@@ -384,9 +384,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	emit = a.cfg.Pods.Watch(a.changes.watched(emit))
-	if a.cni != nil {
-		g.Go(func() error { a.cni.Run(ctx); return nil })
-	}
+	a.cfg.Pods.Serve(ctx, a.cni, a.log, g.Go)
 	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
 	txns := make(chan *event.Txn, 1)
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,5 +37,33 @@ func TestNoAgentStartsDuringACleanup(t *testing.T) {
 	c.Close()
 	if _, err := os.Stat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// TestCleanupOfTheNode: cleanup removes the agent's files from the node, and a dry run names them.
+func TestCleanupOfTheNode(t *testing.T) {
+	v := sim.New(sim.Config{})
+	defer v.Close()
+	list := filepath.Join(t.TempDir(), "10-contiv.conflist")
+	if err := os.WriteFile(list, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cleanup.New(t.Context(), cleanup.Config{Dial: v.Dial, Files: []string{list, list + "-none"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, want := range [][]string{{list}, nil} {
+		plan, err := c.Plan(t.Context())
+		if err != nil || !slices.Equal(plan.Files, want) || plan.Empty() != (want == nil) || strings.Contains(plan.String(), "delete file "+list+"\n") != (want != nil) {
+			t.Errorf("%v, %v; want %v", plan, err, want)
+		}
+		report, err := c.Clean(t.Context())
+		if err != nil || !slices.Equal(report.Files, want) {
+			t.Errorf("%+v, %v; want %v", report, err, want)
+		}
+		if _, err := os.Stat(list); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the list: %v", err)
+		}
 	}
 }

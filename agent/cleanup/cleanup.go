@@ -38,12 +38,15 @@ type Config struct {
 	Lock string
 	// StatusSocket is the agent's status socket; the Cleaner occupies it, so that no agent starts. "": none.
 	StatusSocket string
-	Logger       *slog.Logger // nil: silent
+	// Files are the agent's files on the node, which are removed before anything in VPP: a container runtime that finds none starts no pods.
+	Files  []string
+	Logger *slog.Logger // nil: silent
 }
 
 // Report is the result of a cleanup.
 type Report struct {
 	Removed int            `json:"removed"`           // values
+	Files   []string       `json:"files,omitempty"`   // files of the node that were removed
 	Writes  int            `json:"writes"`            // messages to VPP
 	Left    []status.Value `json:"left,omitempty"`    // values that could not be removed, with the reason
 	Foreign []string       `json:"foreign,omitempty"` // foreign objects in VPP; they stay
@@ -200,9 +203,37 @@ func (c *Cleaner) know(context.Context) error {
 // nothing is the empty desired state.
 func nothing() *event.Txn { return &event.Txn{Cause: "cleanup", Resync: event.Full} }
 
+// Plan is what Clean would do.
+type Plan struct {
+	Files []string `json:"files,omitempty"` // of the node, to be removed
+	*vppagent.Plan
+}
+
+// Empty reports that there is nothing to do.
+func (p *Plan) Empty() bool { return len(p.Files) == 0 && p.Plan.Empty() }
+
+// String is one line per file, and then the plan of VPP.
+func (p *Plan) String() string {
+	out := ""
+	for _, f := range p.Files {
+		out += "delete file " + f + "\n"
+	}
+	return out + p.Plan.String()
+}
+
 // Plan returns what Clean would do. It only reads VPP.
-func (c *Cleaner) Plan(ctx context.Context) (*vppagent.Plan, error) {
-	return c.vppagent.Plan(ctx, nothing())
+func (c *Cleaner) Plan(ctx context.Context) (*Plan, error) {
+	plan, err := c.vppagent.Plan(ctx, nothing())
+	if err != nil {
+		return nil, err
+	}
+	out := &Plan{Plan: plan}
+	for _, f := range c.cfg.Files {
+		if _, err := os.Lstat(f); err == nil {
+			out.Files = append(out.Files, f)
+		}
+	}
+	return out, nil
 }
 
 // NoJournal reports that no journal was found. Then the Cleaner treats objects that VPP keeps without a tag as foreign.
@@ -212,6 +243,14 @@ func (c *Cleaner) NoJournal() bool { return c.noJournal }
 // is not an error. Clean deletes the journal when it is empty. The error means that VPP could not be reached.
 func (c *Cleaner) Clean(ctx context.Context) (*Report, error) {
 	r := &Report{NoJournal: c.noJournal}
+	for _, f := range c.cfg.Files {
+		switch err := os.Remove(f); {
+		case err == nil:
+			r.Files = append(r.Files, f)
+		case !errors.Is(err, fs.ErrNotExist):
+			return r, fmt.Errorf("file of the agent: %w", err)
+		}
+	}
 	for range maxRounds {
 		done := c.vppagent.Commit(ctx, nothing())
 		if done.Err != nil {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -15,6 +16,8 @@ import (
 type Pods struct {
 	Network *podnet.Network
 	Spool   string // folder with the DELs that found no agent; "": none
+	// List says by a file whether the node can serve pods; nil: another program does.
+	List *cni.Publisher
 }
 
 // ConnectPods makes the node's network a source of values. Its interfaces need not be looked for, unless others are given by name.
@@ -45,6 +48,17 @@ func (p *Pods) Server(log *slog.Logger) *cni.Server {
 		return nil
 	}
 	return cni.New(cni.Config{Network: p.Network, Spool: p.Spool, Logger: log})
+}
+
+// Serve runs the server until ctx ends, each part by start.
+func (p *Pods) Serve(ctx context.Context, server *cni.Server, log *slog.Logger, start func(func() error)) {
+	if p == nil {
+		return
+	}
+	start(func() error { server.Run(ctx); return nil })
+	if p.List != nil {
+		start(func() error { p.List.Run(ctx, p.Network.Status, log); return nil })
+	}
 }
 
 // WithCNI adds the server for the CNI plugin, nil for none, to the handler of the agent's socket.

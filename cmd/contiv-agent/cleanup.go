@@ -20,6 +20,7 @@ type cleanupFlags struct {
 	flags.Log
 	show.Output
 	cfg     cleanup.Config
+	files   flags.CNIFolders
 	dry     bool
 	timeout time.Duration
 }
@@ -44,6 +45,10 @@ without a tag that existed before the agent, exactly as the agent wanted it, cou
 Connections through Services served by NAT44 end, because VPP removes their sessions; connections through cnat continue until their
 sessions expire. Policies are no longer enforced. See docs/handover.md.
 
+Of an agent with --cni, cleanup first removes the network configuration list and the CNI plugin from the node's folders, so that container
+runtimes start no more pods with them. Then it removes the links of pods and of the node. The files in --cni-state stay: a new agent connects
+the pods again whose sandboxes still exist.
+
 Exit code 1: an object could not be removed, or VPP could not be reached; 2: an agent is running; 3: --dry-run found objects to remove.`,
 		Example: `  contiv-agent cleanup --dry-run
   contiv-agent cleanup
@@ -58,6 +63,7 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 	flags.AddLock(fs, &f.cfg.Lock)
 	fs.StringVar(&f.cfg.Journal, "journal", flags.Auto, "journal of the agent; empty: none; auto: /run/contiv-agent/journal for root, else none")
 	fs.StringVar(&f.cfg.StatusSocket, "status-socket", flags.Auto, "unix socket of the agent's status, which cleanup occupies while it runs; empty: none; auto: the default of run")
+	f.files.AddFlags(fs, "cleanup removes the agent's file there; empty: it does not", "cleanup removes the agent's plugin there; empty: it does not")
 	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
@@ -74,6 +80,7 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 	cfg := f.cfg
 	cfg.Lock = flags.LockPath(cfg.Lock, cfg.Socket)
 	cfg.Logger, cfg.Journal, cfg.StatusSocket = log, flags.JournalPath(cfg.Journal, false), flags.StatusSocket(cfg.StatusSocket)
+	cfg.Files = f.files.Files()
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
 	c, err := cleanup.New(ctx, cfg)

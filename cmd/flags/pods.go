@@ -3,7 +3,9 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
@@ -22,13 +25,38 @@ type Pods struct {
 	on    bool
 	state string
 	mtu   int
+	node  CNIFolders
+	from  string // the plugin's program
+}
+
+// CNIFolders are the folders in which container runtimes look for CNI plugins; "": none.
+type CNIFolders struct{ Lists, Programs string }
+
+// AddFlags adds the flags, with a text about each folder's file.
+func (f *CNIFolders) AddFlags(set *pflag.FlagSet, list, program string) {
+	set.StringVar(&f.Lists, "cni-conf-dir", "/etc/cni/net.d", "folder of network configuration lists: "+list)
+	set.StringVar(&f.Programs, "cni-bin-dir", "/opt/cni/bin", "folder of CNI plugins: "+program)
+}
+
+// Files returns the paths of the agent's files in the folders.
+func (f *CNIFolders) Files() (out []string) {
+	if f.Lists != "" {
+		out = append(out, filepath.Join(f.Lists, cni.ListName))
+	}
+	if f.Programs != "" {
+		out = append(out, filepath.Join(f.Programs, cni.ProgramName))
+	}
+	return out
 }
 
 // AddFlags adds the flags.
-func (f *Pods) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes, in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
-	fs.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
-	fs.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; pods get 50 bytes less, or 70 if tunnels cross IPv6; needs --cni (default: 1500)")
+func (f *Pods) AddFlags(set *pflag.FlagSet) {
+	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes, in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
+	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
+	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; pods get 50 bytes less, or 70 if tunnels cross IPv6; needs --cni (default: 1500)")
+	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
+		cni.ProgramName+" is copied there before VPP is configured; empty: it is not; needs --cni")
+	set.StringVar(&f.from, "cni-program", Auto, "the program that is copied to --cni-bin-dir; auto: contiv-cni beside this program")
 }
 
 // Check returns the errors of the flags.
@@ -53,6 +81,9 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 	if !f.on {
 		return nil
 	}
+	if err := f.install(log); err != nil {
+		return err
+	}
 	pool, err := ipam.Open(now, ipam.Config{File: filepath.Join(f.state, "addresses.db")})
 	if err != nil {
 		return err
@@ -64,6 +95,52 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, pool.Close())
 	}
-	cfg.Pods = &config.Pods{Network: network, Spool: protocol.DefaultSpool}
+	cfg.Pods = &config.Pods{Network: network, Spool: filepath.Join(f.state, "cni")}
+	if f.node.Lists != "" {
+		content, err := cni.ListConfig{Socket: other(cfg.Listen.Status, protocol.DefaultSocket), Spool: other(cfg.Pods.Spool, protocol.DefaultSpool)}.Encode()
+		if err != nil {
+			return err
+		}
+		cfg.Pods.List = &cni.Publisher{Path: filepath.Join(f.node.Lists, cni.ListName), Content: content}
+		f.warn(cfg.Pods.List, log)
+	}
 	return nil
+}
+
+// other returns a path unless it is the plugin's default.
+func other(path, usual string) string {
+	if path == usual {
+		return ""
+	}
+	return path
+}
+
+// warn logs which files a runtime prefers to the list.
+func (f *Pods) warn(list *cni.Publisher, log *slog.Logger) {
+	if rivals, err := list.Rivals(); err != nil || len(rivals) > 0 {
+		log.Warn("container runtimes read another network configuration first: remove it", "files", rivals, "list", list.Path, "err", err)
+	}
+}
+
+// install copies the plugin's program.
+func (f *Pods) install(log *slog.Logger) error {
+	if f.node.Programs == "" {
+		return nil
+	}
+	from := f.from
+	if from == Auto {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("CNI plugin: %w", err)
+		}
+		from = filepath.Join(filepath.Dir(self), cni.ProgramName)
+	}
+	change, err := cni.InstallPlugin(from, f.node.Programs)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: give --cni-program, or an empty --cni-bin-dir if another program installs it", err)
+	}
+	if change != cni.Unchanged {
+		log.Info("CNI plugin", "path", filepath.Join(f.node.Programs, cni.ProgramName), "change", change.String())
+	}
+	return err
 }

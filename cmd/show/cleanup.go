@@ -10,6 +10,9 @@ import (
 // Cleanup writes what a cleanup removed and left.
 func Cleanup(w io.Writer, r *cleanup.Report) {
 	fmt.Fprintf(w, "%d values removed, with %d messages to VPP\n", r.Removed, r.Writes)
+	for _, f := range r.Files {
+		fmt.Fprintf(w, "file removed: %s\n", f)
+	}
 	for _, f := range r.Foreign {
 		fmt.Fprintf(w, "foreign, not removed: %s\n", f)
 	}

@@ -2,16 +2,24 @@ package cni
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+)
+
+// The names of the agent's files in the runtime's folders.
+const (
+	ListName    = "10-contiv.conflist"
+	ProgramName = "contiv-cni"
 )
 
 // ListConfig is the content of the network configuration list.
@@ -34,7 +42,7 @@ func (c ListConfig) Encode() ([]byte, error) {
 		IPAM         json.RawMessage `json:"ipam,omitempty"`
 	}
 	first, err := json.Marshal(own{
-		"contiv-cni", map[string]bool{"portMappings": true, "bandwidth": true}, c.Socket, c.Spool, c.MTU, c.IPAM,
+		ProgramName, map[string]bool{"portMappings": true, "bandwidth": true}, c.Socket, c.Spool, c.MTU, c.IPAM,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("network configuration list: %w", err)
@@ -82,12 +90,50 @@ const (
 // String returns the change as a word.
 func (c Change) String() string { return [...]string{"unchanged", "written", "withdrawn"}[c] }
 
+// publishEvery is the period in which Run reads the state of the node.
+const publishEvery = time.Second
+
+// Run keeps the file in line with the state of the node until ctx ends. It leaves the file then: see Remove. status is Network.Status.
+func (p *Publisher) Run(ctx context.Context, status func(context.Context) error, log *slog.Logger) {
+	tick := time.NewTicker(publishEvery)
+	defer tick.Stop()
+	said := ""
+	for {
+		why := status(ctx)
+		if ctx.Err() != nil {
+			return // the node serves again when the agent's successor runs
+		}
+		change, err := p.Update(time.Now(), why)
+		if now := fmt.Sprint(change, why, err); now != said && (change != Unchanged || err != nil) {
+			log.Log(ctx, levelOf(errors.Join(why, err)), "network configuration list", "path", p.Path, "change", change.String(), "reason", why, "err", err)
+			said = now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func levelOf(err error) slog.Level {
+	if err != nil {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
 // Update brings the file in line with the node's state: why says why the node cannot serve; nil: it can. The caller calls it at each
-// change of the state and every few seconds. A list that another program changed or removed is written again.
+// change of the state and every few seconds. A list that another program changed or removed is written again. Limited connectivity neither
+// writes nor withdraws the list: a node without a path to the others should get no pods, but must be able to delete those it has.
 func (p *Publisher) Update(now time.Time, why error) (Change, error) {
 	if why == nil {
 		p.failing = false
 		return p.write()
+	}
+	if e := (*protocol.Error)(nil); errors.As(why, &e) && e.Code == protocol.CodeLimited {
+		p.failing = false
+		return Unchanged, nil
 	}
 	if !p.failing {
 		p.failing, p.since = true, now
@@ -155,7 +201,7 @@ func InstallPlugin(program, dir string) (Change, error) {
 	if err != nil {
 		return Unchanged, fmt.Errorf("CNI plugin: %w", err)
 	}
-	path := filepath.Join(dir, "contiv-cni")
+	path := filepath.Join(dir, ProgramName)
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, content) {
 		if info, err := os.Stat(path); err == nil && info.Mode().Perm() == 0o755 {
 			return Unchanged, nil

@@ -1,17 +1,25 @@
 package cni_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
+	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 )
 
 func TestListContent(t *testing.T) {
@@ -84,6 +92,10 @@ func TestPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	step(time.Second, nil, cni.Written, "list")
+	limited := protocol.Errorf(protocol.CodeLimited, "no path out of the node")
+	step(time.Second, away, cni.Unchanged, "list")
+	step(20*time.Second, limited, cni.Unchanged, "list") // pods must be deleted
+	step(time.Second, away, cni.Unchanged, "list")
 	for _, name := range []string{"05-other.conflist", "09-notes.txt", "20-later.conf"} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
 			t.Fatal(err)
@@ -99,6 +111,56 @@ func TestPublisher(t *testing.T) {
 	if len(entries) != 3 {
 		t.Errorf("left in the folder: %v", entries)
 	}
+}
+
+// Limited connectivity does not publish a node that has not served yet.
+func TestPublisherLimited(t *testing.T) {
+	p := &cni.Publisher{Path: filepath.Join(t.TempDir(), cni.ListName), Content: []byte("list")}
+	if got, err := p.Update(time.Now(), fmt.Errorf("node: %w", protocol.Errorf(protocol.CodeLimited, "no path"))); got != cni.Unchanged || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := os.Stat(p.Path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the list: %v", err)
+	}
+}
+
+// Run follows the state of the node by the second, logs each change once, and leaves the list when it ends.
+func TestPublisherRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		p := &cni.Publisher{Path: filepath.Join(t.TempDir(), cni.ListName), Content: []byte("list")}
+		var mu sync.Mutex
+		why := errors.New("VPP is away")
+		set := func(to error) { mu.Lock(); defer mu.Unlock(); why = to }
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			p.Run(ctx, func(context.Context) error { mu.Lock(); defer mu.Unlock(); return why }, slog.New(slog.NewTextHandler(&log, nil)))
+		}()
+		exists := func(after time.Duration, want bool) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if _, err := os.Stat(p.Path); (err == nil) != want {
+				t.Errorf("the list: %v", err)
+			}
+		}
+		exists(time.Minute, false)
+		set(nil)
+		exists(time.Second, true)
+		set(errors.New("VPP is away"))
+		exists(cni.DefaultWithdraw-time.Second, true)
+		exists(2*time.Second, false)
+		set(nil)
+		exists(time.Second, true)
+		cancel()
+		<-ended
+		exists(time.Minute, true)
+		if got := strings.Count(log.String(), "msg=\"network configuration list\""); got != 3 || !strings.Contains(log.String(), `change=withdrawn reason="VPP is away"`) {
+			t.Errorf("%d lines:\n%s", got, &log)
+		}
+	})
 }
 
 func TestInstallPlugin(t *testing.T) {

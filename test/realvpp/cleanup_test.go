@@ -209,7 +209,7 @@ func (g *ground) tidied(t *testing.T, serves agent.ServiceRenderer) {
 		}
 	})
 	during := g.shown(t)
-	plan := cleaner(t, g.clean, func(c *cleanup.Cleaner) (*vppagent.Plan, error) { return c.Plan(t.Context()) })
+	plan := cleaner(t, g.clean, func(c *cleanup.Cleaner) (*cleanup.Plan, error) { return c.Plan(t.Context()) })
 	planned := 0
 	for _, level := range plan.Levels {
 		for _, step := range level {

@@ -26,6 +26,7 @@ type podCluster struct {
 	t       *testing.T
 	dir     string
 	program string
+	plugin  string
 	world   *netns // the network between the nodes
 	nodes   []*podNode
 	pods    map[string]*podOf
@@ -65,13 +66,18 @@ func (c *podCluster) tails() string {
 func (n *podNode) log() string    { return filepath.Join(n.dir, "agent.log") }
 func (n *podNode) status() string { return filepath.Join(n.dir, "agent.sock") }
 
+// lists and programs are the runtime's folders of the node.
+func (n *podNode) lists() string    { return filepath.Join(n.dir, "net.d") }
+func (n *podNode) programs() string { return filepath.Join(n.dir, "bin") }
+
 func (c *podCluster) manifests() string { return filepath.Join(c.dir, "manifests") }
 
 func openPodCluster(t *testing.T, path string) *podCluster {
 	c := &podCluster{t: t, dir: t.TempDir(), pods: map[string]*podOf{}}
-	c.program = filepath.Join(c.dir, "contiv-agent")
-	if out, err := exec.Command("go", "build", "-o", c.program, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
-		t.Fatalf("build the agent: %v\n%s", err, out)
+	c.program = theAgent(t)
+	c.plugin = filepath.Join(c.dir, "contiv-cni")
+	if out, err := exec.Command("go", "build", "-o", c.plugin, "../../cmd/contiv-cni").CombinedOutput(); err != nil {
+		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	var err error
 	c.world, err = newNetns()
@@ -117,7 +123,7 @@ func (c *podCluster) startAgent(n *podNode) {
 	out, err := os.OpenFile(n.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	c.check(err)
 	defer out.Close()
-	n.agent = exec.Command(c.program, "run", "--cni", "--cni-state", n.dir, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
+	n.agent = exec.Command(c.program, "run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
 		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", "10.96.0.0/16")
 	n.agent.Stdout, n.agent.Stderr = out, out
 	n.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -256,6 +262,12 @@ func TestVPPPodNetwork(t *testing.T) {
 	one, two := c.nodes[0], c.nodes[1]
 	for _, n := range c.nodes {
 		c.until("STATUS of "+n.name, func() error { return n.client().Status(t.Context()) })
+		c.until("the network configuration list of "+n.name, func() error {
+			_, err := os.Stat(filepath.Join(n.lists(), "10-contiv.conflist"))
+			return err
+		})
+		_, err := os.Stat(filepath.Join(n.programs(), "contiv-cni"))
+		c.check(err)
 	}
 	a, b, far := c.attach(one, "a", "client"), c.attach(one, "b", "web"), c.attach(two, "far", "web")
 	c.serve(b.netns, "b", 8080)

@@ -1,0 +1,93 @@
+package flags
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/agent/config"
+	"github.com/contiv-agent/contiv-agent/plugins/cni"
+)
+
+// openPods parses flags and opens the files of the node's network.
+func openPods(t *testing.T, log *strings.Builder, args ...string) (*config.Pods, error) {
+	t.Helper()
+	var f Pods
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.AddFlags(set)
+	if err := set.Parse(append([]string{"--cni", "--cni-state", t.TempDir()}, args...)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Check("node-1", false); err != nil {
+		t.Fatal(err)
+	}
+	cfg := agent.Config{NodeName: "node-1", Listen: config.Listeners{Status: "/run/other.sock"}}
+	err := f.Open(&cfg, time.Now(), slog.New(slog.NewTextHandler(log, nil)))
+	return cfg.Pods, err
+}
+
+// The plugin is in its folder when the agent starts. The list names the sockets and folders of this agent, and is not written yet.
+func TestPodsFolders(t *testing.T) {
+	var log strings.Builder
+	dir := t.TempDir()
+	program, lists, programs := filepath.Join(dir, "program"), filepath.Join(dir, "net.d"), filepath.Join(dir, "bin")
+	if err := os.WriteFile(program, []byte("plugin"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(lists, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	rival := filepath.Join(lists, "05-other.conf")
+	if err := os.WriteFile(rival, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := openPods(t, &log, "--cni-conf-dir", lists, "--cni-bin-dir", programs, "--cni-program", program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(programs, cni.ProgramName)); err != nil || string(text) != "plugin" {
+		t.Errorf("the plugin is %q, %v", text, err)
+	}
+	var list struct {
+		Plugins []struct{ Type, Socket, Spool string }
+	}
+	if err := json.Unmarshal(p.List.Content, &list); err != nil || list.Plugins[0].Type != cni.ProgramName || list.Plugins[0].Socket != "/run/other.sock" || list.Plugins[0].Spool != p.Spool {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := os.Stat(p.List.Path); err == nil || p.List.Path != filepath.Join(lists, cni.ListName) {
+		t.Errorf("the list %s exists before the node serves", p.List.Path)
+	}
+	if !strings.Contains(log.String(), rival) {
+		t.Errorf("the agent does not warn of %s:\n%s", rival, log.String())
+	}
+}
+
+// Empty folders are left alone. A program that does not exist is an error that says what to do.
+func TestPodsNoFolders(t *testing.T) {
+	var log strings.Builder
+	if p, err := openPods(t, &log, "--cni-conf-dir=", "--cni-bin-dir="); err != nil || p.List != nil {
+		t.Errorf("%+v, %v", p, err)
+	}
+	missing := filepath.Join(t.TempDir(), "none")
+	if _, err := openPods(t, &log, "--cni-conf-dir=", "--cni-bin-dir", t.TempDir(), "--cni-program", missing); err == nil || !strings.Contains(err.Error(), "--cni-program") {
+		t.Error(err)
+	}
+	if _, err := openPods(t, &log, "--cni-conf-dir=", "--cni-bin-dir", t.TempDir()); err == nil || !strings.Contains(err.Error(), cni.ProgramName) {
+		t.Errorf("beside the test's program: %v", err)
+	}
+}
+
+// cleanup removes the files that run writes.
+func TestCNIFiles(t *testing.T) {
+	both, none := CNIFolders{"/a", "/b"}, CNIFolders{}
+	if got := strings.Join(both.Files(), " "); got != "/a/10-contiv.conflist /b/contiv-cni" || len(none.Files()) != 0 {
+		t.Errorf("%s, %v", got, none.Files())
+	}
+}
