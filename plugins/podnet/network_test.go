@@ -146,6 +146,8 @@ func (w *world) acknowledge(keys ...string) {
 		switch {
 		case all[key] == nil:
 			st.State = event.Removed
+		case w.away:
+			st.State, st.Err = event.Retrying, "vpp is away"
 		case w.held != nil && w.held(key):
 			st.State, st.Err = event.Retrying, "held back"
 		}
@@ -245,6 +247,39 @@ func TestAddWaits(t *testing.T) {
 			t.Errorf("without %s: %v", held, err)
 		}
 		w.hold(nil)
+	}
+}
+
+// TestVPPReturnsDuringAdd: VPP ends while it takes a pod's values, and gets them when it returns, without a transaction. Add finds them.
+func TestVPPReturnsDuringAdd(t *testing.T) {
+	w := newWorld(t)
+	w.nodes()
+	w.put(pod("web"))
+	away := func(is bool) { w.mu.Lock(); defer w.mu.Unlock(); w.away = is }
+	away(true)
+	ended := make(chan error, 1)
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	defer stop()
+	go func() { _, err := w.net.Add(ctx, request("c1", "web")); ended <- err }()
+	if err := w.net.until(ctx, func() string {
+		if w.net.states.last == nil {
+			return "VPP is not away"
+		}
+		return ""
+	}); err != nil {
+		t.Fatal(err)
+	}
+	away(false)
+	returned := &event.Committed{Resync: event.Downstream}
+	w.mu.Lock()
+	all := maps.Clone(w.values)
+	w.mu.Unlock()
+	for key := range all {
+		returned.Statuses = append(returned.Statuses, event.ValueStatus{Key: key, State: event.Configured})
+	}
+	w.net.Committed(returned, func(key string) proto.Message { return all[key] })
+	if err := <-ended; err != nil {
+		t.Errorf("ADD: %v", err)
 	}
 }
 

@@ -88,14 +88,14 @@ func (n *Network) Committed(ev *event.Committed, sent func(key string) proto.Mes
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s := &n.states
-	if s.last = ev.Err; ev.Err == nil {
-		for _, st := range ev.Statuses {
-			if st.State == event.Removed || st.State == event.Nonexistent {
-				s.removed(st.Key)
-			}
-			if was, watched := s.of[st.Key]; watched {
-				s.of[st.Key] = state{st, was.wanted || ev.Seq != 0 && sent(st.Key) != nil}
-			}
+	s.last = ev.Err
+	for _, st := range ev.Statuses {
+		if ev.Err == nil && (st.State == event.Removed || st.State == event.Nonexistent) {
+			s.removed(st.Key)
+		}
+		// A transaction that VPP did not survive counts, too: VPP gets its values when it returns, without a transaction.
+		if was, watched := s.of[st.Key]; watched {
+			s.of[st.Key] = state{st, was.wanted || ev.Seq != 0 && sent(st.Key) != nil}
 		}
 	}
 	if ev.Err == nil && ev.Resync == event.Full { // VPP and the kernel are equal to the desired state, but for what the statuses name

@@ -23,5 +23,5 @@
 //
 // The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
 // `make vpp-test` says so. With CONTIV_VPP=sim it is a process of the simulated VPP with host interfaces (package sim/hostif): TestVPPDemo,
-// TestVPPTraffic and TestVPPWire run on it, and `make sim-test` runs a part of them. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
+// TestVPPTraffic, TestVPPWire and TestVPPPodNetwork run on it, and `make sim-test` runs a part of them. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
 package realvpp

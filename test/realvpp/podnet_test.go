@@ -120,15 +120,21 @@ func (c *podCluster) write(name, text string) {
 
 func (c *podCluster) startAgent(n *podNode) {
 	c.t.Helper()
+	c.check(c.runAgent(n))
+}
+
+func (c *podCluster) runAgent(n *podNode) error {
 	out, err := os.OpenFile(n.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	c.check(err)
+	if err != nil {
+		return err
+	}
 	defer out.Close()
 	n.agent = exec.Command(c.program, "run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
 		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", "10.96.0.0/16")
 	n.agent.Stdout, n.agent.Stderr = out, out
 	n.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.ns.do(func() { err = n.agent.Start() })
-	c.check(err)
+	return err
 }
 
 func (n *podNode) stopAgent() {
@@ -470,15 +476,10 @@ func (c *podCluster) remove(n *podNode, p *podOf) {
 		c.check(n.client().Delete(c.t.Context(), r))
 		r.Netns = "" // as of a sandbox that no longer exists
 	}
-	var links []byte
-	n.ns.do(func() { links, _ = exec.Command("ip", "-o", "link").CombinedOutput() })
-	for what, text := range map[string]string{
-		"interfaces": n.cli("show interface"), "routes": n.cli("show ip fib " + p.addr(false).String() + "/32"), "neighbours": n.cli("show ip neighbors"), "IPv6 neighbours": n.cli("show ip6 neighbors"), "links": string(links),
-	} {
-		for _, left := range []string{p.result.Host.Name, p.addr(false).String() + " ", p.addr(true).String() + " "} {
-			if strings.Contains(text, left) && (what != "routes" || strings.Contains(text, "host-")) {
-				c.t.Errorf("%s: %q is left in\n%s", what, left, text)
-			}
+	text := n.left(c.t)
+	for _, left := range []string{p.result.Host.Name, p.addr(false).String() + "/", p.addr(false).String() + " ", p.addr(true).String() + "/", p.addr(true).String() + " "} {
+		if strings.Contains(text, left) {
+			c.t.Errorf("%q is left in\n%s", left, text)
 		}
 	}
 	p.do(func() {
