@@ -105,8 +105,8 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 60m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
 	fi
 
-sim-test: ## real packets through the simulated VPP, with the tests of the real one: frames, and the guestbook's programs (root, or unshare -Urn make sim-test)
-	CONTIV_VPP=sim $(GO) test -count=1 -timeout 5m -v -run '^(TestVPPWire|TestVPPDemo)$$/^(guestbook)?$$' ./test/realvpp/
+sim-test: ## real packets through the simulated VPP, with the tests of the real one: frames, the guestbook's programs, pods attached by CNI (root, or unshare -Urn make sim-test)
+	CONTIV_VPP=sim $(GO) test -count=1 -timeout 10m -v -run '^(TestVPPWire|TestVPPDemo|TestVPPPodNetwork)$$/^(guestbook)?$$' ./test/realvpp/
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
 	@if [ -z "$$CONTIV_VPP" ]; then \
