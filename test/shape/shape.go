@@ -162,17 +162,18 @@ func (f *Figures) addTypes(dir string, d *ast.GenDecl) {
 }
 
 // References counts references from one file of a package to another, in all packages, and those that point back in the best order of
-// files that a greedy search finds: an order in which a file stands before the files it refers to.
-func References(files []File) (back, all int) {
+// files that a greedy search finds: an order in which a file stands before the files it refers to. back has them by package.
+func References(files []File) (back map[string]int, all int) {
 	packages := map[string][]File{}
 	for _, file := range files {
 		if !file.IsTest() && !file.Generated() {
 			packages[file.Dir()] = append(packages[file.Dir()], file)
 		}
 	}
-	for _, p := range packages {
+	back = map[string]int{}
+	for dir, p := range packages {
 		b, n := references(p)
-		back, all = back+b, all+n
+		back[dir], all = b, all+n
 	}
 	return back, all
 }

@@ -47,7 +47,7 @@ func TestMeasure(t *testing.T) {
 	if f.Lines != 10 || f.TestLines != 5 || f.CommentLines != 2 || f.Fields["a.T"] != 2 || f.Methods["a.T"] != 1 || !f.Names["add"]["a"] {
 		t.Errorf("figures = %+v", f)
 	}
-	if back, all := References(files); back != 1 || all != 2 { // a.go needs helper, b.go needs T
-		t.Errorf("%d of %d references are back", back, all)
+	if back, all := References(files); back["a"] != 1 || all != 2 { // a.go needs helper, b.go needs T
+		t.Errorf("%v of %d references are back", back, all)
 	}
 }

@@ -72,6 +72,15 @@ func (c Count) Rate() float64 {
 	return float64(len(c.Findings)) * 10_000 / float64(c.Words)
 }
 
+// Sum returns the count of all rooms together.
+func Sum(rooms map[string]Count) (out Count) {
+	for _, c := range rooms {
+		out.Words += c.Words
+		out.Findings = append(out.Findings, c.Findings...)
+	}
+	return out
+}
+
 // Tree returns the counts of a tree by room: its top folder, or "." for files at the root. It skips generated Go files, testdata, and
 // folders that begin with a dot or are named bin.
 func Tree(root string) (map[string]Count, error) {

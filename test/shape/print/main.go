@@ -10,9 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/test/shape"
+	"github.com/contiv-agent/contiv-agent/test/words"
 )
 
 func main() {
@@ -27,8 +29,11 @@ func main() {
 			fmt.Fprintln(os.Stderr, "print:", err)
 			os.Exit(1)
 		}
-		f := figures{Figures: shape.Measure(files)}
-		f.back, f.references = shape.References(files)
+		f, err := measure(dir, files)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "print:", err)
+			os.Exit(1)
+		}
 		columns = append(columns, f)
 	}
 	fmt.Print(markdown(os.Args[1:], columns))
@@ -36,7 +41,45 @@ func main() {
 
 type figures struct {
 	shape.Figures
-	back, references int
+	back                          map[string]int // by package
+	references, duplicates, forms int
+	idioms                        words.Count
+}
+
+// measure takes all figures of the tree in a folder.
+func measure(dir string, files []shape.File) (f figures, err error) {
+	f.Figures = shape.Measure(files)
+	f.back, f.references = shape.References(files)
+	if f.duplicates, err = shape.Duplicates(dir, files); err != nil {
+		return f, err
+	}
+	rooms, err := words.Tree(dir)
+	f.idioms = words.Sum(rooms)
+	if page, err := os.ReadFile(filepath.Join(dir, "docs", "ARCHITECTURE.md")); err == nil {
+		f.forms = policyForms(string(page))
+	}
+	return f, err
+}
+
+// policyForms is the number of the last row in the table of the forms that a policy passes through; 0: the page has no such table.
+func policyForms(page string) (last int) {
+	_, section, _ := strings.Cut(page, "\n## The forms of a policy\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	for line := range strings.Lines(section) {
+		number, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " |")
+		if n, err := strconv.Atoi(number); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last
+}
+
+// total is the sum of all numbers.
+func total(of map[string]int) (n int) {
+	for _, v := range of {
+		n += v
+	}
+	return n
 }
 
 // markdown is a Markdown table with a row for each figure.
@@ -75,8 +118,12 @@ var rows = []struct { // read only
 	{"functions: median, 95th percentile, longest", func(f figures) string { return sizes(f.Functions) }},
 	{"bare names that more than five packages define", func(f figures) string { return bareNames(f.Names) }},
 	{"references between files of a package that no order of files makes forward", func(f figures) string {
-		return fmt.Sprintf("%d of %d (%s)", f.back, f.references, percent(f.back, f.references))
+		return fmt.Sprintf("%d of %d (%s)", total(f.back), f.references, percent(total(f.back), f.references))
 	}},
+	{"such references, packages with more than 40", func(f figures) string { return above(f.back, 40) }},
+	{"pairs of places that share six lines of code", func(f figures) string { return fmt.Sprint(f.duplicates) }},
+	{"forms that a policy passes through", func(f figures) string { return fmt.Sprint(f.forms) }},
+	{"private idioms per 10,000 words", func(f figures) string { return fmt.Sprintf("%.1f", f.idioms.Rate()) }},
 }
 
 func percent(n, of int) string { return fmt.Sprintf("%.1f %%", 100*float64(n)/float64(max(1, of))) }

@@ -54,7 +54,7 @@ func countIdioms(w io.Writer, trees []string, verbose bool) error {
 	for _, room := range names {
 		writeRow(w, room, counts, func(c map[string]words.Count) words.Count { return c[room] })
 	}
-	writeRow(w, "all", counts, sum)
+	writeRow(w, "all", counts, words.Sum)
 	if verbose {
 		last := counts[len(counts)-1]
 		for _, room := range names {
@@ -73,13 +73,4 @@ func writeRow(w io.Writer, name string, trees []map[string]words.Count, of func(
 		fmt.Fprintf(w, " %d | %d | %.0f |", c.Words, len(c.Findings), c.Rate())
 	}
 	fmt.Fprintln(w)
-}
-
-// sum returns the count of all rooms together.
-func sum(tree map[string]words.Count) (out words.Count) {
-	for _, c := range tree {
-		out.Words += c.Words
-		out.Findings = append(out.Findings, c.Findings...)
-	}
-	return out
 }
