@@ -165,6 +165,11 @@ func (f *iface) takes(fam int) bool {
 	return f.ipOn[fam] || f.unnumbered != noIndex || slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return family(p.Addr()) == fam })
 }
 
+// links6 reports whether the interface is enabled for IPv6 itself and so has a link-local address. An unnumbered one takes packets without that.
+func (f *iface) links6() bool {
+	return f.ipOn[ip6] || slices.ContainsFunc(f.addrs, func(p netip.Prefix) bool { return p.Addr().Is6() })
+}
+
 // sourceAddr returns the source address of a packet that VPP makes for dst about the interface: the address with the longest common
 // prefix (ip_sas.c). Unnumbered interfaces always borrow, even if they have addresses.
 func (v *VPP) sourceAddr(f *iface, dst netip.Addr) (best netip.Addr, ok bool) {

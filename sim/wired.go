@@ -211,6 +211,8 @@ type Port struct {
 	Parent uint32 // of a sub-interface: the index; its frames have the tag VLAN
 	VLAN   uint16 // 0: none
 	BVI    bool
+	Takes6 bool          // packets of IPv6
+	Link6  bool          // it has a link-local address of IPv6
 	Role   bridge.Mode   // at layer 2
 	Tunnel *frame.Tunnel // of VXLAN; nil: none
 	Table  uint32        // of the tunnel's outer packets
@@ -222,7 +224,7 @@ func (g Graph) Port(index uint32) (Port, bool) {
 	if i == nil {
 		return Port{}, false
 	}
-	p := Port{Name: i.name, MAC: i.mac, Up: i.up, BVI: g.v.l2.IsBVI(index), Role: g.v.l2.Port(index).Mode}
+	p := Port{Name: i.name, MAC: i.mac, Up: i.up, BVI: g.v.l2.IsBVI(index), Takes6: i.takes(ip6), Link6: i.links6(), Role: g.v.l2.Port(index).Mode}
 	switch i.kind {
 	case kindSub:
 		p.Parent, p.VLAN = i.parent, uint16(i.id)

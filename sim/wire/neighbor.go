@@ -43,6 +43,8 @@ func (v *visit) solicit(index uint32, p *sim.Port, a netip.Addr) {
 	v.asked[q] = v.now
 	own, ok := v.g.Source(index, a)
 	switch {
+	case a.Is6() && !p.Link6:
+		v.drop(index, "ip6-discover-neighbor: not enabled for IPv6")
 	case a.Is6():
 		group := frame.Group(a)
 		d := frame.Discovery{Kind: packet.NeighborSolicit, Src: frame.LinkLocal(p.MAC), Dst: group, Target: a, Link: p.MAC}
@@ -74,8 +76,11 @@ func (v *visit) arp(index uint32, p *sim.Port, f *frame.Ethernet) {
 }
 
 // discovery learns from a message, and answers for the link-local address, which the engine does not have. It reports whether the message
-// has been processed; the engine answers for other addresses.
+// has been processed; the engine answers for other addresses, and drops those of an interface that is not enabled for IPv6.
 func (v *visit) discovery(index uint32, p *sim.Port, d *frame.Discovery) bool {
+	if !p.Takes6 {
+		return false
+	}
 	who := d.Src
 	if d.Kind == packet.NeighborAdvert {
 		who = d.Target
@@ -86,7 +91,7 @@ func (v *visit) discovery(index uint32, p *sim.Port, d *frame.Discovery) bool {
 	if d.Kind == packet.NeighborAdvert {
 		return true
 	}
-	if own := frame.LinkLocal(p.MAC); d.Target == own && !d.Src.IsUnspecified() && d.HasLink {
+	if own := frame.LinkLocal(p.MAC); p.Link6 && d.Target == own && !d.Src.IsUnspecified() && d.HasLink {
 		r := frame.Discovery{Kind: packet.NeighborAdvert, Src: own, Dst: d.Src, Target: own, Link: p.MAC}
 		v.make(index, p, &frame.Ethernet{Dst: d.Link, Src: p.MAC, VLAN: p.VLAN, Type: frame.TypeIPv6, Payload: r.Bytes()})
 		return true

@@ -25,7 +25,23 @@ type Case struct {
 
 // List returns the cases, in order.
 func List() []Case {
-	return slices.Concat(arpCases(), ip4Cases(), sizeCases(), ip6Cases(), bridgeCases())
+	return slices.Concat(arpCases(), ip4Cases(), sizeCases(), ip6Cases(), bridgeCases(), newCases())
+}
+
+// newCases are about pods to which VPP has routes before it talks with them: it neither asks for them nor learns what they say.
+func newCases() []Case {
+	return []Case{
+		{"new: udp to a pod whose interface has no address", []Frame{udp("10.1.0.2", "10.9.0.6", 5, 6, 10).on(A)}},
+		{"new: that pod asks for its gateway", []Frame{arp(New, frame.Request, HostMAC(New), "10.9.0.6", "169.254.1.1")}},
+		{"new: udp to that pod again", []Frame{udp("10.1.0.2", "10.9.0.6", 5, 7, 10).on(A)}},
+		{"new: udp by IPv6 to a pod whose interface has no address", []Frame{udp("fd00:1::2", "fd00:9::6", 5, 6, 10).on(A)}},
+		{"new: that pod says where it is", []Frame{advertise(New, "fd00:9::6", "fd00:1::1")}},
+		{"new: that pod solicits VPP", []Frame{solicit(New, "fd00:9::6", "ff02::1:ff00:6", "fe80::fe:ff:fe00:6")}},
+		{"new: udp by IPv6 to that pod again", []Frame{udp("fd00:1::2", "fd00:9::6", 5, 7, 10).on(A)}},
+		{"new: udp by IPv6 to a pod whose interface is only unnumbered", []Frame{udp("fd00:1::2", "fd00:9::7", 5, 6, 10).on(A)}},
+		{"new: that pod of an unnumbered interface says where it is", []Frame{advertise(Only4, "fd00:9::7", "fd00:1::1")}},
+		{"new: udp by IPv6 to the pod of that interface again", []Frame{udp("fd00:1::2", "fd00:9::7", 5, 7, 10).on(A)}},
+	}
 }
 
 func arpCases() []Case {

@@ -19,10 +19,10 @@ import (
 )
 
 // The interfaces, by number: two subnets, of which B has a small MTU; the underlay of a tunnel; a port of a bridge; a pod behind an unnumbered
-// interface.
+// interface; a pod whose interface has a route, but no address yet; and one behind an unnumbered interface without IPv6.
 const (
-	A, B, Underlay, Bridged, Pod = 1, 2, 3, 4, 5
-	Last                         = Pod
+	A, B, Underlay, Bridged, Pod, New, Only4 = 1, 2, 3, 4, 5, 6, 7
+	Last                                     = Only4
 )
 
 const (
@@ -67,7 +67,9 @@ func Redirects() api.Message {
 func Rest(at [Last + 1]interface_types.InterfaceIndex, bvi, gate interface_types.InterfaceIndex) []api.Message {
 	out := []api.Message{up(bvi), up(gate), up(at[0])}
 	for _, i := range at[1:] {
-		out = append(out, up(i), &ip.SwInterfaceIP6EnableDisable{SwIfIndex: i, Enable: true})
+		if out = append(out, up(i)); i != at[New] && i != at[Only4] {
+			out = append(out, &ip.SwInterfaceIP6EnableDisable{SwIfIndex: i, Enable: true})
+		}
 	}
 	for _, a := range []struct {
 		i interface_types.InterfaceIndex
@@ -89,7 +91,11 @@ func Rest(at [Last + 1]interface_types.InterfaceIndex, bvi, gate interface_types
 		&interfaces.SwInterfaceSetUnnumbered{SwIfIndex: gate, UnnumberedSwIfIndex: at[Pod], IsAdd: true},
 		neighbor(at[Underlay], "192.168.16.2", HostMAC(Underlay)),
 		neighbor(at[A], "10.1.0.9", [6]byte{2, 0xca, 0, 0, 9, A}),
+		&interfaces.SwInterfaceSetUnnumbered{SwIfIndex: gate, UnnumberedSwIfIndex: at[Only4], IsAdd: true},
 		route("10.9.0.2/32", "10.9.0.2", at[Pod]),
+		route("10.9.0.6/32", "10.9.0.6", at[New]),
+		route("fd00:9::6/128", "fd00:9::6", at[New]),
+		route("fd00:9::7/128", "fd00:9::7", at[Only4]),
 		&ip.IPRouteAddDel{IsAdd: true, Route: ip.IPRoute{Prefix: prefix(netip.MustParsePrefix("10.66.0.0/16")), NPaths: 1, Paths: []fib_types.FibPath{
 			{SwIfIndex: none, Weight: 1, Type: fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH},
 		}}},
@@ -142,7 +148,10 @@ func neighbor(i interface_types.InterfaceIndex, a string, mac [6]byte) api.Messa
 
 func step(via string, i interface_types.InterfaceIndex) fib_types.FibPath {
 	p := fib_types.FibPath{SwIfIndex: uint32(i), Weight: 1}
-	p.Nh.Address = address(via).Un
+	a := address(via)
+	if p.Nh.Address = a.Un; a.Af == ip_types.ADDRESS_IP6 {
+		p.Proto = fib_types.FIB_API_PATH_NH_PROTO_IP6
+	}
 	return p
 }
 
