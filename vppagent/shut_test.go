@@ -190,8 +190,8 @@ func TestClosedFirstOpenLast(t *testing.T) {
 	}
 }
 
-// TestOwnPodsAreClosed: the interface that a value makes for a pod accepts packets only after it has access lists: those that deny everything
-// until its own are wanted, also when VPP restarts below it.
+// TestOwnPodsAreClosed: the interface that a value makes for a pod accepts packets, and learns neighbours of IPv6, only after it has access lists: those
+// that deny everything until its own are wanted, also when VPP restarts below it.
 func TestOwnPodsAreClosed(t *testing.T) {
 	for _, addresses := range [][]string{{"169.254.1.1/32"}, nil} { // without an address, nothing else delays the opening
 		testOwnPods(t, lender("gateway", addresses...))
@@ -207,8 +207,9 @@ func testOwnPods(t *testing.T, gateway *interfaces.Interface) {
 	arp := &l3.ARPEntry{Interface: name, IpAddress: "10.1.1.2", PhysAddress: "02:fe:00:00:00:01", Static: true}
 	lists := &contivacl.InterfaceACLs{Interface: name, Input: []string{"a"}, Output: []string{"a"}}
 	var order []string
+	opening := []string{"acl_interface_set_acl_list", "ip_neighbor_add_del", "sw_interface_ip6_enable_disable", "sw_interface_set_unnumbered"}
 	l.sim.After(func(r sim.Record) {
-		if r.Write && (r.Name == "acl_interface_set_acl_list" || r.Name == "sw_interface_set_unnumbered" || r.Name == "ip_neighbor_add_del") {
+		if r.Write && slices.Contains(opening, r.Name) {
 			order = append(order, r.Name)
 		}
 	})
@@ -222,7 +223,7 @@ func testOwnPods(t *testing.T, gateway *interfaces.Interface) {
 	}
 	l.allConfigured(l.put(gateway, pod, arp, &nat.Nat44Global{Forwarding: true}))
 	l.wantClosed("a new pod", "host-eth7")
-	want("a new pod", "acl_interface_set_acl_list", "ip_neighbor_add_del", "sw_interface_set_unnumbered")
+	want("a new pod", opening...)
 	l.located(event.Located{Uplink: "uplink"})
 	l.wantClosed("roles known", "host-eth7")
 	l.allConfigured(l.put(accessList("a", rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80)), lists))
@@ -235,7 +236,7 @@ func testOwnPods(t *testing.T, gateway *interfaces.Interface) {
 	l.restartVPP()
 	l.allConfigured(l.resync())
 	l.wantClosed("restart of VPP")
-	want("restart of VPP", "acl_interface_set_acl_list", "ip_neighbor_add_del", "sw_interface_set_unnumbered")
+	want("restart of VPP", opening...)
 	l.allConfigured(l.del(kv.Key(lists)))
 	l.wantClosed("no longer evaluated", "host-eth7")
 	l.allConfigured(l.del(kv.Key(pod), kv.Key(arp)))

