@@ -15,9 +15,15 @@ import (
 	"testing"
 	"time"
 
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/nat_types"
+
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
 // podCluster is two nodes whose pods are attached by CNI requests alone: each node is a network namespace with a NIC, a VPP and an agent. Nothing in
@@ -395,28 +401,32 @@ func (c *podCluster) inTime(n *podNode) {
 // translates fails unless NAT44 on a pod's interface is arranged as the agent arranges it for pods: the role inside, and the node of both roles.
 func (c *podCluster) translates(p *podOf) {
 	c.t.Helper()
+	conn := plain(vpp.Config{Socket: p.node.socket()})
+	defer conn.close()
+	c.check(conn.wait())
 	name := "host-" + p.result.Host.Name
-	var nodes []string
-	for _, word := range strings.Fields(p.node.cli("show interface features " + name)) {
-		if strings.HasPrefix(word, "nat") {
-			nodes = append(nodes, word)
-		}
+	replies := conn.conn.Do(c.t.Context(), vpp.Call{Msg: descriptor.ShowFeatures(name)}, vpp.Call{Dump: true, Msg: &interfaces.SwInterfaceDump{SwIfIndex: noInterface}},
+		vpp.Call{Dump: true, Msg: &nat44_ed.Nat44InterfaceDump{}})
+	for _, r := range replies {
+		c.check(r.Err)
 	}
+	arcs, err := descriptor.NodesOn(replies[0])
+	c.check(err)
+	nodes := slices.DeleteFunc(slices.Clone(arcs["ip4-unicast"]), func(n string) bool { return !strings.HasPrefix(n, "nat") })
 	if !slices.Equal(nodes, []string{"nat44-ed-classify"}) {
 		c.t.Errorf("NAT44's nodes on %s: %q", name, nodes)
 	}
-	if roles := p.node.cli("show nat44 interfaces"); !strings.Contains(roles, " "+name+" in\n") && !strings.Contains(roles, " "+name+" in\r\n") {
-		c.t.Errorf("%s is not inside alone:\n%s", name, roles)
+	names := map[interface_types.InterfaceIndex]string{}
+	for _, d := range replies[1].Details {
+		names[d.(*interfaces.SwInterfaceDetails).SwIfIndex] = d.(*interfaces.SwInterfaceDetails).InterfaceName
 	}
-}
-
-// cli is what VPP prints for a command.
-func (n *podNode) cli(command string) string {
-	out, err := exec.Command(filepath.Join(filepath.Dir(n.path), "vppctl"), "-s", n.dir+"/cli.sock", command).CombinedOutput()
-	if err != nil {
-		return err.Error()
+	roles := map[string]nat_types.NatConfigFlags{}
+	for _, d := range replies[2].Details {
+		roles[names[d.(*nat44_ed.Nat44InterfaceDetails).SwIfIndex]] = d.(*nat44_ed.Nat44InterfaceDetails).Flags & (nat_types.NAT_IS_INSIDE | nat_types.NAT_IS_OUTSIDE)
 	}
-	return string(out)
+	if roles[name] != nat_types.NAT_IS_INSIDE {
+		c.t.Errorf("%s is not inside alone: %v", name, roles)
+	}
 }
 
 // service makes a Service of two pods, as the API server does when it knows their addresses.
