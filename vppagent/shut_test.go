@@ -253,3 +253,17 @@ func TestOwnPodsStayOpen(t *testing.T) {
 	l.allConfigured(l.put(pod))
 	l.wantClosed("not asked for")
 }
+
+// TestInvalidInterfaceIsNoPods: a value of another program that VPP cannot have is refused, and the agent goes on.
+func TestInvalidInterfaceIsNoPods(t *testing.T) {
+	l := newLab(t, vppagent.Config{Descriptors: aclvalues.ClosePods(all.All())})
+	for _, m := range []*interfaces.Interface{
+		{Name: "bond", Type: interfaces.Interface_BOND_INTERFACE},
+		{Name: kv.PodInterface("default/web", "1234"), Type: interfaces.Interface_AF_PACKET},
+	} {
+		if s := status(l.put(m), kv.Key(m)); s.State != event.Invalid {
+			t.Errorf("%s: %+v", m.GetName(), s)
+		}
+	}
+	l.allConfigured(l.put(packets(1450)))
+}

@@ -152,8 +152,10 @@ func compileInterface(_ string, m *ligato.Interface) (*iface, error) {
 		}
 	}
 	i.lender = m.GetUnnumbered().GetInterfaceWithIp()
-	i.link, err = compileLink(m)
-	return i, err
+	if i.link, err = compileLink(m); err != nil {
+		return nil, err
+	}
+	return i, nil
 }
 
 // loopbackMAC is the address of a loopback without a wanted one. It follows from the name, so that the agent recognises a
