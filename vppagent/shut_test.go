@@ -254,7 +254,7 @@ func TestOwnPodsStayOpen(t *testing.T) {
 	l.wantClosed("not asked for")
 }
 
-// TestInvalidInterfaceIsNoPods: a value of another program that VPP cannot have is refused, and the agent goes on.
+// TestInvalidInterfaceIsNoPods: a value of another program that VPP cannot have is refused, and the agent continues.
 func TestInvalidInterfaceIsNoPods(t *testing.T) {
 	l := newLab(t, vppagent.Config{Descriptors: aclvalues.ClosePods(all.All())})
 	for _, m := range []*interfaces.Interface{
