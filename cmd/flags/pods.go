@@ -26,7 +26,8 @@ type Pods struct {
 	state string
 	mtu   int
 	node  CNIFolders
-	from  string // the plugin's program
+	from  string         // the plugin's program
+	set   *pflag.FlagSet // knows which flags are given
 }
 
 // CNIFolders are the folders in which container runtimes look for CNI plugins; "": none.
@@ -51,20 +52,24 @@ func (f *CNIFolders) Files() (out []string) {
 
 // AddFlags adds the flags.
 func (f *Pods) AddFlags(set *pflag.FlagSet) {
+	f.set = set
 	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes, in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
 	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; pods get 50 bytes less, or 70 if tunnels cross IPv6; needs --cni (default: 1500)")
 	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
 		cni.ProgramName+" is copied there before VPP is configured; empty: it is not; needs --cni")
-	set.StringVar(&f.from, "cni-program", Auto, "the program that is copied to --cni-bin-dir; auto: contiv-cni beside this program")
+	set.StringVar(&f.from, "cni-program", Auto, "the program that is copied to --cni-bin-dir; auto: contiv-cni beside this program; needs --cni")
 }
 
 // Check returns the errors of the flags.
 func (f *Pods) Check(node string, embedded bool) error {
 	switch {
-	case !f.on && f.mtu != 0:
-		return exit.Usage(errors.New("--link-mtu: needs --cni"))
 	case !f.on:
+		for _, name := range []string{"cni-state", "link-mtu", "cni-conf-dir", "cni-bin-dir", "cni-program"} {
+			if f.set.Changed(name) {
+				return exit.Usage(fmt.Errorf("--%s: needs --cni", name))
+			}
+		}
 		return nil
 	case embedded:
 		return exit.Usage(errors.New("--cni: the embedded VPP carries no packets of pods; give --vpp-socket"))

@@ -91,3 +91,21 @@ func TestCNIFiles(t *testing.T) {
 		t.Errorf("%s, %v", got, none.Files())
 	}
 }
+
+// A flag of the node's network that --cni alone makes effective is an error without it.
+func TestPodsFlagsNeedCNI(t *testing.T) {
+	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", ""} {
+		var f Pods
+		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.AddFlags(set)
+		if arg != "" {
+			if err := set.Parse([]string{arg}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name, _, _ := strings.Cut(arg, "=")
+		if err := f.Check("node-1", false); (err != nil) != (arg != "") || err != nil && err.Error() != name+": needs --cni" {
+			t.Errorf("%q: %v", arg, err)
+		}
+	}
+}
