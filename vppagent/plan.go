@@ -167,7 +167,7 @@ func (p *planner) settleValues() {
 	}
 }
 
-// touchUnsure touches the unsure values that join the plan later, because they stand on a touched value or are recreated with it.
+// touchUnsure touches the unsure values that join the plan later: they stand on a touched value, are recreated with it, or lose it as a user.
 func (p *planner) touchUnsure() {
 	touch := func(d *value) {
 		if d.unsure {
@@ -176,6 +176,9 @@ func (p *planner) touchUnsure() {
 	}
 	for _, v := range p.touched {
 		for u := range v.users {
+			touch(u)
+		}
+		for _, u := range v.uses {
 			touch(u)
 		}
 		if len(v.dependents)+len(v.derived) > 0 && v.will && v.want != nil && v.have != nil && v.kind.Compare(v.have, v.want) == descriptor.Anew {

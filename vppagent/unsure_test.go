@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -188,4 +190,37 @@ func TestPoolTakenOverInPart(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReplacedListIsRemovedInTheEnd: VPP refuses to delete access lists that were replaced beside. Then the interface that used their
+// successors gets no lists any more: the successors join that plan late, and the deletions must still be repeated.
+func TestReplacedListIsRemovedInTheEnd(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }})
+	pods(l)
+	permit, deny := rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80, 80), rule(acl.ACL_Rule_DENY, "tcp", "", "", 80, 80)
+	both := lists("tap1", []string{"one", "two"}, nil)
+	l.allConfigured(l.put(accessList("one", permit), accessList("two", deny), both))
+	refused := 0
+	l.sim.Fail(func(name string) (retval int32, lost bool) {
+		if name == "acl_del" {
+			refused++
+			return -1, false
+		}
+		return 0, false
+	})
+	l.put(accessList("one", deny), accessList("two", permit))
+	l.sim.Fail(nil)
+	if refused != 2 {
+		t.Fatalf("VPP refused %d deletions", refused)
+	}
+	l.commit(map[string]proto.Message{kv.Key(both): nil})
+	now = now.Add(time.Hour)
+	l.step()
+	if dump := l.sim.Dump(); strings.Count(dump, "\nacl ") != 2 {
+		t.Errorf("replaced access lists are still there:\n%s\n%s", dump, l.agent.Snapshot().History)
+	}
+	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet("resync")
 }
