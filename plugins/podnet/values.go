@@ -37,7 +37,7 @@ func (c *cluster) values(s *Settings, pods []*Attachment) kv.Values {
 	b.mtu = s.PodMTU(c.over6(s))
 	b.gateway()
 	b.hostLink(own)
-	b.overlay(own, c.others(s))
+	b.overlay(own, distinct(own, c.others(s)))
 	b.serviceRoutes(c.serviceCIDRs(s))
 	for _, p := range pods {
 		b.pod(p)

@@ -26,22 +26,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
-// podCluster is two nodes whose pods are attached by CNI requests alone: each node is a network namespace with a NIC, a VPP and an agent. Nothing in
+// podCluster is some nodes whose pods are attached by CNI requests alone: each node is a network namespace with a NIC, a VPP and an agent. Nothing in
 // VPP, and nothing in the kernel but the NIC, is configured by hand.
 type podCluster struct {
-	t       *testing.T
+	t *testing.T
+	clusterShape
 	dir     string
 	program string
 	plugin  string
 	world   *netns // the network between the nodes
 	nodes   []*podNode
 	pods    map[string]*podOf
-}
-
-type podNode struct {
-	process
-	name, addr string
-	agent      *exec.Cmd
 }
 
 // podOf is the namespace of a pod.
@@ -78,44 +73,6 @@ func (n *podNode) programs() string { return filepath.Join(n.dir, "bin") }
 
 func (c *podCluster) manifests() string { return filepath.Join(c.dir, "manifests") }
 
-func openPodCluster(t *testing.T, path string) *podCluster {
-	c := &podCluster{t: t, dir: t.TempDir(), pods: map[string]*podOf{}}
-	c.program = theAgent(t)
-	c.plugin = filepath.Join(c.dir, "contiv-cni")
-	if out, err := exec.Command("go", "build", "-o", c.plugin, "../../cmd/contiv-cni").CombinedOutput(); err != nil {
-		t.Fatalf("build the plugin: %v\n%s", err, out)
-	}
-	var err error
-	c.world, err = newNetns()
-	c.check(err)
-	t.Cleanup(c.world.close)
-	c.check(c.world.ip("link set lo up\nlink add br0 type bridge\nlink set br0 up\naddr add 192.168.16.100/24 dev br0\naddr add 2001:db8:16::100/64 dev br0 nodad\naddr add 198.51.100.10/32 dev lo\n"))
-	c.check(os.Mkdir(c.manifests(), 0o700))
-	text := ""
-	for i := 1; i <= 2; i++ {
-		n := &podNode{name: fmt.Sprintf("node-%d", i), addr: fmt.Sprintf("192.168.16.%d", i)}
-		n.path, n.dir, n.plugins = path, filepath.Join(c.dir, n.name), []string{"vxlan_plugin.so"}
-		c.check(os.Mkdir(n.dir, 0o700))
-		n.ns, err = newNetns()
-		c.check(err)
-		t.Cleanup(n.ns.close)
-		c.check(n.ns.ip(fmt.Sprintf("link set lo up\nlink add eth0 type veth peer name %s\nlink set %s netns %s\nlink set eth0 up\naddr add %s/24 dev eth0\naddr add 2001:db8:16::%d/64 dev eth0 nodad\nroute add default via 192.168.16.100\n",
-			n.name, n.name, c.world.path, n.addr, i)))
-		c.check(c.world.ip(fmt.Sprintf("link set %s master br0 up\n", n.name)))
-		c.check(n.ns.set("ipv4/ip_forward", "1"))
-		c.check(n.ns.set("ipv6/conf/all/forwarding", "1"))
-		t.Cleanup(func() { n.stopAgent(); n.kill() })
-		c.check(n.start())
-		c.nodes = append(c.nodes, n)
-		text += fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDRs: [10.1.%d.0/24, \"2001:db8:1:%d::/64\"]}\nstatus: {addresses: [{type: InternalIP, address: %s}, {type: InternalIP, address: \"2001:db8:16::%d\"}]}\n---\n", n.name, i, i, n.addr, i)
-	}
-	c.write("nodes.yaml", text+"apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {kubernetes.io/metadata.name: default}}\n")
-	for _, n := range c.nodes {
-		c.startAgent(n)
-	}
-	return c
-}
-
 // write changes a manifest at once.
 func (c *podCluster) write(name, text string) {
 	c.t.Helper()
@@ -135,8 +92,10 @@ func (c *podCluster) runAgent(n *podNode) error {
 		return err
 	}
 	defer out.Close()
-	n.agent = exec.Command(c.program, "run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
-		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", "10.96.0.0/16")
+	n.agent = exec.Command(c.program, append([]string{
+		"run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
+		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", c.serviceCIDRs(),
+	}, c.flags...)...)
 	n.agent.Stdout, n.agent.Stderr = out, out
 	n.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.ns.do(func() { err = n.agent.Start() })
@@ -186,7 +145,7 @@ func (c *podCluster) attach(n *podNode, pod, app string) *podOf {
 		p.result, err = n.client().Add(c.t.Context(), p.req)
 		return err
 	})
-	c.object(n, pod, app, fmt.Sprintf("phase: Running, podIP: %s, podIPs: [{ip: %s}, {ip: \"%s\"}]", p.addr(false), p.addr(false), p.addr(true)))
+	c.object(n, pod, app, p.status())
 	c.pods[pod] = p
 	c.t.Cleanup(func() {
 		if c.pods[pod] == p {
@@ -194,15 +153,6 @@ func (c *podCluster) attach(n *podNode, pod, app string) *podOf {
 		}
 	})
 	return p
-}
-
-func (p *podOf) addr(v6 bool) netip.Addr {
-	for _, i := range p.result.IPs {
-		if i.Address.Addr().Is6() == v6 {
-			return i.Address.Addr()
-		}
-	}
-	return netip.Addr{}
 }
 
 // serve answers each connection to a port, in both families, with a name and the client's address.
@@ -249,6 +199,13 @@ func ask(from *netns, to string, limit time.Duration) (line string, err error) {
 // reaches fails unless a client gets an answer with a text.
 func (c *podCluster) reaches(what string, from *netns, to, want string) {
 	c.t.Helper()
+	c.answers(what, from, to, want)
+	c.t.Logf("%s: ok", what)
+}
+
+// answers is reaches without a line in the log.
+func (c *podCluster) answers(what string, from *netns, to, want string) {
+	c.t.Helper()
 	c.until(what, func() error {
 		line, err := ask(from, to, 3*time.Second)
 		if err == nil && !strings.Contains(line, want) {
@@ -256,7 +213,6 @@ func (c *podCluster) reaches(what string, from *netns, to, want string) {
 		}
 		return err
 	})
-	c.t.Logf("%s: ok", what)
 }
 
 func (c *podCluster) silent(what string, from *netns, to string) {
