@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -185,16 +186,8 @@ func (x *execution) notReady(v *value) bool {
 // stillUsed returns a value in VPP that needs v because its removal failed. VPP would often delete v nevertheless, and keep a
 // broken remainder of the other value that nothing can remove any more.
 func (v *value) stillUsed() *value {
-	check := func(d *value) bool {
-		return d.have != nil && d.kind != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil
-	}
-	for d := range v.dependents {
-		if check(d) {
-			return d
-		}
-	}
-	for _, d := range v.derived {
-		if check(d) {
+	for _, d := range slices.AppendSeq(slices.Clone(v.derived), maps.Keys(v.dependents)) {
+		if d.have != nil && d.kind != nil && d.plan.epoch == v.plan.epoch && d.plan.err != nil {
 			return d
 		}
 	}
@@ -397,6 +390,11 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Unmarked(have))
 		a.journal.Set(v.key, v.kind.Descriptor, v.have, untagged)
 	}
+}
+
+// hasUntagged reports that VPP has objects of the kind that are ours and lack their tag.
+func (k *kind) hasUntagged() bool {
+	return k.Tagged && k.Unmarked != nil && slices.ContainsFunc(k.values, func(v *value) bool { return v.have != nil && v.ours && k.Unmarked(v.have) })
 }
 
 // journalled reports that VPP may have untagged objects of the kind that are ours.

@@ -85,6 +85,8 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 	if err := a.learnInterfaces(ctx, p); err != nil {
 		return nil, err
 	}
+	// The list of interfaces does not show that those without a tag are ours, only their own dumps do: without them none could be removed.
+	kinds = slices.DeleteFunc(slices.Clone(a.g.kinds), func(k *kind) bool { return !slices.Contains(kinds, k) && !k.hasUntagged() })
 	few, many := partition(kinds)
 	answers, err := a.ask(ctx, a.dumps(few, known))
 	if err != nil {
@@ -203,10 +205,8 @@ func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descri
 
 // lost is the error that VPP cannot be reached; nil if VPP answered.
 func lost(replies []vpp.Reply) error {
-	for _, r := range replies {
-		if unreachable(r.Err) {
-			return r.Err
-		}
+	if i := slices.IndexFunc(replies, func(r vpp.Reply) bool { return unreachable(r.Err) }); i >= 0 {
+		return replies[i].Err
 	}
 	return nil
 }

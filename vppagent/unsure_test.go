@@ -1,8 +1,10 @@
 package vppagent_test
 
 import (
+	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -131,6 +133,42 @@ func TestUntaggedIsLookedAt(t *testing.T) {
 	l.writes()
 	l.allConfigured(l.resync())
 	l.quiet("resync")
+}
+
+// TestUntaggedIsRemoved: VPP refuses the tag of a loopback, which is to be removed then. The transaction is divided, and the removal left for later.
+// Meanwhile the agent dumps access lists, and the list of interfaces, which does not show whose the loopback is.
+func TestUntaggedIsRemoved(t *testing.T) {
+	l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal"), Stall: time.Nanosecond, Pause: func(context.Context, time.Duration) {}})
+	l.step()
+	pods(l)
+	permit := rule(acl.ACL_Rule_REFLECT, "tcp", "", "", 80, 80)
+	l.allConfigured(l.put(accessList("one", permit), accessList("two", permit), lists("tap1", []string{"one"}, nil), lists("tap2", []string{"one"}, nil)))
+	before := l.sim.Dump()
+	refuse := func(request string) {
+		l.sim.Fail(func(name string) (retval int32, lost bool) {
+			if name == request {
+				retval = -1
+			}
+			return retval, false
+		})
+	}
+	loop := &interfaces.Interface{Name: "loop", Type: interfaces.Interface_SOFTWARE_LOOPBACK}
+	refuse("sw_interface_tag_add_del")
+	l.put(loop)
+	refuse("acl_add_replace")
+	l.put(accessList("three"))
+	l.sim.Fail(nil)
+	c := l.commit(map[string]proto.Message{kv.Key(loop): nil, kv.Key(lists("tap1", nil, nil)): lists("tap1", []string{"two"}, nil), kv.Key(lists("tap2", nil, nil)): lists("tap2", []string{"two"}, nil)})
+	if !slices.Contains(c.Left, kv.Key(loop)) {
+		t.Fatalf("left: %v", c.Left)
+	}
+	l.del(kv.Key(accessList("three"))) // dumps access lists
+	l.put(lists("tap1", []string{"one"}, nil), lists("tap2", []string{"one"}, nil))
+	for l.step() {
+	}
+	if got := l.sim.Dump(); got != before {
+		t.Errorf("got:\n%s\nwant:\n%s\n%s", got, before, l.agent.Snapshot().History)
+	}
 }
 
 // TestPoolTakenOverInPart has a pool take over the address of a removed pool, and loses the connection before or while it gets
