@@ -94,15 +94,17 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort, v6 bool)
 	}
 	outside := s.external(cluster, local)
 	for _, a := range externalIPs {
-		if adapter.Restricted(s.svc, a) {
+		switch {
+		case s.anotherNodes(a):
+		case adapter.Restricted(s.svc, a):
 			s.notes.Add(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
-			continue
+		default:
+			s.addTranslation(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, outside)
 		}
-		s.addTranslation(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
 	}
 	for _, a := range nodes {
-		if s.node.ServesNodePorts(a) {
-			s.addTranslation(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
+		if s.node.ServesNodePorts(a) && !s.anotherNodes(a) {
+			s.addTranslation(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, outside)
 		}
 	}
 }
@@ -138,16 +140,10 @@ func (s *rendering) external(cluster, local []*cnat.Path) []*cnat.Path {
 	return local
 }
 
-// choose omits another node's address, because that node translates it and hides the client. Only with policy Local do pods of
-// this node reach every endpoint directly, because the other node would offer them only its endpoints.
-func (s *rendering) choose(a netip.Addr, outside, inside []*cnat.Path) []*cnat.Path {
-	switch {
-	case !s.nodeIPs.Contains(a) || slices.Contains(s.node.IPs, a):
-		return outside
-	case s.svc.TrafficPolicy == renderer.ClusterWide:
-		return nil
-	}
-	return inside
+// anotherNodes reports whether an address is another node's. That node translates packets to it, for this node's pods as for all other
+// clients: its external policy Local offers them its endpoints only.
+func (s *rendering) anotherNodes(a netip.Addr) bool {
+	return s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a)
 }
 
 // discard returns the path that drops packets.
@@ -162,7 +158,7 @@ func discard(v6 bool) []*cnat.Path {
 // addTranslation makes the translation of one frontend, unless it belongs to another service or this one has it already.
 func (s *rendering) addTranslation(f renderer.Frontend, nodePort bool, paths []*cnat.Path) {
 	if len(paths) == 0 {
-		return // the reject route answers, or another node
+		return // the reject route answers
 	}
 	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
 		return
