@@ -179,6 +179,9 @@ func appendLinux(b []byte, m proto.Message) []byte {
 		return append(append(b, '/'), m.GetOutgoingInterface()...)
 	case *iptables.RuleChain:
 		return append(append(b, ruleChainPrefix...), m.GetName()...)
+	case *contivlinux.HostPort:
+		b = appendPair(append(b, hostPortPrefix...), m.GetProtocol().String(), "/", m.GetHostAddress())
+		return appendUint(append(b, '/'), m.GetHostPort())
 	}
 	return b
 }

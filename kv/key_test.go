@@ -98,6 +98,8 @@ var golden = []struct {
 	{m: &contivcnat.Interface{Name: "tap0"}, key: "config/contiv/vpp/v1/cnat-interface/tap0", ours: true},
 	{m: &contivnat.SourceRanges{Label: "default/web"}, key: "config/contiv/vpp/v1/source-ranges/default/web", ours: true},
 	{m: &contivlinux.Handover{Interface: "host"}, key: "config/contiv/linux/v1/handover", ours: true},
+	{m: &contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80}, key: "config/contiv/linux/v1/host-port/TCP/0.0.0.0/80", ours: true},
+	{m: &contivlinux.HostPort{Protocol: contivlinux.HostPort_UDP, HostAddress: "::", HostPort: 53}, key: "config/contiv/linux/v1/host-port/UDP/::/53", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -170,6 +172,7 @@ func TestModels(t *testing.T) {
 func TestModelNames(t *testing.T) {
 	want := []string{
 		"contiv.linux.handover contiv.linux.Handover",
+		"contiv.linux.host-port contiv.linux.HostPort",
 		"contiv.vpp.cnat-interface contiv.vpp.cnat.Interface",
 		"contiv.vpp.cnat-snat-policy contiv.vpp.cnat.SnatPolicy",
 		"contiv.vpp.cnat-translation contiv.vpp.cnat.Translation",

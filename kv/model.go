@@ -27,6 +27,7 @@ import (
 
 // Prefixes of the models with names. Only a name follows a prefix.
 const (
+	hostPortPrefix       = "config/contiv/linux/v1/host-port/"
 	cnatInterfacePrefix  = "config/contiv/vpp/v1/cnat-interface/"
 	translationPrefix    = "config/contiv/vpp/v1/cnat-translation/"
 	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
@@ -106,6 +107,7 @@ func (m Model) Key(name string) string {
 // models is sorted by prefix and never written to. No prefix is a prefix of another.
 var models = []Model{
 	model[contivlinux.Handover](HandoverKey),
+	model[contivlinux.HostPort](hostPortPrefix),
 	model[contivcnat.Interface](cnatInterfacePrefix),
 	model[contivcnat.SnatPolicy](SnatPolicyKey),
 	model[contivcnat.Translation](translationPrefix),

@@ -47,8 +47,6 @@ func (n *Network) refuse(r *protocol.Request) error {
 	switch {
 	case r.ContainerID == "" || r.IfName == "" || len(r.IfName) > 15:
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "container %q, interface %q: both are needed, and a name of a link has at most 15 bytes", r.ContainerID, r.IfName)
-	case len(r.PortMappings) > 0:
-		return protocol.Errorf(protocol.CodeUnsupportedField, "portMappings: host ports are not supported")
 	case r.Bandwidth != nil:
 		return protocol.Errorf(protocol.CodeUnsupportedField, "bandwidth: limits are not supported")
 	case n.cfg.Closed && (r.Pod.Namespace == "" || r.Pod.Name == ""):
@@ -78,8 +76,11 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 		}
 		return nil, protocol.Errorf(protocol.CodeTryAgainLater, "%s is attached in %s, as pod %s", r.Attachment, a.Netns, a.podID())
 	}
-	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now()}
-	var err error
+	err := collision(&r, n.attached)
+	if err != nil {
+		return nil, err
+	}
+	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings}
 	if a.Addresses, a.Given, err = n.addresses(&r); err != nil {
 		return nil, err
 	}

@@ -20,6 +20,8 @@ type Attachment struct {
 	At time.Time `json:"at"`
 	// Given: another IPAM plugin chose the addresses.
 	Given bool `json:"given,omitempty"`
+	// Ports are the node's ports that lead to the pod.
+	Ports []protocol.PortMapping `json:"ports,omitempty"`
 }
 
 // podID names the pod in Kubernetes.

@@ -36,8 +36,9 @@ func (c *cluster) values(s *Settings, pods []*Attachment) kv.Values {
 	}
 	b.mtu = s.PodMTU(c.over6(s))
 	b.gateway()
-	b.hostLink(own)
-	b.overlay(own, distinct(own, c.others(s)))
+	others := distinct(own, c.others(s))
+	b.hostLink(own, detours(own, others))
+	b.overlay(own, others)
 	b.serviceRoutes(c.serviceCIDRs(s))
 	for _, p := range pods {
 		b.pod(p)
@@ -155,9 +156,9 @@ func unnumbered(i *interfaces.Interface) {
 }
 
 // hostLink leads to the node's own network stack: to the node's addresses, and to all that is outside of the cluster.
-func (b *builder) hostLink(own *model.Node) {
+func (b *builder) hostLink(own *model.Node, detours []*contivlinux.Handover_Detour) {
 	near := &linuxinterfaces.Interface{Name: hostLink, HostIfName: hostLink, PhysAddress: hostMAC}
-	handover := &contivlinux.Handover{Interface: hostLink, VppLinks: []string{vppLinks}}
+	handover := &contivlinux.Handover{Interface: hostLink, VppLinks: []string{vppLinks}, Detours: detours}
 	for _, v6 := range []bool{false, true} {
 		a := hostAddr(own, v6)
 		if !a.IsValid() {
@@ -326,4 +327,5 @@ func (b *builder) pod(p *Attachment) {
 		b.leadToVPP(inside, gatewayOf(a))
 	}
 	b.wire(name, peer, near, p.MTU, unnumbered)
+	b.hostPorts(p)
 }

@@ -51,6 +51,9 @@ func web() *Attachment {
 	return &Attachment{
 		Attachment: protocol.Attachment{ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/cni-1", MTU: 1450,
 		Pod: protocol.Pod{Namespace: "default", Name: "web-0", UID: "u1"}, Addresses: addrs("10.1.1.2", "2001:db8:1:1::2"),
+		Ports: []protocol.PortMapping{
+			{HostPort: 80, ContainerPort: 8080, Protocol: "TCP"}, {HostPort: 53, ContainerPort: 5353, Protocol: "UDP", HostIP: netip.MustParseAddr("192.168.16.1")},
+		},
 	}
 }
 

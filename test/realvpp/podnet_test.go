@@ -132,14 +132,17 @@ func (c *podCluster) object(n *podNode, pod, app, status string) {
 	c.write("pod-"+pod+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, namespace: default, labels: {app: %s}}\nspec: {nodeName: %s, containers: [{name: c, image: x}]}\nstatus: {%s}\n", pod, app, n.name, status))
 }
 
-// attach adds a pod as a container runtime does.
-func (c *podCluster) attach(n *podNode, pod, app string) *podOf {
+// attach adds a pod as a container runtime does. Changes of its request are made first.
+func (c *podCluster) attach(n *podNode, pod, app string, changes ...func(*protocol.Request)) *podOf {
 	c.t.Helper()
 	ns, err := newNetns()
 	c.check(err)
 	p := &podOf{netns: ns, node: n, req: protocol.Request{
 		Attachment: protocol.Attachment{ContainerID: strings.Repeat("0", 60) + pod, IfName: "eth0"}, Netns: ns.path, Pod: protocol.Pod{Namespace: "default", Name: pod, UID: pod},
 	}}
+	for _, change := range changes {
+		change(&p.req)
+	}
 	c.object(n, pod, app, "phase: Pending")
 	c.until("ADD of "+pod, func() error {
 		p.result, err = n.client().Add(c.t.Context(), p.req)

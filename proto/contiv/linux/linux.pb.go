@@ -24,6 +24,56 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Protocol is a transport protocol.
+type HostPort_Protocol int32
+
+const (
+	HostPort_TCP  HostPort_Protocol = 0
+	HostPort_UDP  HostPort_Protocol = 1
+	HostPort_SCTP HostPort_Protocol = 2
+)
+
+// Enum value maps for HostPort_Protocol.
+var (
+	HostPort_Protocol_name = map[int32]string{
+		0: "TCP",
+		1: "UDP",
+		2: "SCTP",
+	}
+	HostPort_Protocol_value = map[string]int32{
+		"TCP":  0,
+		"UDP":  1,
+		"SCTP": 2,
+	}
+)
+
+func (x HostPort_Protocol) Enum() *HostPort_Protocol {
+	p := new(HostPort_Protocol)
+	*p = x
+	return p
+}
+
+func (x HostPort_Protocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (HostPort_Protocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_linux_linux_proto_enumTypes[0].Descriptor()
+}
+
+func (HostPort_Protocol) Type() protoreflect.EnumType {
+	return &file_contiv_linux_linux_proto_enumTypes[0]
+}
+
+func (x HostPort_Protocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use HostPort_Protocol.Descriptor instead.
+func (HostPort_Protocol) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{1, 0}
+}
+
 // Handover says which packets the node's network stack hands over to VPP and
 // takes from it, by rules of its packet filter. Key:
 // config/contiv/linux/v1/handover.
@@ -41,7 +91,9 @@ type Handover struct {
 	Exempt []string `protobuf:"bytes,4,rep,name=exempt,proto3" json:"exempt,omitempty"`
 	// Beginnings of the names of links that VPP reads: the node's network stack
 	// neither takes packets from them nor sends packets by them.
-	VppLinks      []string `protobuf:"bytes,5,rep,name=vpp_links,json=vppLinks,proto3" json:"vpp_links,omitempty"`
+	VppLinks []string `protobuf:"bytes,5,rep,name=vpp_links,json=vppLinks,proto3" json:"vpp_links,omitempty"`
+	// Connections whose answers VPP would not return by the link.
+	Detours       []*Handover_Detour `protobuf:"bytes,6,rep,name=detours,proto3" json:"detours,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -111,6 +163,97 @@ func (x *Handover) GetVppLinks() []string {
 	return nil
 }
 
+func (x *Handover) GetDetours() []*Handover_Detour {
+	if x != nil {
+		return x.Detours
+	}
+	return nil
+}
+
+// HostPort is a port of the node that leads to a port of a pod. Key:
+// config/contiv/linux/v1/host-port/<protocol>/<host address>/<host port>.
+type HostPort struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Protocol of the packets.
+	Protocol HostPort_Protocol `protobuf:"varint,1,opt,name=protocol,proto3,enum=contiv.linux.HostPort_Protocol" json:"protocol,omitempty"`
+	// Address of the node; 0.0.0.0 or :: is every address of the node in that
+	// family. Required.
+	HostAddress string `protobuf:"bytes,2,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
+	// Port of the node. Required.
+	HostPort uint32 `protobuf:"varint,3,opt,name=host_port,json=hostPort,proto3" json:"host_port,omitempty"`
+	// Address of the pod, in the same family. Required.
+	Address string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
+	// Port of the pod. Required.
+	Port          uint32 `protobuf:"varint,5,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostPort) Reset() {
+	*x = HostPort{}
+	mi := &file_contiv_linux_linux_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostPort) ProtoMessage() {}
+
+func (x *HostPort) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_linux_linux_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostPort.ProtoReflect.Descriptor instead.
+func (*HostPort) Descriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *HostPort) GetProtocol() HostPort_Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return HostPort_TCP
+}
+
+func (x *HostPort) GetHostAddress() string {
+	if x != nil {
+		return x.HostAddress
+	}
+	return ""
+}
+
+func (x *HostPort) GetHostPort() uint32 {
+	if x != nil {
+		return x.HostPort
+	}
+	return 0
+}
+
+func (x *HostPort) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *HostPort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // Tunnel is one end of tunnels over UDP.
 type Handover_Tunnel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -126,7 +269,7 @@ type Handover_Tunnel struct {
 
 func (x *Handover_Tunnel) Reset() {
 	*x = Handover_Tunnel{}
-	mi := &file_contiv_linux_linux_proto_msgTypes[1]
+	mi := &file_contiv_linux_linux_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -138,7 +281,7 @@ func (x *Handover_Tunnel) String() string {
 func (*Handover_Tunnel) ProtoMessage() {}
 
 func (x *Handover_Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_linux_linux_proto_msgTypes[1]
+	mi := &file_contiv_linux_linux_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -175,11 +318,68 @@ func (x *Handover_Tunnel) GetPort() uint32 {
 	return 0
 }
 
+// Detour gives another source to connections that the node's network stack
+// has translated (a HostPort) and sends to VPP by the link: VPP sends the
+// answers for that address back by the link, where the translation is undone.
+type Handover_Detour struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Prefixes of the connections' sources, in one family. Required.
+	Sources []string `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	// Address that they get, in the same family. Required.
+	Address       string `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Handover_Detour) Reset() {
+	*x = Handover_Detour{}
+	mi := &file_contiv_linux_linux_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Handover_Detour) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Handover_Detour) ProtoMessage() {}
+
+func (x *Handover_Detour) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_linux_linux_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Handover_Detour.ProtoReflect.Descriptor instead.
+func (*Handover_Detour) Descriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{0, 1}
+}
+
+func (x *Handover_Detour) GetSources() []string {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Handover_Detour) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
 var File_contiv_linux_linux_proto protoreflect.FileDescriptor
 
 const file_contiv_linux_linux_proto_rawDesc = "" +
 	"\n" +
-	"\x18contiv/linux/linux.proto\x12\fcontiv.linux\"\x98\x02\n" +
+	"\x18contiv/linux/linux.proto\x12\fcontiv.linux\"\x8f\x03\n" +
 	"\bHandover\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x127\n" +
 	"\atunnels\x18\x02 \x03(\v2\x1d.contiv.linux.Handover.TunnelR\atunnels\x12\x1e\n" +
@@ -187,12 +387,26 @@ const file_contiv_linux_linux_proto_rawDesc = "" +
 	"masquerade\x18\x03 \x03(\tR\n" +
 	"masquerade\x12\x16\n" +
 	"\x06exempt\x18\x04 \x03(\tR\x06exempt\x12\x1b\n" +
-	"\tvpp_links\x18\x05 \x03(\tR\bvppLinks\x1a`\n" +
+	"\tvpp_links\x18\x05 \x03(\tR\bvppLinks\x127\n" +
+	"\adetours\x18\x06 \x03(\v2\x1d.contiv.linux.Handover.DetourR\adetours\x1a`\n" +
 	"\x06Tunnel\x12!\n" +
 	"\fnode_address\x18\x01 \x01(\tR\vnodeAddress\x12\x1f\n" +
 	"\vvpp_address\x18\x02 \x01(\tR\n" +
 	"vppAddress\x12\x12\n" +
-	"\x04port\x18\x03 \x01(\rR\x04portB?Z=github.com/contiv-agent/contiv-agent/proto/contiv/linux;linuxb\x06proto3"
+	"\x04port\x18\x03 \x01(\rR\x04port\x1a<\n" +
+	"\x06Detour\x12\x18\n" +
+	"\asources\x18\x01 \x03(\tR\asources\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xdd\x01\n" +
+	"\bHostPort\x12;\n" +
+	"\bprotocol\x18\x01 \x01(\x0e2\x1f.contiv.linux.HostPort.ProtocolR\bprotocol\x12!\n" +
+	"\fhost_address\x18\x02 \x01(\tR\vhostAddress\x12\x1b\n" +
+	"\thost_port\x18\x03 \x01(\rR\bhostPort\x12\x18\n" +
+	"\aaddress\x18\x04 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04port\x18\x05 \x01(\rR\x04port\"&\n" +
+	"\bProtocol\x12\a\n" +
+	"\x03TCP\x10\x00\x12\a\n" +
+	"\x03UDP\x10\x01\x12\b\n" +
+	"\x04SCTP\x10\x02B?Z=github.com/contiv-agent/contiv-agent/proto/contiv/linux;linuxb\x06proto3"
 
 var (
 	file_contiv_linux_linux_proto_rawDescOnce sync.Once
@@ -206,18 +420,24 @@ func file_contiv_linux_linux_proto_rawDescGZIP() []byte {
 	return file_contiv_linux_linux_proto_rawDescData
 }
 
-var file_contiv_linux_linux_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_contiv_linux_linux_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_contiv_linux_linux_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_contiv_linux_linux_proto_goTypes = []any{
-	(*Handover)(nil),        // 0: contiv.linux.Handover
-	(*Handover_Tunnel)(nil), // 1: contiv.linux.Handover.Tunnel
+	(HostPort_Protocol)(0),  // 0: contiv.linux.HostPort.Protocol
+	(*Handover)(nil),        // 1: contiv.linux.Handover
+	(*HostPort)(nil),        // 2: contiv.linux.HostPort
+	(*Handover_Tunnel)(nil), // 3: contiv.linux.Handover.Tunnel
+	(*Handover_Detour)(nil), // 4: contiv.linux.Handover.Detour
 }
 var file_contiv_linux_linux_proto_depIdxs = []int32{
-	1, // 0: contiv.linux.Handover.tunnels:type_name -> contiv.linux.Handover.Tunnel
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	3, // 0: contiv.linux.Handover.tunnels:type_name -> contiv.linux.Handover.Tunnel
+	4, // 1: contiv.linux.Handover.detours:type_name -> contiv.linux.Handover.Detour
+	0, // 2: contiv.linux.HostPort.protocol:type_name -> contiv.linux.HostPort.Protocol
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_contiv_linux_linux_proto_init() }
@@ -230,13 +450,14 @@ func file_contiv_linux_linux_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_linux_linux_proto_rawDesc), len(file_contiv_linux_linux_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   2,
+			NumEnums:      1,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_contiv_linux_linux_proto_goTypes,
 		DependencyIndexes: file_contiv_linux_linux_proto_depIdxs,
+		EnumInfos:         file_contiv_linux_linux_proto_enumTypes,
 		MessageInfos:      file_contiv_linux_linux_proto_msgTypes,
 	}.Build()
 	File_contiv_linux_linux_proto = out.File

@@ -10,5 +10,5 @@ import "github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 
 // All returns the descriptors of this package. The agent's Caller must then be a *Caller.
 func All() []*descriptor.Descriptor {
-	return []*descriptor.Descriptor{Interface(), Route(), ARPEntry(), Handover()}
+	return []*descriptor.Descriptor{Interface(), Route(), ARPEntry(), Handover(), HostPort()}
 }

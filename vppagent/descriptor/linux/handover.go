@@ -23,13 +23,20 @@ type handover struct {
 	tunnels            []tunnel
 	masquerade, exempt []netip.Prefix
 	links              []string // beginnings of names
-	print              string   // fingerprint of all fields and of the rules they become
+	detours            []detour
+	print              string // fingerprint of all fields and of the rules they become
 }
 
 // tunnel is one end of tunnels over UDP: packets for an address of the node, which the kernel passes to an address of VPP.
 type tunnel struct {
 	node, vpp netip.Addr
 	port      uint16
+}
+
+// detour gives translated connections of some sources another source.
+type detour struct {
+	sources []netip.Prefix
+	address netip.Addr
 }
 
 // Handover describes our Handover: the tables contiv of the packet filter. Other tables stay, and may drop what these let pass.
@@ -115,8 +122,32 @@ func compileHandover(_ string, m *contivlinux.Handover) (*handover, error) {
 			return nil, fmt.Errorf("vpp_links[%d]: %q begins no name of a link", i, s)
 		}
 	}
+	for i, d := range m.GetDetours() {
+		c, err := compileDetour(fmt.Sprintf("detours[%d]", i), d)
+		if err != nil {
+			return nil, err
+		}
+		o.detours = append(o.detours, c)
+	}
 	o.print = o.fingerprint()
 	return o, nil
+}
+
+func compileDetour(field string, m *contivlinux.Handover_Detour) (d detour, err error) {
+	if d.address, err = descriptor.ParseAddr(field+".address", m.GetAddress()); err != nil {
+		return d, err
+	}
+	for i, s := range m.GetSources() {
+		p, err := descriptor.ParsePrefix(fmt.Sprintf("%s.sources[%d]", field, i), s)
+		if err != nil {
+			return d, err
+		}
+		if p.Addr().Is4() != d.address.Is4() {
+			return d, fmt.Errorf("%s.sources[%d]: %s is of another family than %s", field, i, p, d.address)
+		}
+		d.sources = append(d.sources, p.Masked())
+	}
+	return d, nil
 }
 
 func (o *handover) handoverMessage() *contivlinux.Handover {
@@ -129,6 +160,13 @@ func (o *handover) handoverMessage() *contivlinux.Handover {
 	}
 	for _, p := range o.exempt {
 		m.Exempt = append(m.Exempt, p.String())
+	}
+	for _, d := range o.detours {
+		to := &contivlinux.Handover_Detour{Address: d.address.String()}
+		for _, p := range d.sources {
+			to.Sources = append(to.Sources, p.String())
+		}
+		m.Detours = append(m.Detours, to)
 	}
 	return m
 }

@@ -13,6 +13,7 @@ import (
 	"unsafe"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -115,7 +116,7 @@ func (n *netNS) text(t *testing.T) string {
 	return b.String()
 }
 
-// filter returns the chains of the packet filter, with the numbers of their rules.
+// filter returns the chains of the packet filter, with the numbers of their rules and the rules' comments.
 func (n *netNS) filter(t *testing.T) string {
 	t.Helper()
 	at, err := netns.GetFromPath(n.path)
@@ -138,6 +139,11 @@ func (n *netNS) filter(t *testing.T) string {
 			t.Fatal(err)
 		}
 		lines = append(lines, fmt.Sprintf("filter %d %s %s: %d rules\n", chain.Table.Family, chain.Table.Name, chain.Name, len(rules)))
+		for _, r := range rules {
+			if comment, has := userdata.GetString(r.UserData, userdata.TypeComment); has {
+				lines = append(lines, fmt.Sprintf("filter %d %s %s: %s\n", chain.Table.Family, chain.Table.Name, chain.Name, comment))
+			}
+		}
 	}
 	return strings.Join(slices.Sorted(slices.Values(lines)), "")
 }

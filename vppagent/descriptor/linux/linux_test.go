@@ -119,7 +119,25 @@ func (l *lab) laws() []law {
 					{NodeAddress: "192.168.16.1", VppAddress: "169.254.1.6", Port: 4789}, {NodeAddress: "2001:db8::1", VppAddress: "fd69:254:1::6", Port: 4789},
 				},
 			},
-			two: &contivlinux.Handover{Interface: "eth", VppLinks: []string{"cv-", "tap"}, Masquerade: []string{"10.2.0.0/16"}},
+			two: &contivlinux.Handover{
+				Interface: "eth", VppLinks: []string{"cv-", "tap"}, Masquerade: []string{"10.2.0.0/16"},
+				Detours: []*contivlinux.Handover_Detour{
+					{Sources: []string{"10.2.0.0/16", "192.168.16.2/32"}, Address: "169.254.1.9"}, {Sources: []string{"2001:db8:16::2/128"}, Address: "fd69:254:1::9"},
+				},
+			},
+		},
+		{
+			name: "host port", one: &contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.2", Port: 8080},
+			two: &contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.3", Port: 8081},
+		},
+		{
+			name: "host port, IPv6", one: &contivlinux.HostPort{Protocol: contivlinux.HostPort_UDP, HostAddress: "2001:db8::1", HostPort: 53, Address: "2001:db8:1::2", Port: 53},
+			two: &contivlinux.HostPort{Protocol: contivlinux.HostPort_UDP, HostAddress: "2001:db8::1", HostPort: 53, Address: "2001:db8:1::2", Port: 54},
+		},
+		{
+			name: "host port, beside another", needs: []proto.Message{&contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.2", Port: 8080}},
+			one: &contivlinux.HostPort{Protocol: contivlinux.HostPort_SCTP, HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.4", Port: 36412},
+			two: &contivlinux.HostPort{Protocol: contivlinux.HostPort_SCTP, HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.4", Port: 36413},
 		},
 		{
 			name: "neighbour", needs: pair, one: &l3.ARPEntry{Interface: "b", IpAddress: "10.1.0.1", HwAddress: "02:00:00:00:00:01"},
@@ -377,6 +395,13 @@ func TestRefuses(t *testing.T) {
 		`hw_address: "x" is no MAC address`:                              &l3.ARPEntry{Interface: "a", IpAddress: "10.0.0.1", HwAddress: "x"},
 		"tunnels[0].port: 0 is not a port (1 to 65535)":                  &contivlinux.Handover{Interface: "a", Tunnels: []*contivlinux.Handover_Tunnel{{NodeAddress: "10.0.0.1", VppAddress: "10.0.0.2"}}},
 		"tunnels[0].vpp_address: ::1 is of another family than 10.0.0.1": &contivlinux.Handover{Interface: "a", Tunnels: []*contivlinux.Handover_Tunnel{{NodeAddress: "10.0.0.1", VppAddress: "::1", Port: 1}}},
+		"detours[0].sources[0]: ::/0 is of another family than 10.0.0.1": &contivlinux.Handover{Interface: "a", Detours: []*contivlinux.Handover_Detour{{Sources: []string{"::/0"}, Address: "10.0.0.1"}}},
+		`detours[0].address: "" is not an IP address`:                    &contivlinux.Handover{Interface: "a", Detours: []*contivlinux.Handover_Detour{{}}},
+		`host_address: "" is not an IP address`:                          &contivlinux.HostPort{HostPort: 80, Address: "10.0.0.1", Port: 80},
+		"host_port: 0 is not a port (1 to 65535)":                        &contivlinux.HostPort{HostAddress: "0.0.0.0", Address: "10.0.0.1", Port: 80},
+		"port: 65536 is not a port (1 to 65535)":                         &contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 81, Address: "10.0.0.1", Port: 65536},
+		"address: 10.0.0.1 is of another family than ::":                 &contivlinux.HostPort{HostAddress: "::", HostPort: 80, Address: "10.0.0.1", Port: 80},
+		"protocol: unknown 9":                                            &contivlinux.HostPort{Protocol: 9, HostAddress: "0.0.0.0", HostPort: 80, Address: "10.0.0.1", Port: 80},
 		`vpp_links[0]: "" begins no name of a link`:                      &contivlinux.Handover{Interface: "a", VppLinks: []string{""}},
 		`ip_address: "x" is no address`:                                  &l3.ARPEntry{Interface: "a", IpAddress: "x", HwAddress: "02:00:00:00:00:01"},
 	} {

@@ -53,6 +53,7 @@ func (t *ruleTable) addTo(c *nftables.Conn) {
 //	                               tunnel's packets for the node's address get VPP's address, without conntrack
 //	postrouting                    tunnel's packets of VPP get the node's address
 //	                               other packets of pods that leave by another link get the node's address (masquerade)
+//	                               connections to host ports get a source by which VPP returns the answers (detours)
 //	output                         nothing is sent by VPP's links
 func (o *handover) tables(link string) []*ruleTable {
 	t := &ruleTable{family: nftables.TableFamilyINet, mark: o.print}
@@ -85,8 +86,33 @@ func (o *handover) tables(link string) []*ruleTable {
 		masquerade.rules = append(masquerade.rules, join(
 			rule{meta(expr.MetaKeyOIFNAME), &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: append([]byte(link), 0)}}, f.in(f.source, p), rule{&expr.Masq{}}))
 	}
+	masquerade.rules = append(masquerade.rules, o.detourRules(link)...)
 	t.chains = []chain{in, out, back, masquerade}
 	return []*ruleTable{t, arp}
+}
+
+// detourRules give another source to translated connections of others that leave by the link to VPP.
+func (o *handover) detourRules(link string) (out []rule) {
+	const translated = 1 << 5 // IPS_DST_NAT (linux/netfilter/nf_conntrack_common.h)
+	status := rule{
+		&expr.Ct{Key: expr.CtKeySTATUS, Register: 1},
+		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: 4, Mask: binary.NativeEndian.AppendUint32(nil, translated), Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: make([]byte, 4)},
+	}
+	// A process of the node has an address to which VPP returns answers by the link.
+	foreign := rule{
+		&expr.Fib{Register: 1, ResultADDRTYPE: true, FlagSADDR: true},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)},
+	}
+	for _, d := range o.detours {
+		f := fieldsOf(d.address)
+		for _, p := range d.sources {
+			out = append(out, join(rule{meta(expr.MetaKeyOIFNAME), equal(append([]byte(link), 0))}, f.in(f.source, p), status, foreign, rule{
+				&expr.Immediate{Register: 1, Data: d.address.AsSlice()}, &expr.NAT{Type: expr.NATTypeSourceNAT, Family: uint32(f.family), RegAddrMin: 1},
+			}))
+		}
+	}
+	return out
 }
 
 // Hooks of the family ARP (linux/netfilter_arp.h).
@@ -110,9 +136,12 @@ func equal(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 
 func verdict(kind expr.VerdictKind) expr.Any { return &expr.Verdict{Kind: kind} }
 
 // udpTo matches a destination port of UDP.
-func udpTo(port uint16) rule {
+func udpTo(port uint16) rule { return portOf(unix.IPPROTO_UDP, port) }
+
+// portOf matches a destination port of a transport protocol.
+func portOf(protocol byte, port uint16) rule {
 	return rule{
-		meta(expr.MetaKeyL4PROTO), equal([]byte{unix.IPPROTO_UDP}),
+		meta(expr.MetaKeyL4PROTO), equal([]byte{protocol}),
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2}, equal(binary.BigEndian.AppendUint16(nil, port)),
 	}
 }
