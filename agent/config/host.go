@@ -24,5 +24,9 @@ func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor
 	if c.VPP.Dial != nil {
 		return caller, kinds
 	}
-	return &linux.Caller{VPP: caller}, append(kinds, linux.All()...)
+	host := &linux.Caller{VPP: caller}
+	if c.Pods != nil {
+		host.Expedite = c.Pods.Expedite
+	}
+	return host, append(kinds, linux.All()...)
 }

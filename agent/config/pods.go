@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 // Pods is the node's network. A nil *Pods stands for one that another program makes.
@@ -18,6 +19,8 @@ type Pods struct {
 	Spool   string // folder with the DELs that found no agent; "": none
 	// List says by a file whether the node can serve pods; nil: another program does.
 	List *cni.Publisher
+	// Expedite shortens the kernel's waits while VPP makes or removes an interface of a pod.
+	Expedite linux.Expedite
 }
 
 // ConnectPods makes the node's network a source of values. Its interfaces need not be looked for, unless others are given by name.

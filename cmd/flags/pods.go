@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 // Pods are the flags of the node's network.
@@ -25,6 +26,7 @@ type Pods struct {
 	on    bool
 	state string
 	mtu   int
+	brisk bool
 	node  CNIFolders
 	from  string         // the plugin's program
 	set   *pflag.FlagSet // knows which flags are given
@@ -56,6 +58,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes, in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
 	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; pods get 50 bytes less, or 70 if tunnels cross IPv6; needs --cni (default: 1500)")
+	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+linux.RCUExpedited+" while VPP makes or removes the interface of a pod, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
 	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
 		cni.ProgramName+" is copied there before VPP is configured; empty: it is not; needs --cni")
 	set.StringVar(&f.from, "cni-program", Auto, "the program that is copied to --cni-bin-dir; auto: contiv-cni beside this program; needs --cni")
@@ -65,7 +68,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 func (f *Pods) Check(node string, embedded bool) error {
 	switch {
 	case !f.on:
-		for _, name := range []string{"cni-state", "link-mtu", "cni-conf-dir", "cni-bin-dir", "cni-program"} {
+		for _, name := range []string{"cni-state", "link-mtu", "expedite-rcu", "cni-conf-dir", "cni-bin-dir", "cni-program"} {
 			if f.set.Changed(name) {
 				return exit.Usage(fmt.Errorf("--%s: needs --cni", name))
 			}
@@ -100,7 +103,7 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 	if err != nil {
 		return errors.Join(err, pool.Close())
 	}
-	cfg.Pods = &config.Pods{Network: network, Spool: filepath.Join(f.state, "cni")}
+	cfg.Pods = &config.Pods{Network: network, Spool: filepath.Join(f.state, "cni"), Expedite: f.expedite(log)}
 	if f.node.Lists != "" {
 		content, err := cni.ListConfig{Socket: other(cfg.Listen.Status, protocol.DefaultSocket), Spool: other(cfg.Pods.Spool, protocol.DefaultSpool)}.Encode()
 		if err != nil {
@@ -110,6 +113,19 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 		f.warn(cfg.Pods.List, log)
 	}
 	return nil
+}
+
+// expedite returns how the kernel's waits are shortened: not at all if the kernel has no such switch, or this process may not use it.
+func (f *Pods) expedite(log *slog.Logger) linux.Expedite {
+	if !f.brisk {
+		return linux.Expedite{}
+	}
+	e := linux.Expedite{Switch: linux.RCUExpedited, Mark: filepath.Join(f.state, "rcu_expedited")}
+	if err := e.Recover(); err != nil {
+		log.Info("VPP makes and removes interfaces of pods as slowly as the kernel waits for its processors", "err", err)
+		return linux.Expedite{}
+	}
+	return e
 }
 
 // other returns a path unless it is the plugin's default.

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 // openPods parses flags and opens the files of the node's network.
@@ -84,6 +85,25 @@ func TestPodsNoFolders(t *testing.T) {
 	}
 }
 
+// A killed agent's value of the kernel's switch is corrected at the next start, and only while the agent may use the switch.
+func TestPodsExpedite(t *testing.T) {
+	var log strings.Builder
+	p, err := openPods(t, &log, "--cni-conf-dir=", "--cni-bin-dir=", "--expedite-rcu=false")
+	if err != nil || p.Expedite.Switch != "" {
+		t.Errorf("%+v, %v", p.Expedite, err)
+	}
+	if p, err = openPods(t, &log, "--cni-conf-dir=", "--cni-bin-dir="); err != nil {
+		t.Fatal(err)
+	}
+	f, usable := os.OpenFile(linux.RCUExpedited, os.O_WRONLY, 0)
+	if usable == nil {
+		_ = f.Close() // nothing was written
+	}
+	if (p.Expedite.Switch != "") != (usable == nil) || strings.Contains(log.String(), "as slowly") != (usable != nil) {
+		t.Errorf("%+v, and the switch: %v\n%s", p.Expedite, usable, log.String())
+	}
+}
+
 // cleanup removes the files that run writes.
 func TestCNIFiles(t *testing.T) {
 	both, none := CNIFolders{"/a", "/b"}, CNIFolders{}
@@ -94,7 +114,7 @@ func TestCNIFiles(t *testing.T) {
 
 // A flag of the node's network that --cni alone makes effective is an error without it.
 func TestPodsFlagsNeedCNI(t *testing.T) {
-	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", ""} {
+	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", ""} {
 		var f Pods
 		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 		f.AddFlags(set)

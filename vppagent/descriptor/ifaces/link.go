@@ -169,10 +169,15 @@ func (a afPacketLink) create(w *descriptor.World, i *iface) (descriptor.Op, erro
 		m.RxFrameSize, m.TxFrameSize, m.RxFramesPerBlock, m.TxFramesPerBlock = size, size, ringFrames, ringFrames
 		m.Flags = af_packet.AF_PACKET_API_FLAG_VERSION_2
 	}
-	return descriptor.Op{Call: descriptor.Write(m), Then: func(r vpp.Reply) []descriptor.Op {
+	return descriptor.Op{Call: descriptor.Write(m), Apart: apartHostLinks, Then: func(r vpp.Reply) []descriptor.Op {
 		return i.created(w, r.Msg.(*af_packet.AfPacketCreateV3Reply).SwIfIndex, false)
 	}}, nil
 }
+
+// apartHostLinks is Op.Apart of the requests that make af_packet interfaces. VPP's main thread waits for the kernel in each, 5 to 40 ms, while frames
+// arrive at the interfaces that exist. VPP 25.06 and later never return to their main loop when 16 sockets have frames at once (ADR 24). So VPP serves
+// its interfaces after each such request.
+const apartHostLinks = 1<<63 | 1
 
 // Frames of an af_packet interface whose MTU is known. VPP's default reserves tens of MB for each interface and passes packets on in blocks, as
 // TPACKET_V3 does. TPACKET_V2 passes each packet on at once, and 256 frames of 2,048 bytes in each direction take 1 MB.
