@@ -307,43 +307,6 @@ func (c *podCluster) keepsLinks(n *podNode) {
 	}
 }
 
-// TestVPPPodNetworkCrowd restarts VPP below a node full of pods, and measures the time to the first packet of the last pod.
-func TestVPPPodNetworkCrowd(t *testing.T) {
-	c := openPodCluster(t, theVPP(t))
-	n := c.nodes[0]
-	c.until("STATUS", func() error { return n.client().Status(t.Context()) })
-	const crowd = 110 // the most that a kubelet runs by default
-	begin := time.Now()
-	var last *podOf
-	for i := range crowd {
-		last = c.attach(n, fmt.Sprintf("p%d", i), "web")
-	}
-	t.Logf("%d pods attached one after the other in %s", crowd, time.Since(begin).Round(time.Millisecond))
-	c.serve(last.netns, "last", 8080)
-	first := c.pods["p0"]
-	c.reaches("first to last", first.netns, hostPort(last.addr(false), 8080), "last sees")
-	n.kill()
-	c.check(n.start())
-	begin = time.Now()
-	c.inTime(n)
-	for {
-		if _, err := ask(first.netns, hostPort(last.addr(false), 8080), 100*time.Millisecond); err == nil {
-			break
-		}
-		if time.Since(begin) > patience {
-			t.Fatalf("no packet arrives%s", c.tails())
-		}
-	}
-	t.Logf("from VPP's socket to the first connection between two of %d pods: %s", crowd, time.Since(begin).Round(time.Millisecond))
-	st, err := control.FetchStatus(t.Context(), n.status(), true)
-	c.check(err)
-	for _, txn := range st.History {
-		if txn.Cause == "connected" && txn.Add > 0 {
-			t.Logf("the agent's transaction: %d values, %d requests, %s", txn.Add, txn.Writes, txn.Took)
-		}
-	}
-}
-
 // inTime skips the test unless VPP's clock keeps time (see startOnTime).
 func (c *podCluster) inTime(n *podNode) {
 	c.t.Helper()

@@ -75,6 +75,19 @@ func isNewerVPP(path string) bool {
 	return err == nil && strings.HasPrefix(string(said), "vpp v") && string(said) >= "vpp v26.02"
 }
 
+// epollLibrary is deploy/vpp/epoll.c as a library; the test is skipped without a C compiler.
+func epollLibrary(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("cc"); err != nil {
+		t.Skipf("VPP 25.06 and later need deploy/vpp/epoll.c for so many interfaces: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "epoll.so")
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", path, "../../deploy/vpp/epoll.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return path
+}
+
 // needOlderCNAT skips a test of what the simulated plugin does, which is VPP's up to 25.10.
 func needOlderCNAT(t *testing.T, w *twin) {
 	t.Helper()
@@ -91,6 +104,7 @@ type process struct {
 	path    string
 	plugins []string // beside those every test needs
 	workers int      // threads that forward; 0: the main thread does
+	preload string   // a library that its process loads before all others; "": none
 	dir     string
 	ns      *netns
 	cmd     *exec.Cmd
@@ -137,6 +151,9 @@ func (p *process) start() error {
 	p.ns.do(func() {
 		p.cmd = exec.Command(p.path, args...)
 		p.cmd.Stdout, p.cmd.Stderr = out, out
+		if p.preload != "" {
+			p.cmd.Env = append(os.Environ(), "LD_PRELOAD="+p.preload)
+		}
 		p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the namespace's thread ends
 		err = p.cmd.Start()
 	})

@@ -104,7 +104,7 @@ func (answering) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
 	return make([]vpp.Reply, len(calls))
 }
 
-// A kernel without the switch, or one that this process may not use, is an error, and requests are sent all the same.
+// A kernel without the switch, or one that this process may not use, is an error, and the agent sends its requests nevertheless.
 func TestExpediteWithoutSwitch(t *testing.T) {
 	k := newKernelSwitch(t, "0\n")
 	if err := os.Remove(k.Switch); err != nil {
