@@ -77,6 +77,7 @@ type facts struct {
 	replies map[string]vpp.Reply
 	stats   error // error of the stats socket; nil if it was not examined
 	host    hostFacts
+	maps    string // files that VPP's process has mapped; "": it is not visible
 }
 
 func ask(ctx context.Context, cfg Config) (*facts, error) {
@@ -91,6 +92,7 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 		calls[i] = qs[i].call
 	}
 	f := &facts{cfg: cfg, state: conn.State(), replies: map[string]vpp.Reply{}}
+	f.maps = readMaps(f.state.PID)
 	for i, r := range conn.Do(ctx, calls...) {
 		if errors.Is(r.Err, vpp.ErrDisconnected) || ctx.Err() != nil && errors.Is(r.Err, ctx.Err()) {
 			return nil, fmt.Errorf("ask vpp %s: %w", qs[i].name, r.Err)

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -145,6 +146,42 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s: speaks of IPv6 prefixes: %t, want %t", version, got, older)
 		}
 		v.Close()
+	}
+}
+
+// TestHostInterfaces: VPP 25.06 and later stop when 16 af_packet interfaces are readable, unless they have the library.
+func TestHostInterfaces(t *testing.T) {
+	for _, tc := range []struct {
+		version    string
+		interfaces int
+		verdict    Verdict // "": no such check
+	}{{"24.06-release", 110, ""}, {"25.02-release", 110, ""}, {"25.06-release", 15, OK}, {"25.10-release", 16, Unknown}, {"26.06-release", 110, Unknown}} {
+		v := sim.New(sim.Config{Version: tc.version})
+		for i := range tc.interfaces {
+			v.AddInterface(sim.Interface{Name: fmt.Sprintf("host-cv-%d", i), DevType: "af-packet"})
+		}
+		v.AddInterface(sim.Interface{Name: "tap0"})
+		r := look(t, v, Config{})
+		v.Close()
+		if i := slices.IndexFunc(r.Checks, func(c Check) bool { return c.Name == "host interfaces" }); tc.verdict == "" || i < 0 {
+			if i >= 0 || tc.verdict != "" {
+				t.Errorf("VPP %s: %+v", tc.version, r.Checks)
+			}
+			continue
+		}
+		want(t, r.of(t, "host interfaces"), tc.verdict, fmt.Sprintf("%d af_packet interfaces", tc.interfaces))
+	}
+	const lib = "7f2a6c000000-7f2a6c001000 r-xp 00000000 08:01 77 /usr/lib/x86_64-linux-gnu/libvlib.so.25.10\n"
+	f := &facts{state: vpp.State{Version: "25.10-release"}, replies: map[string]vpp.Reply{}}
+	for range readAtOnce {
+		f.replies[askInterfaces] = vpp.Reply{Details: append(f.replies[askInterfaces].Details, &interfaces.SwInterfaceDetails{InterfaceDevType: "af-packet"})}
+	}
+	for maps, verdict := range map[string]Verdict{
+		"": Unknown, "7f2a6c000000-7f2a6c001000 r-xp 00000000 08:01 77 /usr/bin/bash\n": Unknown, lib: Dangerous,
+		lib + "7f2a6c002000-7f2a6c003000 r-xp 00000000 08:01 78 /usr/local/lib/epoll.so\n": OK,
+	} {
+		f.maps = maps
+		want(t, hostInterfaces(f)[0], verdict, "16 af_packet interfaces")
 	}
 }
 

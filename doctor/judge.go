@@ -29,6 +29,7 @@ func judge(f *facts) *Report {
 	r := &Report{Version: f.state.Version, PID: f.state.PID, Worst: OK}
 	r.Checks = append(r.Checks, f.version(), f.core())
 	r.Checks = append(r.Checks, f.plugins()...)
+	r.Checks = append(r.Checks, hostInterfaces(f)...)
 	r.Checks = append(r.Checks, f.heap(), f.statseg(), f.statsSocket(), f.trace())
 	r.Checks = append(r.Checks, f.nat()...)
 	r.Checks = append(r.Checks, f.hostLink()...)
