@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,7 @@ type netns struct {
 	calls chan func()
 	ended chan struct{}
 	path  string // where the kernel shows it, for as long as it exists
+	over  sync.Once
 }
 
 func newNetns() (*netns, error) {
@@ -82,8 +84,9 @@ func (n *netns) set(name, value string) (err error) {
 	return err
 }
 
+// close may be called again.
 func (n *netns) close() {
-	close(n.calls)
+	n.over.Do(func() { close(n.calls) })
 	<-n.ended
 }
 

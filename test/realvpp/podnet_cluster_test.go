@@ -65,10 +65,20 @@ func (c *podCluster) addNode(path string, number int) *podNode {
 	}
 	n.path, n.dir, n.plugins = path, filepath.Join(c.dir, n.name), append([]string{"vxlan_plugin.so"}, c.clusterShape.plugins...)
 	c.check(os.Mkdir(n.dir, 0o700))
+	c.t.Cleanup(func() { n.stopAgent(); n.kill(); n.ns.close() })
+	c.boot(n)
+	c.nodes = append(c.nodes, n)
+	c.writeNode(n)
+	c.startAgent(n)
+	return n
+}
+
+// boot gives a node a network stack with a NIC, and starts VPP.
+func (c *podCluster) boot(n *podNode) {
+	c.t.Helper()
 	var err error
 	n.ns, err = newNetns()
 	c.check(err)
-	c.t.Cleanup(n.ns.close)
 	c.check(n.ns.ip(fmt.Sprintf("link set lo up\nlink add eth0 type veth peer name %s\nlink set %s netns %s\nlink set eth0 up\naddr add %s/64 dev eth0 nodad\nroute add default via 2001:db8:16::100\n",
 		n.name, n.name, c.world.path, n.addr6)))
 	if n.addr != "" {
@@ -77,12 +87,7 @@ func (c *podCluster) addNode(path string, number int) *podNode {
 	c.check(c.world.ip(fmt.Sprintf("link set %s master br0 up\n", n.name)))
 	c.check(n.ns.set("ipv4/ip_forward", map[bool]string{false: "1", true: "0"}[c.only6]))
 	c.check(n.ns.set("ipv6/conf/all/forwarding", "1"))
-	c.t.Cleanup(func() { n.stopAgent(); n.kill() })
 	c.check(n.start())
-	c.nodes = append(c.nodes, n)
-	c.writeNode(n)
-	c.startAgent(n)
-	return n
 }
 
 // writeNode makes the Node object of a node's present addresses.

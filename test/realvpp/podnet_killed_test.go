@@ -141,19 +141,9 @@ func (k *killed) asks(from, to *speaker) {
 // call is one process of the plugin, with one fault. It returns the output of an ADD.
 func (k *killed) call(verb, name string, ns *netns, fault bool) ([]byte, error) {
 	k.t.Helper()
-	cmd := exec.Command(filepath.Join(k.n.programs(), "contiv-cni"))
-	config, err := json.Marshal(k.list)
-	k.check(err)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(config), &stdout, &stderr
-	path := ""
-	if ns != nil {
-		path = ns.path
-	}
-	cmd.Env = []string{
-		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + name, "CNI_IFNAME=eth0", "CNI_NETNS=" + path, "CNI_PATH=" + k.n.programs(),
-		"CNI_ARGS=K8S_POD_NAME=" + name + ";IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_UID=" + name,
-	}
+	cmd := k.runtime(k.n, verb, name, name, ns, k.list)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	k.check(cmd.Start())
 	var failed error
 	var busy sync.WaitGroup
@@ -164,7 +154,7 @@ func (k *killed) call(verb, name string, ns *netns, fault bool) ([]byte, error) 
 		k.kills[what]++
 		busy.Go(func() { failed = k.kill(cmd, what, delay, again) })
 	}
-	err = cmd.Wait()
+	err := cmd.Wait()
 	busy.Wait()
 	k.check(failed)
 	k.note("%s %s: %v %s", verb, name, err, strings.Join(strings.Fields(stdout.String()+stderr.String()), " "))
@@ -372,7 +362,7 @@ func TestVPPPodNetworkKilled(t *testing.T) {
 		k.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	}
 	k.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
-	k.readList()
+	k.list = k.readList(k.n)
 	var last atomic.Int64
 	last.Store(2)
 	nobody := func(string) bool { return false }
@@ -391,22 +381,4 @@ func TestVPPPodNetworkKilled(t *testing.T) {
 		}
 	}
 	t.Logf("killed: %v, %d pods", k.kills, k.next)
-}
-
-// readList reads the configuration of the plugin from the list that the agent writes.
-func (k *killed) readList() {
-	k.t.Helper()
-	k.until("the network configuration list", func() error {
-		text, err := os.ReadFile(filepath.Join(k.n.lists(), "10-contiv.conflist"))
-		if err != nil {
-			return err
-		}
-		var list struct{ Plugins []map[string]any }
-		if err := json.Unmarshal(text, &list); err != nil {
-			return err
-		}
-		k.list = list.Plugins[0]
-		k.list["name"], k.list["cniVersion"] = "contiv", "1.1.0"
-		return nil
-	})
 }

@@ -110,6 +110,16 @@ func (n *podNode) stopAgent() {
 	}
 }
 
+// version is VPP's, like 25.10-release.
+func (n *podNode) version() string {
+	conn := plain(vpp.Config{Socket: n.socket()})
+	defer conn.close()
+	if conn.wait() != nil {
+		return "unknown"
+	}
+	return strings.TrimPrefix(conn.conn.State().Version, "v")
+}
+
 func (n *podNode) client() *protocol.Client { return &protocol.Client{Socket: n.status()} }
 
 // until tries something again and again.

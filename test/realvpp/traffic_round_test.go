@@ -150,7 +150,8 @@ const (
 	warm  = 3               // messages of each allowed flow before and after an event
 	grace = time.Second     // after the acknowledgement, in which a flow may still end
 	look  = 2 * time.Second // after that
-	// recover is how long after that an allowed flow may take to show that it continues.
+	// recovery is how long after that an allowed flow may take to show that it continues; and twice as long as the event lasted: so far apart are two
+	// attempts of TCP by then, whose pauses double.
 	recovery = 6 * time.Second
 )
 
@@ -177,7 +178,7 @@ func (w *traffic) play(e happens) *round {
 	for _, f := range r.flows {
 		all.Go(func() { f.run(ctx, r) })
 	}
-	r.alive(func(f *flow) bool { return f.before }, 0)
+	r.alive(func(f *flow) bool { return f.before }, 0, recovery)
 	r.event = r.now()
 	after := policiesManifest(func(role *role) bool {
 		if e.moves(role) {
@@ -187,7 +188,7 @@ func (w *traffic) play(e happens) *round {
 	}, false)
 	r.acknowledged = e.do(w, after).Sub(r.began)
 	wait(ctx, r.acknowledged+grace+look-r.now())
-	r.alive(r.goesOn, r.acknowledged)
+	r.alive(r.goesOn, r.acknowledged, recovery+2*(r.acknowledged-r.event))
 	r.explain()
 	r.end = r.now()
 	over()
@@ -195,8 +196,8 @@ func (w *traffic) play(e happens) *round {
 }
 
 // alive waits until flows have heard some messages since, if they do so in time.
-func (r *round) alive(of func(*flow) bool, since time.Duration) {
-	for end := time.Now().Add(recovery); time.Now().Before(end); wait(r.ctx, 20*time.Millisecond) {
+func (r *round) alive(of func(*flow) bool, since, limit time.Duration) {
+	for end := time.Now().Add(limit); time.Now().Before(end); wait(r.ctx, 20*time.Millisecond) {
 		if !slices.ContainsFunc(r.flows, func(f *flow) bool { return of(f) && within(f.heard(), since, r.now()) < warm }) {
 			return
 		}

@@ -60,7 +60,7 @@ func (n *netns) connected(kind, protocol int, from, to netip.AddrPort) (*os.File
 	return f, nil
 }
 
-// dialTCP opens one connection from an address and port.
+// dialTCP opens one connection from an address and port. No address: the kernel chooses both, as for most programs.
 func (n *netns) dialTCP(from, to netip.AddrPort, limit time.Duration) (*os.File, error) {
 	f, err := n.socket(domain(to), unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -70,8 +70,10 @@ func (n *netns) dialTCP(from, to netip.AddrPort, limit time.Duration) (*os.File,
 		err := errors.Join(
 			unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
 			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
-			unix.Bind(fd, sockaddr(from)),
 		)
+		if from.IsValid() {
+			err = errors.Join(err, unix.Bind(fd, sockaddr(from)))
+		}
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func (r *round) took() time.Duration { return (r.acknowledged - r.event).Round(1
 // The documents with the tables, by version of VPP: one row for each event, and one for each kind of flow in each event.
 const trafficTable, trafficDetails = "../../docs/traffic.md", "testdata/traffic-%s.txt"
 
-// recordTraffic writes the tables of a run if CONTIV_TRAFFIC_RECORD is set: in the first document between two comments that name the version.
+// recordTraffic writes the tables of a run if CONTIV_TRAFFIC_RECORD is set.
 func recordTraffic(t *testing.T, version string, rows []string, details string) {
 	if os.Getenv("CONTIV_TRAFFIC_RECORD") == "" {
 		return
@@ -165,16 +165,24 @@ func recordTraffic(t *testing.T, version string, rows []string, details string) 
 	if err := os.WriteFile(fmt.Sprintf(trafficDetails, version), []byte(details), 0o644); err != nil {
 		t.Error(err)
 	}
+	recordTable(t, version, tableHead+strings.Join(rows, "\n")+"\n")
+}
+
+// recordTable writes a table into the document, between two comments with a name, if CONTIV_TRAFFIC_RECORD is set.
+func recordTable(t *testing.T, name, table string) {
+	if os.Getenv("CONTIV_TRAFFIC_RECORD") == "" {
+		return
+	}
 	text, err := os.ReadFile(trafficTable)
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin, end := "<!-- "+version+" -->\n", "<!-- end of "+version+" -->"
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
 	from, to := strings.Index(string(text), begin), strings.Index(string(text), end)
 	if from < 0 || to < from {
-		t.Fatalf("%s has no place for a run on %s", trafficTable, version)
+		t.Fatalf("%s has no place for a run on %s", trafficTable, name)
 	}
-	out := string(text[:from]) + begin + tableHead + strings.Join(rows, "\n") + "\n" + string(text[to:])
+	out := string(text[:from]) + begin + table + string(text[to:])
 	if err := os.WriteFile(trafficTable, []byte(out), 0o644); err != nil {
 		t.Error(err)
 	}
