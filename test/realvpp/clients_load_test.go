@@ -25,6 +25,8 @@ const (
 	clientLimit, answerLimit = 5 * time.Second, 10 * time.Second
 	// clientPause is how long it waits after a failure.
 	clientPause = 200 * time.Millisecond
+	// clientPorts is the number of ports that a client uses in turn.
+	clientPorts = lastPort - firstPort
 )
 
 // load is what clients do with a Service: each slot keeps one connection open and asks on it again and again, and each stream opens new
@@ -35,12 +37,14 @@ type load struct {
 
 	mu       sync.Mutex
 	users    []*user
+	ports    map[netip.Addr]int // of each client's pod: how many connections it has opened
 	accepted map[netip.AddrPort]string // by the address of a client's connection: the pod that accepted it
 }
 
 // user is a slot or a stream, with what it saw.
 type user struct {
 	node string // where the client's pod is
+	addr netip.Addr
 	at   *netns
 	kept bool // a slot: one connection for many requests
 
@@ -73,15 +77,15 @@ const (
 )
 
 func newLoad(to netip.AddrPort) *load {
-	return &load{to: to, began: time.Now(), accepted: map[netip.AddrPort]string{}}
+	return &load{to: to, began: time.Now(), accepted: map[netip.AddrPort]string{}, ports: map[netip.Addr]int{}}
 }
 
 func (l *load) now() time.Duration { return time.Since(l.began) }
 
 // add starts the slots and one stream of a client's pod.
-func (l *load) add(node string, at *netns, slots int) {
+func (l *load) add(node string, at *netns, addr netip.Addr, slots int) {
 	for i := range slots + 1 {
-		u := &user{node: node, at: at, kept: i < slots}
+		u := &user{node: node, addr: addr, at: at, kept: i < slots}
 		u.ctx, u.stop = context.WithCancel(context.Background())
 		if u.kept {
 			u.ended.Go(func() { u.keep(l) })
@@ -146,8 +150,14 @@ func (u *user) log() []sight {
 	return slices.Clone(u.seen)
 }
 
+// dial uses one port after the other, as kernels mostly do: cnat gives a port that is used again soon the endpoint of its former connection
+// (docs/traffic.md, Known limits).
 func (u *user) dial(l *load) (*os.File, error) {
-	return u.at.dialTCP(netip.AddrPort{}, l.to, clientLimit)
+	l.mu.Lock()
+	l.ports[u.addr]++
+	port := uint16(l.ports[u.addr]%clientPorts + firstPort)
+	l.mu.Unlock()
+	return u.at.dialTCP(netip.AddrPortFrom(u.addr, port), l.to, clientLimit)
 }
 
 // keep is the client of one slot.

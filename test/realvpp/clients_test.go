@@ -124,7 +124,7 @@ func openServed(t *testing.T, path string, slots int, laws servedLaws, flags ...
 	for i := range perCluster {
 		n := s.nodes[i%2]
 		p := s.attach(n, fmt.Sprintf("client-%d", i), "client")
-		s.load.add(n.name, p.netns, slots)
+		s.load.add(n.name, p.netns, p.addr(false), slots)
 	}
 	s.recovered(0)
 	return s
