@@ -37,7 +37,7 @@ type load struct {
 
 	mu       sync.Mutex
 	users    []*user
-	ports    map[netip.Addr]int // of each client's pod: how many connections it has opened
+	ports    map[netip.Addr]int        // of each client's pod: how many connections it has opened
 	accepted map[netip.AddrPort]string // by the address of a client's connection: the pod that accepted it
 }
 

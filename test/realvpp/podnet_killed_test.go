@@ -35,8 +35,12 @@ type killed struct {
 	next           int // number of the next pod
 	list           map[string]any
 	friend, denied *speaker
-	broken         sync.Map // forbidden packets that arrived
-	kills          map[string]int
+	far            *speaker     // on another node
+	last           atomic.Int64 // last byte of the latest pod's address
+	before         string       // what is left of nothing
+	broken         sync.Map     // forbidden packets that arrived
+	kills, calls   map[string]int
+	took           map[string]time.Duration // by verb: a call without a fault
 }
 
 func (k *killed) note(format string, args ...any) {
@@ -52,6 +56,7 @@ type speaker struct {
 	stop   chan struct{}
 	heard  chan string
 	result *protocol.Result
+	output json.RawMessage // of the ADD
 }
 
 const talkPort = 9999
@@ -138,32 +143,55 @@ func (k *killed) asks(from, to *speaker) {
 	}
 }
 
-// call is one process of the plugin, with one fault. It returns the output of an ADD.
-func (k *killed) call(verb, name string, ns *netns, fault bool) ([]byte, error) {
+// fault happens while a process of the plugin runs, and returns when agent and VPP run again.
+type fault func(plugin *exec.Cmd) error
+
+// call is one process of the plugin, with one fault; nil: without one. It returns the output of an ADD.
+func (k *killed) call(verb, name string, ns *netns, during fault) ([]byte, error) {
 	k.t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := k.runtime(k.n, verb, name, name, ns, k.list)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	began := time.Now()
 	k.check(cmd.Start())
 	var failed error
 	var busy sync.WaitGroup
-	if fault {
-		delay, what := time.Duration(k.random.Int64N(int64(150*time.Millisecond))), []string{"plugin", "agent", "VPP", "agent and plugin", "agent and VPP"}[k.random.IntN(5)]
-		again := time.Duration(k.random.Int64N(int64(100 * time.Millisecond)))
-		k.note("  %s is killed after %s, for %s", what, delay, again)
-		k.kills[what]++
-		busy.Go(func() { failed = k.kill(cmd, what, delay, again) })
+	if during != nil {
+		busy.Go(func() { failed = during(cmd) })
 	}
 	err := cmd.Wait()
+	took := time.Since(began)
 	busy.Wait()
 	k.check(failed)
+	if during == nil {
+		k.took[verb] = took
+	}
+	k.calls[verb]++
 	k.note("%s %s: %v %s", verb, name, err, strings.Join(strings.Fields(stdout.String()+stderr.String()), " "))
 	return stdout.Bytes(), err
 }
 
-// kill ends processes by SIGKILL after a while, and starts agent and VPP again.
-func (k *killed) kill(plugin *exec.Cmd, what string, delay, again time.Duration) (err error) {
-	wait(k.t.Context(), delay)
+// chance is a fault in three of four cases: mostly while a call of this kind runs, sometimes afterwards.
+func (k *killed) chance(verb string) fault {
+	if k.random.IntN(4) == 0 {
+		return nil
+	}
+	limit := max(k.took[verb], 10*time.Millisecond)
+	if k.random.IntN(4) == 0 {
+		limit += 100 * time.Millisecond
+	}
+	delay, what := time.Duration(k.random.Int64N(int64(limit))), []string{"plugin", "agent", "VPP", "agent and plugin", "agent and VPP"}[k.random.IntN(5)]
+	again := time.Duration(k.random.Int64N(int64(100 * time.Millisecond)))
+	k.note("  %s is killed after %s, for %s", what, delay, again)
+	k.kills[what]++
+	return func(plugin *exec.Cmd) error {
+		wait(k.t.Context(), delay)
+		return k.kill(plugin, what, again)
+	}
+}
+
+// kill ends processes by SIGKILL, and starts agent and VPP again after a while.
+func (k *killed) kill(plugin *exec.Cmd, what string, again time.Duration) (err error) {
 	if strings.Contains(what, "plugin") {
 		_ = plugin.Process.Kill() // it may have ended
 	}
@@ -183,17 +211,14 @@ func (k *killed) kill(plugin *exec.Cmd, what string, delay, again time.Duration)
 	return err
 }
 
-// fault reports whether the next call has one.
-func (k *killed) fault() bool { return k.random.IntN(4) > 0 }
-
 // connect is a runtime that starts a pod, and takes a refused ADD back; nil: it was refused.
-func (k *killed) connect(name, app string, fault bool, forbids func(string) bool, to func() []netip.Addr) *speaker {
+func (k *killed) connect(name, app string, during fault, forbids func(string) bool, to func() []netip.Addr) *speaker {
 	k.t.Helper()
 	ns, err := newNetns()
 	k.check(err)
 	k.object(k.n, name, app, "phase: Pending")
 	p := k.talk(name, ns, forbids, to)
-	out, err := k.call("ADD", name, ns, fault)
+	out, err := k.call("ADD", name, ns, during)
 	if err != nil {
 		k.remove(p)
 		return nil
@@ -202,7 +227,7 @@ func (k *killed) connect(name, app string, fault bool, forbids func(string) bool
 		IPs []struct{ Address netip.Prefix }
 	}
 	k.check(json.Unmarshal(out, &result))
-	p.result = &protocol.Result{}
+	p.result, p.output = &protocol.Result{}, out
 	for _, ip := range result.IPs {
 		p.result.IPs = append(p.result.IPs, protocol.IP{Address: ip.Address})
 	}
@@ -217,7 +242,11 @@ func (k *killed) connect(name, app string, fault bool, forbids func(string) bool
 func (k *killed) remove(p *speaker) {
 	k.t.Helper()
 	for try := 0; ; try++ {
-		if _, err := k.call("DEL", p.name, p.ns, try < 3 && k.fault()); err == nil {
+		var during fault
+		if try < 3 {
+			during = k.chance("DEL")
+		}
+		if _, err := k.call("DEL", p.name, p.ns, during); err == nil {
 			break
 		}
 		if try > 20 {
@@ -225,9 +254,9 @@ func (k *killed) remove(p *speaker) {
 		}
 	}
 	p.close()
-	k.check(os.Remove(filepath.Join(k.manifests(), "pod-"+p.name+".yaml")))
+	k.removeManifest("pod-" + p.name + ".yaml")
 	for range k.random.IntN(3) {
-		_, _ = k.call("DEL", p.name, nil, k.fault()) // of a sandbox that no longer exists
+		_, _ = k.call("DEL", p.name, nil, k.chance("DEL")) // of a sandbox that no longer exists
 	}
 }
 
@@ -235,11 +264,11 @@ func (k *killed) remove(p *speaker) {
 func (k *killed) lose(p *speaker) {
 	k.note("the DEL of %s is lost", p.name)
 	p.close()
-	k.check(os.Remove(filepath.Join(k.manifests(), "pod-"+p.name+".yaml")))
+	k.removeManifest("pod-" + p.name + ".yaml")
 }
 
-// collect is a runtime's GC, with the attachments that exist.
-func (k *killed) collect(all ...*speaker) {
+// collect is a runtime's GC, with the attachments that exist. The runtime repeats it until it succeeds; the first try may have a fault.
+func (k *killed) collect(during fault, all ...*speaker) {
 	k.t.Helper()
 	var valid []any
 	for _, p := range append(all, k.friend, k.denied) {
@@ -248,7 +277,8 @@ func (k *killed) collect(all ...*speaker) {
 	k.list["cni.dev/valid-attachments"] = valid
 	defer delete(k.list, "cni.dev/valid-attachments")
 	k.until("GC", func() error {
-		_, err := k.call("GC", "", nil, false)
+		_, err := k.call("GC", "", nil, during)
+		during = nil
 		return err
 	})
 }
@@ -271,17 +301,46 @@ func (k *killed) near(last *atomic.Int64) (out []netip.Addr) {
 	return out
 }
 
+// connectNext is connect of the next pod called w….
+func (k *killed) connectNext(during fault) *speaker {
+	k.t.Helper()
+	k.next++
+	p := k.connect(fmt.Sprint("w", k.next), "web", during, func(from string) bool { return from == "denied" }, k.toDenied)
+	if p != nil {
+		k.last.Store(int64(p.result.IPs[0].Address.Addr().As4()[3]))
+	}
+	return p
+}
+
+// other is a call, in some cases, that changes nothing: STATUS, CHECK of a pod that runs, or GC.
+func (k *killed) other(running []*speaker) {
+	k.t.Helper()
+	switch n := k.random.IntN(6); {
+	case n == 0:
+		_, _ = k.call("STATUS", "", nil, k.chance("STATUS")) // the node may be unready
+	case n == 1 && len(running) > 0:
+		p := running[k.random.IntN(len(running))]
+		k.list["prevResult"] = p.output
+		_, _ = k.call("CHECK", p.name, p.ns, k.chance("CHECK")) // likewise
+		delete(k.list, "prevResult")
+	case n == 2:
+		k.collect(k.chance("GC"), running...)
+	}
+}
+
 // runSeed is the life of a few pods. In the end those that run talk, and after their end the node is as before.
-func (k *killed) runSeed(seed uint64, last *atomic.Int64, before string) {
+func (k *killed) runSeed(seed uint64) {
 	k.t.Helper()
 	k.random, k.story, k.begin = rand.New(rand.NewPCG(seed, 24)), nil, time.Now()
 	var running []*speaker
 	for range 4 {
-		k.next++
-		p := k.connect(fmt.Sprint("w", k.next), "web", k.random.IntN(2) == 0, func(from string) bool { return from == "denied" }, k.toDenied)
-		if p != nil {
+		k.other(running)
+		var during fault
+		if k.random.IntN(2) == 0 {
+			during = k.chance("ADD")
+		}
+		if p := k.connectNext(during); p != nil {
 			running = append(running, p)
-			last.Store(int64(p.result.IPs[0].Address.Addr().As4()[3]))
 		}
 		if len(running) > 0 && k.random.IntN(2) == 0 {
 			at := k.random.IntN(len(running))
@@ -293,26 +352,33 @@ func (k *killed) runSeed(seed uint64, last *atomic.Int64, before string) {
 			running = slices.Delete(running, at, at+1)
 		}
 	}
+	k.settle(running)
+	k.files(seed%8 == 0)
+}
+
+// settle lets the pods that run talk, ends them, and fails unless the node is as before.
+func (k *killed) settle(running []*speaker) {
+	k.t.Helper()
 	k.until("STATUS", func() error { return k.n.client().Status(k.t.Context()) })
 	k.note("%d pods run", len(running))
 	for _, p := range running {
 		k.asks(k.friend, p)
 	}
-	k.collect(running...)
+	k.asks(k.friend, k.far)
+	k.collect(nil, running...)
 	for _, p := range running {
-		_, err := k.call("DEL", p.name, p.ns, false)
+		_, err := k.call("DEL", p.name, p.ns, nil)
 		k.check(err)
 		p.close()
-		k.check(os.Remove(filepath.Join(k.manifests(), "pod-"+p.name+".yaml")))
+		k.removeManifest("pod-" + p.name + ".yaml")
 	}
 	now := ""
 	k.until("nothing is left"+strings.Join(k.story, "\n"), func() error {
-		if now = k.n.left(k.t); now != before {
-			return fmt.Errorf("the node has\n%s\nand before had\n%s", now, before)
+		if now = k.n.left(k.t); now != k.before {
+			return fmt.Errorf("the node has\n%s\nand before had\n%s", now, k.before)
 		}
 		return nil
 	})
-	k.files()
 	k.note("nothing is left")
 	k.broken.Range(func(what, _ any) bool {
 		k.t.Errorf("a forbidden packet arrived: %s\n%s", what, strings.Join(k.story, "\n"))
@@ -320,33 +386,58 @@ func (k *killed) runSeed(seed uint64, last *atomic.Int64, before string) {
 	})
 }
 
-// files fails unless the agent's files have friend and denied alone. The agent restarts, because it locks its files.
-func (k *killed) files() {
+// files fails unless the agent's files have friend and denied alone: copies of them, because the agent locks them. With a restart of the agent also
+// no recorded DEL must be left.
+func (k *killed) files(restart bool) {
 	k.t.Helper()
+	want := []string{"address of denied", "address of friend", "attachment of denied", "attachment of friend"}
+	k.until("the agent's files\n"+strings.Join(k.story, "\n"), func() error {
+		got, err := k.inFiles()
+		if err == nil && !slices.Equal(got, want) {
+			err = fmt.Errorf("the agent's files have %q, want %q", got, want)
+		}
+		return err
+	})
+	if !restart {
+		return
+	}
 	k.n.stopAgent()
-	pool, err := ipam.Open(time.Now(), ipam.Config{File: filepath.Join(k.n.dir, "addresses.db")})
-	k.check(err)
-	var got []string
-	for _, a := range pool.Attachments() {
-		got = append(got, "address of "+a.ContainerID)
-	}
-	k.check(pool.Close())
-	file, err := boltstore.Open(filepath.Join(k.n.dir, "attachments.db"), boltstore.Schema{Buckets: []string{"attachments/v1"}})
-	k.check(err)
-	k.check(file.Each("attachments/v1", func(container, _ string, _ []byte) error {
-		got = append(got, "attachment of "+container)
-		return nil
-	}))
-	k.check(file.Close())
-	if want := []string{"address of denied", "address of friend", "attachment of denied", "attachment of friend"}; !slices.Equal(got, want) {
-		k.t.Errorf("the agent's files have %q, want %q\n%s", got, want, strings.Join(k.story, "\n"))
-	}
 	k.startAgent(k.n)
 	k.until("STATUS", func() error { return k.n.client().Status(k.t.Context()) })
 	records, err := protocol.Spool{Dir: filepath.Join(k.n.dir, "cni")}.Read(time.Now())
 	if k.check(err); len(records) > 0 {
 		k.t.Errorf("recorded DELs are left after a start of the agent: %v", records)
 	}
+}
+
+// inFiles are the attachments in copies of the agent's files.
+func (k *killed) inFiles() (got []string, err error) {
+	dir := k.t.TempDir()
+	for _, name := range []string{"addresses.db", "attachments.db"} {
+		text, err := os.ReadFile(filepath.Join(k.n.dir, name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	pool, err := ipam.Open(time.Now(), ipam.Config{File: filepath.Join(dir, "addresses.db")})
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range pool.Attachments() {
+		got = append(got, "address of "+a.ContainerID)
+	}
+	file, err := boltstore.Open(filepath.Join(dir, "attachments.db"), boltstore.Schema{Buckets: []string{"attachments/v1"}})
+	if err != nil {
+		return nil, errors.Join(err, pool.Close())
+	}
+	err = file.Each("attachments/v1", func(container, _ string, _ []byte) error {
+		got = append(got, "attachment of "+container)
+		return nil
+	})
+	return got, errors.Join(err, file.Close(), pool.Close())
 }
 
 // TestVPPPodNetworkKilled kills the plugin, the agent and VPP by SIGKILL while a runtime starts and ends pods. CONTIV_VPP_KILLS is the number of
@@ -356,29 +447,38 @@ func TestVPPPodNetworkKilled(t *testing.T) {
 	if cases == 0 {
 		t.Skip("CONTIV_VPP_KILLS is not set: set it to a number of seeds")
 	}
-	k := &killed{podCluster: openPodCluster(t, theVPP(t)), kills: map[string]int{}, random: rand.New(rand.NewPCG(0, 24))}
-	k.n = k.nodes[0]
-	for _, n := range k.nodes {
-		k.until("STATUS", func() error { return n.client().Status(t.Context()) })
-	}
-	k.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
-	k.list = k.readList(k.n)
-	var last atomic.Int64
-	last.Store(2)
-	nobody := func(string) bool { return false }
-	k.friend = k.connect("friend", "friend", false, nobody, func() []netip.Addr { return nil })
-	k.denied = k.connect("denied", "denied", false, func(from string) bool { return strings.HasPrefix(from, "w") }, func() []netip.Addr { return k.near(&last) })
-	if k.friend == nil || k.denied == nil {
-		t.Fatalf("the first pods are refused: %s%s", strings.Join(k.story, "\n"), k.tails())
-	}
-	t.Cleanup(func() { k.friend.close(); k.denied.close() })
-	k.asks(k.friend, k.denied)
-	before := k.n.left(t)
+	k := openKilled(t, theVPP(t))
 	for seed := first; seed < first+cases && !t.Failed(); seed++ {
-		k.runSeed(seed, &last, before)
+		k.runSeed(seed)
 		if t.Logf("seed %d: %s", seed, time.Since(k.begin).Round(time.Millisecond)); os.Getenv("CONTIV_VPP_TRACE") != "" {
 			t.Log(strings.Join(k.story, "\n"))
 		}
 	}
-	t.Logf("killed: %v, %d pods", k.kills, k.next)
+	t.Logf("killed: %v, %d pods, calls: %v", k.kills, k.next, k.calls)
+}
+
+// openKilled makes the cluster, with friend and denied on the first node and far on the second.
+func openKilled(t *testing.T, path string) *killed {
+	k := &killed{podCluster: openPodCluster(t, path), kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
+	for _, n := range k.nodes {
+		k.until("STATUS", func() error { return n.client().Status(t.Context()) })
+	}
+	k.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, policyTypes: [Ingress, Egress], ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}], egress: [{to: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
+	k.last.Store(2)
+	nobody, nowhere := func(string) bool { return false }, func() []netip.Addr { return nil }
+	k.n = k.nodes[1]
+	k.list = k.readList(k.n)
+	k.far = k.connect("far", "far", nil, nobody, nowhere)
+	k.n = k.nodes[0]
+	k.list = k.readList(k.n)
+	k.friend = k.connect("friend", "friend", nil, nobody, nowhere)
+	k.denied = k.connect("denied", "denied", nil, func(from string) bool { return strings.HasPrefix(from, "w") }, func() []netip.Addr { return k.near(&k.last) })
+	if k.friend == nil || k.denied == nil || k.far == nil {
+		t.Fatalf("the first pods are refused: %s%s", strings.Join(k.story, "\n"), k.tails())
+	}
+	t.Cleanup(func() { k.friend.close(); k.denied.close(); k.far.close() })
+	k.asks(k.friend, k.denied)
+	k.asks(k.friend, k.far)
+	k.before = k.n.left(t)
+	return k
 }
