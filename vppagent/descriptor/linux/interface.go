@@ -63,7 +63,10 @@ func Interface() *descriptor.Descriptor {
 		Delete: deleteInterface,
 		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
 			c.Each(func(_ string, state any, _ bool) {
-				out = append(out, linksOf(state.(*iface).namespace))
+				i := state.(*iface)
+				if out = append(out, linksOf(i.namespace)); i.peer != "" && i.namespace != "" {
+					out = append(out, linksOf("")) // where its spare may be
+				}
 			})
 			return out
 		},
@@ -274,6 +277,10 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		}
 		n := slices.IndexFunc(links, func(l *Link) bool { return l.Name == i.host })
 		if n < 0 {
+			half, failed := i.unfinished(d)
+			if err = errors.Join(err, failed); half != nil {
+				out = append(out, descriptor.Found{Key: key, State: half})
+			}
 			return
 		}
 		l, p := links[n], i.link("")
@@ -293,6 +300,25 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		out = append(out, descriptor.Found{Key: key, State: &got})
 	})
 	return out, err
+}
+
+// unfinished returns the end of a pair of which both ends are spares: an agent ended while it made the pair, perhaps before it had marked it. Nothing
+// needs such a pair: an end that is wanted is made anew.
+func (i iface) unfinished(d *descriptor.Dump) (*iface, error) {
+	if i.peer == "" {
+		return nil, nil
+	}
+	links, err := descriptor.Details[*Link](d, linksOf("").ID)
+	has := func(logical, peer string) bool {
+		return slices.ContainsFunc(links, func(l *Link) bool {
+			return l.Kind == kindVeth && l.Name == spare(logical) && (l.Alias == "" || l.Alias == alias(logical, peer))
+		})
+	}
+	if err != nil || !has(i.name, i.peer) || !has(i.peer, i.name) {
+		return nil, err
+	}
+	i.namespace, i.host, i.addresses = "", spare(i.name), nil
+	return &i, nil
 }
 
 func found(list []descriptor.Found, key string) bool {

@@ -311,6 +311,8 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 		return nil, fmt.Errorf("link %s: %w", r.Name, err)
 	}
 	switch {
+	case r.Kind == kindVeth && r.Name == spare(r.Logical) && l.Attrs().Alias == "":
+		return nil, wrap("remove "+r.Name, nl.LinkDel(l)) // see iface.unfinished
 	case r.made() && l.Attrs().Alias != r.alias(), r.Kind == kindExisting, r.Kind == kindTap && r.From == "":
 		return nil, nil
 	case r.Kind == kindDummy:
@@ -322,7 +324,7 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o, err := own.LinkByName(spare(r.Peer)); err == nil && o.Attrs().Alias == alias(r.Peer, r.Logical) {
+	if o, err := own.LinkByName(spare(r.Peer)); err == nil && (o.Attrs().Alias == "" || o.Attrs().Alias == alias(r.Peer, r.Logical)) {
 		return nil, wrap("remove "+r.Name, nl.LinkDel(l))
 	}
 	return nil, r.giveBack(h, nl, l, spare(r.Logical))

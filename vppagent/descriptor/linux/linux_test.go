@@ -260,6 +260,52 @@ func (l *lab) foreignAddress(link, address string) {
 	}
 }
 
+// An agent that ends while it makes a pair leaves two spares, perhaps without marks. The next agent removes them, or makes the ends of them that it wants.
+func TestUnfinishedPair(t *testing.T) {
+	for _, marked := range []int{0, 1, 2} {
+		for _, wanted := range []int{0, 1, 2} {
+			t.Run(fmt.Sprintf("%d marked, %d wanted", marked, wanted), func(t *testing.T) {
+				l := newLab(t)
+				a, b := veth("a", "b", nil, nil), veth("b", "a", l.pod.ref(), nil)
+				l.checkApplied("put", l.put(a, b))
+				end, err := l.own.nl.LinkByName("a")
+				if err == nil {
+					err = l.own.nl.LinkDel(end)
+				}
+				attrs := netlink.NewLinkAttrs()
+				attrs.Name = linux.Spare("a")
+				if err == nil {
+					err = l.own.nl.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: linux.Spare("b")})
+				}
+				for _, mark := range [][2]string{{"a", "contiv-agent a peer b"}, {"b", "contiv-agent b peer a"}}[:marked] {
+					if err == nil {
+						end, err = l.own.nl.LinkByName(linux.Spare(mark[0]))
+					}
+					if err == nil {
+						err = l.own.nl.LinkSetAlias(end, mark[1])
+					}
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				l.want = kv.Values{}
+				for _, m := range []proto.Message{b, a}[:wanted] {
+					l.want.Put(m)
+				}
+				l.restart()
+				l.checkApplied("restart", l.resync())
+				l.checkQuiet("restart")
+				if own, pod := strings.Contains(l.own.text(t), "contiv-agent a peer b"), strings.Contains(l.pod.text(t), `b veth "contiv-agent b peer a"`); own != (wanted > 0) || pod != (wanted > 0) {
+					t.Errorf("in the agent's namespace %v, in the pod's %v, in\n%s", own, pod, l.own.text(t))
+				}
+				if wanted == 0 && strings.Contains(l.own.text(t), "ca-") {
+					t.Errorf("a spare is left:\n%s", l.own.text(t))
+				}
+			})
+		}
+	}
+}
+
 // A tap of VPP's moves into its namespace after VPP has made it, and back before VPP deletes it.
 func TestTap(t *testing.T) {
 	l := newLab(t)
