@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -492,13 +493,43 @@ func TestStatus(t *testing.T) {
 	want("no host link", 50, "config/vpp/v2/interfaces/host is RETRYING: held back")
 	w.hold(func(key string) bool { return strings.HasPrefix(key, "config/vpp/v2/interfaces/vxlan:") })
 	w.acknowledge("config/vpp/v2/interfaces/host", "config/vpp/v2/interfaces/vxlan:192.168.16.2")
-	if forwards() == "" {
+	if why := forwards(settings, twoNodes().nodes["node-1"]); why == "" {
 		want("no tunnel", 51, "vxlan:192.168.16.2 is RETRYING")
 	} else {
-		want("no forwarding", 51, "net.ipv4.ip_forward is 0")
+		want("no forwarding", 51, why)
 	}
 	w.source(&event.VPPStatus{Err: errors.New("no such file")})
 	want("no VPP", 50, "VPP is away: no such file")
+}
+
+// TestForwards: a node needs the kernel's forwarding in the families that it has.
+func TestForwards(t *testing.T) {
+	both := twoNodes().nodes["node-1"]
+	only4, only6 := *both, *both
+	only4.InternalIPs, only4.PodCIDRs = both.InternalIPs[:1], both.PodCIDRs[:1]
+	only6.InternalIPs, only6.PodCIDRs = both.InternalIPs[1:], both.PodCIDRs[1:]
+	for _, c := range []struct {
+		four, six string
+		node      *model.Node
+		want      string
+	}{
+		{"1", "1", both, ""},
+		{"0", "1", both, "net.ipv4.ip_forward is 0"},
+		{"1", "0", both, "net.ipv6.conf.all.forwarding is 0"},
+		{"1", "0", &only4, ""},
+		{"0", "1", &only6, ""},
+		{"0", "0", &only6, "net.ipv6.conf.all.forwarding is 0"},
+	} {
+		dir := t.TempDir()
+		for name, value := range map[string]string{"ipv4/ip_forward": c.four, "ipv6/conf/all/forwarding": c.six} {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700), os.WriteFile(filepath.Join(dir, name), []byte(value+"\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := forwards(dir, c.node); (got == "") != (c.want == "") || !strings.HasPrefix(got, c.want) {
+			t.Errorf("IPv4 %s, IPv6 %s, %v: %q, want %q", c.four, c.six, c.node.PodCIDRs, got, c.want)
+		}
+	}
 }
 
 // TestPathIndependence: nodes and pods in any order, with changes and removals in between, end in the values of the final state.

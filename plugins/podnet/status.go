@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
 )
@@ -50,7 +52,7 @@ var essential = []string{
 
 // limited returns why packets of pods do not leave the node; "": they do. The caller holds mu.
 func (n *Network) limited() string {
-	if why := forwards(); why != "" {
+	if why := forwards(settings, n.cluster.ownNode(&n.cfg.Settings)); why != "" {
 		return why
 	}
 	for _, key := range n.base.Keys() {
@@ -61,14 +63,24 @@ func (n *Network) limited() string {
 	return ""
 }
 
-// forwards returns why the kernel does not forward IPv4 packets; "": it does.
-func forwards() string {
-	const setting = "/proc/sys/net/ipv4/ip_forward"
-	b, err := os.ReadFile(setting)
-	if err != nil || strings.TrimSpace(string(b)) == "1" {
-		return ""
+// settings is the folder of the settings of the reader's network namespace.
+const settings = "/proc/sys/net"
+
+// forwards returns why the kernel does not forward packets of a family that a node has; "": it does.
+func forwards(folder string, n *model.Node) string {
+	for _, f := range []struct {
+		v6   bool
+		file string
+	}{{false, "ipv4/ip_forward"}, {true, "ipv6/conf/all/forwarding"}} {
+		if !podCIDR(n, f.v6).IsValid() && !internal(n, f.v6).IsValid() {
+			continue
+		}
+		b, err := os.ReadFile(filepath.Join(folder, f.file))
+		if err == nil && strings.TrimSpace(string(b)) == "0" {
+			return fmt.Sprintf("net.%s is 0: set it to 1, so that packets between nodes and to the outside pass", strings.ReplaceAll(f.file, "/", "."))
+		}
 	}
-	return "net.ipv4.ip_forward is 0: set it to 1, so that packets between nodes and to the outside pass"
+	return ""
 }
 
 // Check returns an error if the attachment does not have what its Add returned.

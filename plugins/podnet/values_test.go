@@ -71,6 +71,10 @@ func TestGolden(t *testing.T) {
 		n.InternalIPs, n.PodCIDRs = n.InternalIPs[:1], n.PodCIDRs[:1]
 	}
 	only4.services["kubernetes"] = only4.services["kubernetes"][:1]
+	only6 := twoNodes()
+	for _, n := range only6.nodes {
+		n.InternalIPs, n.PodCIDRs, n.ExternalIPs = n.InternalIPs[1:], n.PodCIDRs[1:], nil
+	}
 	for name, c := range map[string]struct {
 		cluster *cluster
 		pods    []*Attachment
@@ -78,6 +82,7 @@ func TestGolden(t *testing.T) {
 	}{
 		"two-nodes":     {twoNodes(), []*Attachment{web()}, Settings{}},
 		"ipv4":          {only4, nil, Settings{MTU: 9000, ServiceCIDRs: prefixes("10.96.0.0/12", "2001:db8:96::/112")}},
+		"ipv6":          {only6, nil, Settings{}},
 		"no-node":       {&cluster{}, nil, Settings{}},
 		"ipv6-underlay": {&cluster{nodes: map[string]*model.Node{"node-1": twoNodes().nodes["node-1"], "node-3": {Name: "node-3", InternalIPs: addrs("2001:db8:16::3"), PodCIDRs: prefixes("10.1.3.0/24")}}}, nil, Settings{}},
 	} {

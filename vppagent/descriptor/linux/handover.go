@@ -172,7 +172,7 @@ func (o *handover) handoverMessage() *contivlinux.Handover {
 }
 
 // rulesVersion changes whenever equal values become other rules.
-const rulesVersion = 1
+const rulesVersion = 2
 
 // fingerprint is the same in every process: a restarted agent recognises the rules.
 func (o *handover) fingerprint() string {

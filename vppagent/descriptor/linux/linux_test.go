@@ -506,7 +506,7 @@ func TestFilterIsRepaired(t *testing.T) {
 	}
 	l.checkApplied("put", l.put(eth, m))
 	before := l.own.filter(t)
-	if !strings.Contains(before, "contiv made-df6e722a210ab8cc-6:") { // the fingerprint of another process
+	if !strings.Contains(before, "contiv made-cc0d5bafb1871348-6:") { // the fingerprint of another process
 		t.Errorf("another fingerprint in\n%s", before)
 	}
 	if !strings.Contains(before, "contiv pods-out: 1 rules") || !strings.Contains(before, "foreign mine") {

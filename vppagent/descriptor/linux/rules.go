@@ -72,9 +72,9 @@ func (o *handover) tables(link string) []*ruleTable {
 	for _, u := range o.tunnels {
 		f := fieldsOf(u.node)
 		in.rules = append(in.rules,
-			join(f.is(f.destination, u.node), udpTo(u.port), rule{&expr.Notrack{}}, f.set(f.destination, u.vpp), rule{verdict(expr.VerdictAccept)}),
-			join(f.is(f.source, u.vpp), udpTo(u.port), rule{&expr.Notrack{}, verdict(expr.VerdictAccept)}))
-		back.rules = append(back.rules, join(f.is(f.source, u.vpp), udpTo(u.port), f.set(f.source, u.node), rule{verdict(expr.VerdictAccept)}))
+			join(f.is(f.destination, u.node), f.udpTo(u.port), rule{&expr.Notrack{}}, f.set(f.destination, u.vpp), rule{verdict(expr.VerdictAccept)}),
+			join(f.is(f.source, u.vpp), f.udpTo(u.port), rule{&expr.Notrack{}, verdict(expr.VerdictAccept)}))
+		back.rules = append(back.rules, join(f.is(f.source, u.vpp), f.udpTo(u.port), f.set(f.source, u.node), rule{verdict(expr.VerdictAccept)}))
 	}
 	masquerade := chain{name: "pods-out", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource}
 	for _, p := range o.exempt {
@@ -135,9 +135,6 @@ func equal(data []byte) expr.Any { return &expr.Cmp{Op: expr.CmpOpEq, Register: 
 
 func verdict(kind expr.VerdictKind) expr.Any { return &expr.Verdict{Kind: kind} }
 
-// udpTo matches a destination port of UDP.
-func udpTo(port uint16) rule { return portOf(unix.IPPROTO_UDP, port) }
-
 // portOf matches a destination port of a transport protocol.
 func portOf(protocol byte, port uint16) rule {
 	return rule{
@@ -146,19 +143,29 @@ func portOf(protocol byte, port uint16) rule {
 	}
 }
 
-// fields are the places of addresses in the header of a family.
+// fields are the places of fields in the header of a family.
 type fields struct {
 	family              byte
 	source, destination uint32
-	length              uint32
-	checksum            bool // the header has a checksum, at byte 10
+	length              uint32 // of an address
+	protocol            uint32 // of what follows the header
+	checksum            uint32 // the one that depends on addresses: of the header, or of UDP where the header has none
+	pseudo              uint32 // flags: UDP's checksum depends on addresses, too
 }
 
 func fieldsOf(a netip.Addr) fields {
 	if a.Is4() {
-		return fields{family: unix.NFPROTO_IPV4, source: 12, destination: 16, length: 4, checksum: true}
+		return fields{family: unix.NFPROTO_IPV4, source: 12, destination: 16, length: 4, protocol: 9, checksum: 10, pseudo: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR}
 	}
-	return fields{family: unix.NFPROTO_IPV6, source: 8, destination: 24, length: 16}
+	return fields{family: unix.NFPROTO_IPV6, source: 8, destination: 24, length: 16, protocol: 6, checksum: 40 + 6}
+}
+
+// udpTo matches a destination port of UDP, directly behind the header.
+func (f fields) udpTo(port uint16) rule {
+	direct := rule{
+		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: f.protocol, Len: 1}, equal([]byte{unix.IPPROTO_UDP}),
+	}
+	return join(direct, portOf(unix.IPPROTO_UDP, port))
 }
 
 func (f fields) load(at uint32) rule {
@@ -178,14 +185,11 @@ func (f fields) in(at uint32, p netip.Prefix) rule {
 	return append(f.load(at), &expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: f.length, Mask: mask, Xor: make([]byte, f.length)}, equal(p.Masked().Addr().AsSlice()))
 }
 
-// set writes an address, and corrects the checksums of IP and UDP.
+// set writes an address, and corrects the checksums of IP and UDP. The flag for UDP's is not sent without another checksum
+// (github.com/google/nftables v0.3.0), and IPv6 has none: there, UDP's is the other one.
 func (f fields) set(at uint32, a netip.Addr) rule {
-	w := &expr.Payload{
+	return rule{&expr.Immediate{Register: 1, Data: a.AsSlice()}, &expr.Payload{
 		OperationType: expr.PayloadWrite, SourceRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: at, Len: f.length,
-		CsumFlags: unix.NFT_PAYLOAD_L4CSUM_PSEUDOHDR,
-	}
-	if f.checksum {
-		w.CsumType, w.CsumOffset = expr.CsumTypeInet, 10
-	}
-	return rule{&expr.Immediate{Register: 1, Data: a.AsSlice()}, w}
+		CsumType: expr.CsumTypeInet, CsumOffset: f.checksum, CsumFlags: f.pseudo,
+	}}
 }
