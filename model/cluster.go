@@ -68,6 +68,9 @@ const (
 	AnnotationAllowedSources = "cni.projectcalico.org/allowedSourcePrefixes"
 )
 
+// AnnotationUplink is the annotation of Nodes with the addresses of their VPP's interface to other nodes: prefixes, separated by commas.
+const AnnotationUplink = AnnotationPrefix + "uplink-addresses"
+
 // Node is core/v1 Node, as far as a data plane depends on it.
 type Node struct {
 	Name        string
@@ -76,6 +79,7 @@ type Node struct {
 	InternalIPs []netip.Addr // status.addresses of type InternalIP, in order
 	ExternalIPs []netip.Addr // status.addresses of type ExternalIP, in order
 	PodCIDRs    []netip.Prefix
+	Uplink      string // annotation AnnotationUplink; "": it has none
 	// Leaving says that the Node is being deleted, or that a cluster autoscaler is about to delete it (taint
 	// ToBeDeletedByClusterAutoscaler). Load balancers should not send it new connections.
 	Leaving bool

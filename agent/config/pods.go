@@ -16,6 +16,7 @@ import (
 // Pods is the node's network. A nil *Pods stands for one that another program makes.
 type Pods struct {
 	Network *podnet.Network
+	ToNodes string // name of VPP's interface to other nodes
 	Spool   string // folder with the DELs that found no agent; "": none
 	// List says by a file whether the node can serve pods; nil: another program does.
 	List *cni.Publisher
@@ -33,7 +34,7 @@ func (c *Config) ConnectPods() {
 		c.Override.Host = podnet.Host
 	}
 	if c.Override.Overlay == "" {
-		c.Override.Overlay = podnet.Overlay
+		c.Override.Overlay = c.Pods.ToNodes
 	}
 }
 

@@ -27,6 +27,7 @@ type Pods struct {
 	state string
 	mtu   int
 	brisk bool
+	path  direct
 	node  CNIFolders
 	from  string         // the plugin's program
 	set   *pflag.FlagSet // knows which flags are given
@@ -55,10 +56,11 @@ func (f *CNIFolders) Files() (out []string) {
 // AddFlags adds the flags.
 func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	f.set = set
-	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes, in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
+	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
 	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
-	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; pods get 50 bytes less, or 70 if tunnels cross IPv6; needs --cni (default: 1500)")
+	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; with tunnels between nodes pods get 50 bytes less, or 70 if the tunnels cross IPv6; needs --cni (default: 1500)")
 	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+linux.RCUExpedited+" while VPP makes or removes the interface of a pod, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
+	f.path.addFlags(set)
 	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
 		cni.ProgramName+" is copied there before VPP is configured; empty: it is not; needs --cni")
 	set.StringVar(&f.from, "cni-program", Auto, "the program that is copied to --cni-bin-dir; auto: contiv-cni beside this program; needs --cni")
@@ -68,7 +70,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 func (f *Pods) Check(node string, embedded bool) error {
 	switch {
 	case !f.on:
-		for _, name := range []string{"cni-state", "link-mtu", "expedite-rcu", "cni-conf-dir", "cni-bin-dir", "cni-program"} {
+		for _, name := range append([]string{"cni-state", "link-mtu", "expedite-rcu", "cni-conf-dir", "cni-bin-dir", "cni-program"}, directFlags...) {
 			if f.set.Changed(name) {
 				return exit.Usage(fmt.Errorf("--%s: needs --cni", name))
 			}
@@ -81,6 +83,9 @@ func (f *Pods) Check(node string, embedded bool) error {
 	if err := s.Validate(); err != nil {
 		return exit.Usage(fmt.Errorf("--link-mtu: %w", err))
 	}
+	if _, err := f.path.settings(); err != nil {
+		return exit.Usage(err)
+	}
 	return nil
 }
 
@@ -88,6 +93,10 @@ func (f *Pods) Check(node string, embedded bool) error {
 func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 	if !f.on {
 		return nil
+	}
+	path, err := f.path.settings()
+	if err != nil {
+		return err
 	}
 	if err := f.install(log); err != nil {
 		return err
@@ -97,13 +106,13 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 		return err
 	}
 	network, err := podnet.New(podnet.Config{
-		Settings: podnet.Settings{NodeName: cfg.NodeName, MTU: f.mtu, ServiceCIDRs: cfg.Services.ServiceCIDRs},
+		Settings: podnet.Settings{NodeName: cfg.NodeName, MTU: f.mtu, ServiceCIDRs: cfg.Services.ServiceCIDRs, Direct: path},
 		File:     filepath.Join(f.state, "attachments.db"), Pool: pool, Closed: cfg.DeniesUnknown(), Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, pool.Close())
 	}
-	cfg.Pods = &config.Pods{Network: network, Spool: filepath.Join(f.state, "cni"), Expedite: f.expedite(log)}
+	cfg.Pods = &config.Pods{Network: network, ToNodes: path.ToNodes(), Spool: filepath.Join(f.state, "cni"), Expedite: f.expedite(log)}
 	if f.node.Lists != "" {
 		content, err := cni.ListConfig{Socket: other(cfg.Listen.Status, protocol.DefaultSocket), Spool: other(cfg.Pods.Spool, protocol.DefaultSpool)}.Encode()
 		if err != nil {

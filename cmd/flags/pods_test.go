@@ -114,7 +114,7 @@ func TestCNIFiles(t *testing.T) {
 
 // A flag of the node's network that --cni alone makes effective is an error without it.
 func TestPodsFlagsNeedCNI(t *testing.T) {
-	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", ""} {
+	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", "--node-to-node=direct", "--node-uplink=eth1", ""} {
 		var f Pods
 		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 		f.AddFlags(set)
@@ -126,6 +126,28 @@ func TestPodsFlagsNeedCNI(t *testing.T) {
 		name, _, _ := strings.Cut(arg, "=")
 		if err := f.Check("node-1", false); (err != nil) != (arg != "") || err != nil && err.Error() != name+": needs --cni" {
 			t.Errorf("%q: %v", arg, err)
+		}
+	}
+}
+
+// The uplink must exist, and must not be a link that the kernel uses.
+func TestNodeUplink(t *testing.T) {
+	for want, args := range map[string][]string{
+		"must be vxlan or direct":       {"--node-to-node=ipip"},
+		"direct needs an uplink":        {"--node-to-node=direct"},
+		"nothing else has one":          {"--node-uplink=eth1"},
+		"--node-uplink none":            {"--node-to-node=direct", "--node-uplink=none"},
+		"the link has the address 127.": {"--node-to-node=direct", "--node-uplink=lo"},
+		"":                              {"--node-to-node=direct", "--node-uplink=vpp:GigabitEthernet0/8/0"},
+	} {
+		var f Pods
+		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+		f.AddFlags(set)
+		if err := set.Parse(append([]string{"--cni"}, args...)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Check("node-1", false); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", args, err, want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ const (
 	Gateway  = "gateway"  // loopback with the addresses that pods use as their router
 	Host     = "host"     // host link: leads to the node's own network stack
 	Overlay  = "overlay"  // loopback in the bridge domain of the tunnels: leads to the pods and addresses of other nodes
+	Uplink   = "uplink"   // instead of overlay and underlay: leads to the other nodes directly
 	underlay = "underlay" // carries the tunnels' outer packets to the node's network stack
 )
 

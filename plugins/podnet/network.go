@@ -303,7 +303,8 @@ func (c *cluster) setNode(name string, node *model.Node) (changed bool) {
 		return was != nil
 	}
 	c.nodes[name] = node
-	return was == nil || !slices.Equal(was.InternalIPs, node.InternalIPs) || !slices.Equal(was.ExternalIPs, node.ExternalIPs) || !slices.Equal(was.PodCIDRs, node.PodCIDRs)
+	return was == nil || !slices.Equal(was.InternalIPs, node.InternalIPs) || !slices.Equal(was.ExternalIPs, node.ExternalIPs) || !slices.Equal(was.PodCIDRs, node.PodCIDRs) ||
+		was.Uplink != node.Uplink
 }
 
 func (c *cluster) setServiceCIDR(name string, cidr *model.ServiceCIDR) (changed bool) {

@@ -13,6 +13,8 @@ type Settings struct {
 	MTU int
 	// ServiceCIDRs are ranges of cluster IPs beside those of ServiceCIDR objects.
 	ServiceCIDRs []netip.Prefix
+	// Direct is VPP's interface to other nodes; the zero value: tunnels lead to them.
+	Direct Direct
 }
 
 const (
@@ -37,7 +39,7 @@ func (s *Settings) Validate() error {
 	if s.MTU != 0 && (s.MTU < minMTU+overhead6 || s.MTU > 65535) {
 		errs = append(errs, fmt.Errorf("MTU %d: must be from %d to 65535", s.MTU, minMTU+overhead6))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.Direct.validate())...)
 }
 
 // linkMTU is the MTU of the links between nodes.
@@ -48,9 +50,12 @@ func (s *Settings) linkMTU() int {
 	return s.MTU
 }
 
-// PodMTU is the MTU of pods whose packets cross tunnels over IPv4 (v6: over IPv6) between nodes.
+// PodMTU is the MTU of pods whose packets cross tunnels over IPv4 (v6: over IPv6) between nodes, if there are tunnels.
 func (s *Settings) PodMTU(v6 bool) int {
-	if v6 {
+	switch {
+	case s.Direct.On():
+		return s.linkMTU()
+	case v6:
 		return s.linkMTU() - overhead6
 	}
 	return s.linkMTU() - overhead4

@@ -55,6 +55,9 @@ func (n *Network) limited() string {
 	if why := forwards(settings, n.cluster.ownNode(&n.cfg.Settings)); why != "" {
 		return why
 	}
+	if why := n.cfg.Direct.incomplete(n.cluster.ownNode(&n.cfg.Settings)); why != "" {
+		return why
+	}
 	for _, key := range n.base.Keys() {
 		if why := n.states.missing(key); why != "" {
 			return why

@@ -38,7 +38,11 @@ func (c *cluster) values(s *Settings, pods []*Attachment) kv.Values {
 	b.gateway()
 	others := distinct(own, c.others(s))
 	b.hostLink(own, detours(own, others))
-	b.overlay(own, others)
+	if s.Direct.On() {
+		b.direct(own, others)
+	} else {
+		b.overlay(own, others)
+	}
 	b.serviceRoutes(c.serviceCIDRs(s))
 	for _, p := range pods {
 		b.pod(p)
@@ -158,7 +162,7 @@ func unnumbered(i *interfaces.Interface) {
 // hostLink leads to the node's own network stack: to the node's addresses, and to all that is outside of the cluster.
 func (b *builder) hostLink(own *model.Node, detours []*contivlinux.Handover_Detour) {
 	near := &linuxinterfaces.Interface{Name: hostLink, HostIfName: hostLink, PhysAddress: hostMAC}
-	handover := &contivlinux.Handover{Interface: hostLink, VppLinks: []string{vppLinks}, Detours: detours}
+	handover := &contivlinux.Handover{Interface: hostLink, VppLinks: []string{vppLinks}, VppDevices: b.s.Direct.devices(), Detours: detours}
 	for _, v6 := range []bool{false, true} {
 		a := hostAddr(own, v6)
 		if !a.IsValid() {
@@ -185,7 +189,7 @@ func (b *builder) hostLink(own *model.Node, detours []*contivlinux.Handover_Deto
 	}
 	b.wire(Host, hostPeer, near, b.mtu, unnumbered)
 	for _, v6 := range []bool{false, true} {
-		if a := internal(own, v6); a.IsValid() {
+		if a := internal(own, v6); a.IsValid() && !b.s.Direct.On() {
 			vpp := tunnelVPP4
 			if v6 {
 				vpp = tunnelVPP6
@@ -285,25 +289,34 @@ func (b *builder) tunnel(own, other *model.Node) string {
 	return ""
 }
 
-// behindTunnel are the routes to another node: to its pods, and to its addresses, from which its own processes send. The next hop is the
-// range's first address, which is unique without any allocation; its neighbour entry is the node's overlay interface.
+// behindTunnel are the routes to another node by its tunnel. The next hop is the range's first address, which is unique without any allocation;
+// its neighbour entry is the node's overlay interface.
 func (b *builder) behindTunnel(n *model.Node) {
+	b.behind(n, Overlay, func(v6 bool) netip.Addr {
+		p := podCIDR(n, v6)
+		if p.IsValid() {
+			b.put(&l3.ARPEntry{Interface: Overlay, IpAddress: p.Addr().String(), PhysAddress: overlayMAC(n.Name), Static: true})
+		}
+		return p.Addr()
+	})
+}
+
+// behind are the routes to another node: to its pods, and to its addresses, from which its own processes send.
+func (b *builder) behind(n *model.Node, by string, hopOf func(v6 bool) netip.Addr) {
 	for _, v6 := range []bool{false, true} {
-		var hop netip.Addr
+		hop := hopOf(v6)
+		if !hop.IsValid() {
+			continue
+		}
 		for _, p := range n.PodCIDRs {
-			if p.Addr().Is6() != v6 {
-				continue
+			if p.Addr().Is6() == v6 {
+				b.put(&l3.Route{DstNetwork: p.Masked().String(), OutgoingInterface: by, NextHopAddr: hop.String()})
+				b.hostRoute(p)
 			}
-			if p = p.Masked(); !hop.IsValid() {
-				hop = p.Addr()
-				b.put(&l3.ARPEntry{Interface: Overlay, IpAddress: hop.String(), PhysAddress: overlayMAC(n.Name), Static: true})
-			}
-			b.put(&l3.Route{DstNetwork: p.String(), OutgoingInterface: Overlay, NextHopAddr: hop.String()})
-			b.hostRoute(p)
 		}
 		for _, a := range n.Addrs() {
-			if a.Is6() == v6 && hop.IsValid() {
-				b.put(&l3.Route{DstNetwork: single(a), OutgoingInterface: Overlay, NextHopAddr: hop.String()})
+			if a.Is6() == v6 {
+				b.put(&l3.Route{DstNetwork: single(a), OutgoingInterface: by, NextHopAddr: hop.String()})
 			}
 		}
 	}

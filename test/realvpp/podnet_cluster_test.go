@@ -13,6 +13,7 @@ import (
 // clusterShape is what differs between clusters.
 type clusterShape struct {
 	only6   bool     // neither nodes nor pods have IPv4
+	direct  bool     // VPPs share a link, br1; that of node-3 has its interface by its own configuration
 	flags   []string // of each agent
 	plugins []string // of each VPP, beside those that every test needs
 }
@@ -24,6 +25,8 @@ type podNode struct {
 	name   string
 	addr   string    // of the NIC, IPv4; "" if nodes have none
 	addr6  string    // of the NIC, IPv6
+	uplink string    // addresses of VPP's own link
+	flags  []string  // of its agent, beside those of the cluster
 	agent  *exec.Cmd // nil: it does not run
 }
 
@@ -50,6 +53,9 @@ func newPodCluster(t *testing.T, shape clusterShape) *podCluster {
 	c.check(c.world.ip("link set lo up\nlink add br0 type bridge\nlink set br0 up\naddr add 2001:db8:16::100/64 dev br0 nodad\naddr add 2001:db8:ffff::10/128 dev lo nodad\n"))
 	if !c.only6 {
 		c.check(c.world.ip("addr add 192.168.16.100/24 dev br0\naddr add 198.51.100.10/32 dev lo\n"))
+	}
+	if c.direct {
+		c.check(c.world.ip("link add br1 type bridge\nlink set br1 up\n"))
 	}
 	c.check(os.Mkdir(c.manifests(), 0o700))
 	c.write("namespace.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {kubernetes.io/metadata.name: default}}\n")
@@ -87,7 +93,22 @@ func (c *podCluster) boot(n *podNode) {
 	c.check(c.world.ip(fmt.Sprintf("link set %s master br0 up\n", n.name)))
 	c.check(n.ns.set("ipv4/ip_forward", map[bool]string{false: "1", true: "0"}[c.only6]))
 	c.check(n.ns.set("ipv6/conf/all/forwarding", "1"))
+	if c.direct {
+		c.wireUplink(n)
+	}
 	c.check(n.start())
+	if c.direct && n.number == 3 {
+		n.ownUplink(c.t)
+	}
+}
+
+// wireUplink gives a node the link up0 for its VPP.
+func (c *podCluster) wireUplink(n *podNode) {
+	c.t.Helper()
+	n.uplink = fmt.Sprintf("192.168.17.%d/24,2001:db8:17::%d/64", n.number, n.number)
+	c.check(n.ns.ip(fmt.Sprintf("link add up0 type veth peer name u%d\nlink set u%d netns %s\nlink set up0 up\n", n.number, n.number, c.world.path)))
+	c.check(c.world.ip(fmt.Sprintf("link set u%d master br1 up\n", n.number)))
+	n.flags = []string{"--node-to-node", "direct", "--node-uplink", map[bool]string{false: "up0", true: "vpp:host-up0"}[n.number == 3]}
 }
 
 // writeNode makes the Node object of a node's present addresses.
@@ -101,7 +122,7 @@ func (c *podCluster) writeNode(n *podNode) {
 	for _, a := range addrs {
 		text += fmt.Sprintf("{type: InternalIP, address: %q}, ", a)
 	}
-	c.write(n.name+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s}\nspec: {podCIDRs: [%s]}\nstatus: {addresses: [%s]}\n", n.name, strings.Join(ranges, ", "), strings.TrimSuffix(text, ", ")))
+	c.write(n.name+".yaml", fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: %s, annotations: {contiv-agent.io/uplink-addresses: %q}}\nspec: {podCIDRs: [%s]}\nstatus: {addresses: [%s]}\n", n.name, n.uplink, strings.Join(ranges, ", "), strings.TrimSuffix(text, ", ")))
 }
 
 // removeManifest deletes the objects of a manifest.

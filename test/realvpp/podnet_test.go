@@ -95,7 +95,7 @@ func (c *podCluster) runAgent(n *podNode) error {
 	n.agent = exec.Command(c.program, append([]string{
 		"run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
 		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", c.serviceCIDRs(),
-	}, c.flags...)...)
+	}, slices.Concat(c.flags, n.flags)...)...)
 	n.agent.Stdout, n.agent.Stderr = out, out
 	n.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	n.ns.do(func() { err = n.agent.Start() })

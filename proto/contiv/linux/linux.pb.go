@@ -93,7 +93,9 @@ type Handover struct {
 	// neither takes packets from them nor sends packets by them.
 	VppLinks []string `protobuf:"bytes,5,rep,name=vpp_links,json=vppLinks,proto3" json:"vpp_links,omitempty"`
 	// Connections whose answers VPP would not return by the link.
-	Detours       []*Handover_Detour `protobuf:"bytes,6,rep,name=detours,proto3" json:"detours,omitempty"`
+	Detours []*Handover_Detour `protobuf:"bytes,6,rep,name=detours,proto3" json:"detours,omitempty"`
+	// Names of further links that VPP reads.
+	VppDevices    []string `protobuf:"bytes,7,rep,name=vpp_devices,json=vppDevices,proto3" json:"vpp_devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -166,6 +168,13 @@ func (x *Handover) GetVppLinks() []string {
 func (x *Handover) GetDetours() []*Handover_Detour {
 	if x != nil {
 		return x.Detours
+	}
+	return nil
+}
+
+func (x *Handover) GetVppDevices() []string {
+	if x != nil {
+		return x.VppDevices
 	}
 	return nil
 }
@@ -379,7 +388,7 @@ var File_contiv_linux_linux_proto protoreflect.FileDescriptor
 
 const file_contiv_linux_linux_proto_rawDesc = "" +
 	"\n" +
-	"\x18contiv/linux/linux.proto\x12\fcontiv.linux\"\x8f\x03\n" +
+	"\x18contiv/linux/linux.proto\x12\fcontiv.linux\"\xb0\x03\n" +
 	"\bHandover\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x127\n" +
 	"\atunnels\x18\x02 \x03(\v2\x1d.contiv.linux.Handover.TunnelR\atunnels\x12\x1e\n" +
@@ -388,7 +397,9 @@ const file_contiv_linux_linux_proto_rawDesc = "" +
 	"masquerade\x12\x16\n" +
 	"\x06exempt\x18\x04 \x03(\tR\x06exempt\x12\x1b\n" +
 	"\tvpp_links\x18\x05 \x03(\tR\bvppLinks\x127\n" +
-	"\adetours\x18\x06 \x03(\v2\x1d.contiv.linux.Handover.DetourR\adetours\x1a`\n" +
+	"\adetours\x18\x06 \x03(\v2\x1d.contiv.linux.Handover.DetourR\adetours\x12\x1f\n" +
+	"\vvpp_devices\x18\a \x03(\tR\n" +
+	"vppDevices\x1a`\n" +
 	"\x06Tunnel\x12!\n" +
 	"\fnode_address\x18\x01 \x01(\tR\vnodeAddress\x12\x1f\n" +
 	"\vvpp_address\x18\x02 \x01(\tR\n" +

@@ -92,7 +92,7 @@ func (ps *problems) containerPorts(spec *corev1.PodSpec) (out []model.NamedPort,
 func Node(o *corev1.Node) (*model.Node, *check.Problems) {
 	ps := &problems{check.Problems{Ref: model.Ref{Kind: model.KindNode, Name: o.Name}}}
 	ps.Names(&o.ObjectMeta, check.Subdomain)
-	n := &model.Node{Name: o.Name, Labels: check.Cloned(o.Labels), Zone: o.Labels[corev1.LabelTopologyZone], Leaving: leaving(o)}
+	n := &model.Node{Name: o.Name, Labels: check.Cloned(o.Labels), Zone: o.Labels[corev1.LabelTopologyZone], Uplink: o.Annotations[model.AnnotationUplink], Leaving: leaving(o)}
 	for i, a := range o.Status.Addresses {
 		var to *[]netip.Addr
 		switch a.Type {

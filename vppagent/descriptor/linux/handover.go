@@ -23,6 +23,7 @@ type handover struct {
 	tunnels            []tunnel
 	masquerade, exempt []netip.Prefix
 	links              []string // beginnings of names
+	devices            []string // names
 	detours            []detour
 	print              string // fingerprint of all fields and of the rules they become
 }
@@ -83,7 +84,7 @@ func handoverRequest() descriptor.Request {
 }
 
 func compileHandover(_ string, m *contivlinux.Handover) (*handover, error) {
-	o := &handover{iface: m.GetInterface(), links: m.GetVppLinks()}
+	o := &handover{iface: m.GetInterface(), links: m.GetVppLinks(), devices: m.GetVppDevices()}
 	if o.iface == "" {
 		return nil, errors.New("interface: empty")
 	}
@@ -122,6 +123,11 @@ func compileHandover(_ string, m *contivlinux.Handover) (*handover, error) {
 			return nil, fmt.Errorf("vpp_links[%d]: %q begins no name of a link", i, s)
 		}
 	}
+	for i, s := range o.devices {
+		if s == "" || len(s) > maxName {
+			return nil, fmt.Errorf("vpp_devices[%d]: %q is not the name of a link", i, s)
+		}
+	}
 	for i, d := range m.GetDetours() {
 		c, err := compileDetour(fmt.Sprintf("detours[%d]", i), d)
 		if err != nil {
@@ -151,7 +157,7 @@ func compileDetour(field string, m *contivlinux.Handover_Detour) (d detour, err 
 }
 
 func (o *handover) handoverMessage() *contivlinux.Handover {
-	m := &contivlinux.Handover{Interface: o.iface, VppLinks: o.links}
+	m := &contivlinux.Handover{Interface: o.iface, VppLinks: o.links, VppDevices: o.devices}
 	for _, t := range o.tunnels {
 		m.Tunnels = append(m.Tunnels, &contivlinux.Handover_Tunnel{NodeAddress: t.node.String(), VppAddress: t.vpp.String(), Port: uint32(t.port)})
 	}

@@ -61,9 +61,16 @@ func (o *handover) tables(link string) []*ruleTable {
 	raw, filter := nftables.ChainPriorityRaw, nftables.ChainTypeFilter
 	in := chain{name: "from-vpp-links", kind: filter, hook: nftables.ChainHookPrerouting, priority: raw}
 	out := chain{name: "to-vpp-links", kind: filter, hook: nftables.ChainHookOutput, priority: raw}
+	var names [][]byte
 	for _, begin := range o.links {
-		in.rules = append(in.rules, rule{meta(expr.MetaKeyIIFNAME), equal([]byte(begin)), verdict(expr.VerdictDrop)})
-		out.rules = append(out.rules, rule{meta(expr.MetaKeyOIFNAME), equal([]byte(begin)), verdict(expr.VerdictDrop)})
+		names = append(names, []byte(begin))
+	}
+	for _, name := range o.devices {
+		names = append(names, append([]byte(name), 0))
+	}
+	for _, name := range names {
+		in.rules = append(in.rules, rule{meta(expr.MetaKeyIIFNAME), equal(name), verdict(expr.VerdictDrop)})
+		out.rules = append(out.rules, rule{meta(expr.MetaKeyOIFNAME), equal(name), verdict(expr.VerdictDrop)})
 	}
 	arpIn, arpOut := in, out
 	arpIn.hook, arpIn.priority, arpOut.hook, arpOut.priority = arpHookInput, nftables.ChainPriorityFilter, arpHookOutput, nftables.ChainPriorityFilter
