@@ -163,6 +163,8 @@ const (
 	natPlugin = "nat_plugin.so"
 	aclPlugin = "acl_plugin.so"
 	tapPlugin = "tap_plugin.so"
+	// policerPlugin is a plugin in the releases that have taps in one.
+	policerPlugin = "policer_plugin.so"
 )
 
 // pluginOf returns the file of the plugin that has a message; "": VPP itself. Taps depend on the version: see ofPlugin.
@@ -172,6 +174,8 @@ func pluginOf(m api.Message) string {
 		return natPlugin
 	case "acl", "cnat", "af_packet", "memif", "vxlan", "abf":
 		return name + "_plugin.so"
+	case "policer":
+		return policerPlugin
 	case "tapv2":
 		return tapPlugin
 	}

@@ -344,6 +344,10 @@ func TestMissingPlugins(t *testing.T) {
 		if core := strings.Contains(all.core().Found, "tap_create_v3_"); listed != there || core == there {
 			t.Errorf("%s: taps by a plugin %t, by VPP %t", version, listed, core)
 		}
+		limits := slices.ContainsFunc(all.plugins(), func(c Check) bool { return c.Name == policerPlugin && c.Verdict == Note })
+		if core := strings.Contains(all.core().Found, "policer_add_del_"); limits != there || core == there {
+			t.Errorf("%s: policers by a plugin %t, by VPP %t", version, limits, core)
+		}
 	}
 	for plugin, cfg := range map[string]Config{natPlugin: {CNAT: true}, aclPlugin: {NoPolicies: true}} {
 		all.cfg = cfg

@@ -75,17 +75,19 @@ func (f *facts) core() Check {
 func (f *facts) ofPlugin(plugin string) []api.Message {
 	return slices.DeleteFunc(all.Needs(), func(m api.Message) bool {
 		of := pluginOf(m)
-		if of == tapPlugin && !f.hasTapPlugin() {
+		if f.inCore(of) {
 			of = ""
 		}
 		return of != plugin
 	})
 }
 
-// hasTapPlugin is false for a VPP that makes taps without a plugin.
-func (f *facts) hasTapPlugin() bool {
-	v, ok := parseRelease(f.state.Version)
-	return ok && !v.before(tapsApart())
+// inCore reports that a VPP has something without the plugin that newer releases have it in.
+func (f *facts) inCore(plugin string) bool {
+	if v, ok := parseRelease(f.state.Version); ok && !v.before(tapsApart()) {
+		return false
+	}
+	return plugin == tapPlugin || plugin == policerPlugin
 }
 
 // plugin is one plugin, whether the agent needs it, and the effect if VPP lacks it.
@@ -105,8 +107,9 @@ func (f *facts) plugins() (out []Check) {
 		{"vxlan_plugin.so", false, "the agent cannot make VXLAN tunnels"},
 		{"abf_plugin.so", false, "the agent cannot forward by access lists (ABF)"},
 		{tapPlugin, false, "the agent cannot make tap interfaces"},
+		{policerPlugin, false, "the agent cannot limit the bandwidth of pods: with --cni, pods with limits do not start"},
 	} {
-		if p.file != tapPlugin || f.hasTapPlugin() {
+		if !f.inCore(p.file) {
 			out = append(out, f.plugin(p))
 		}
 	}

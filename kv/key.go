@@ -14,6 +14,7 @@ import (
 	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	contivpolicer "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/policer"
 	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
 	linuxl3 "github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
@@ -92,6 +93,8 @@ func appendNAT(b []byte, m proto.Message) []byte {
 		return append(append(b, cnatInterfacePrefix...), m.GetName()...)
 	case *contivnat.SourceRanges:
 		return append(append(b, sourceRangesPrefix...), m.GetLabel()...)
+	case *contivpolicer.Policer:
+		return appendPair(append(b, policerPrefix...), m.GetInterface(), "/", m.GetDirection().String())
 	}
 	return b
 }

@@ -19,6 +19,7 @@ import (
 	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	contivpolicer "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/policer"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/kvscheduler"
 	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
@@ -100,6 +101,7 @@ var golden = []struct {
 	{m: &contivlinux.Handover{Interface: "host"}, key: "config/contiv/linux/v1/handover", ours: true},
 	{m: &contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80}, key: "config/contiv/linux/v1/host-port/TCP/0.0.0.0/80", ours: true},
 	{m: &contivlinux.HostPort{Protocol: contivlinux.HostPort_UDP, HostAddress: "::", HostPort: 53}, key: "config/contiv/linux/v1/host-port/UDP/::/53", ours: true},
+	{m: &contivpolicer.Policer{Interface: "pod:a/b:1", Direction: contivpolicer.Policer_OUTPUT}, key: "config/contiv/vpp/v1/policer/pod:a/b:1/OUTPUT", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -178,6 +180,7 @@ func TestModelNames(t *testing.T) {
 		"contiv.vpp.cnat-translation contiv.vpp.cnat.Translation",
 		"contiv.vpp.interface-acls contiv.vpp.acl.InterfaceACLs",
 		"contiv.vpp.nat44-settings contiv.vpp.nat.Nat44Settings",
+		"contiv.vpp.policer contiv.vpp.policer.Policer",
 		"contiv.vpp.reject-route contiv.vpp.l3.RejectRoute",
 		"contiv.vpp.sctp-ports contiv.vpp.acl.SCTPPorts",
 		"contiv.vpp.source-ranges contiv.vpp.nat.SourceRanges",

@@ -12,6 +12,7 @@ import (
 	contivcnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	contivpolicer "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/policer"
 	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/iptables"
 	linuxl3 "github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
@@ -31,6 +32,7 @@ const (
 	cnatInterfacePrefix  = "config/contiv/vpp/v1/cnat-interface/"
 	translationPrefix    = "config/contiv/vpp/v1/cnat-translation/"
 	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
+	policerPrefix        = "config/contiv/vpp/v1/policer/"
 	rejectRoutePrefix    = "config/contiv/vpp/v1/reject-route/"
 	sctpPortsPrefix      = "config/contiv/vpp/v1/sctp-ports/"
 	sourceRangesPrefix   = "config/contiv/vpp/v1/source-ranges/"
@@ -113,6 +115,7 @@ var models = []Model{
 	model[contivcnat.Translation](translationPrefix),
 	model[contivacl.InterfaceACLs](interfaceACLsPrefix),
 	model[contivnat.Nat44Settings](Nat44SettingsKey),
+	model[contivpolicer.Policer](policerPrefix),
 	model[contivl3.RejectRoute](rejectRoutePrefix),
 	model[contivacl.SCTPPorts](sctpPortsPrefix),
 	model[contivnat.SourceRanges](sourceRangesPrefix),

@@ -61,6 +61,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	l2Messages(t)
 	mirrorMessages(t)
 	abfMessages(t)
+	policerMessages(t)
 	puntMessages(t)
 	classifyMessages(t)
 	slices.Sort(t.names)

@@ -23,9 +23,9 @@ const (
 func order(a arcID) []string {
 	return [arcCount][]string{
 		ip4Unicast: {"cnat-input-ip4", "acl-plugin-in-ip4-fa", "ip4-sv-reassembly-feature", "nat44-ed", "cnat-snat-ip4", "abf-input-ip4", "ip4-inacl"},
-		ip4Output:  {"ip4-sv-reassembly-output-feature", "nat44-ed-output", "acl-plugin-out-ip4-fa", "cnat-output-ip4", "gso-ip4", "ip4-outacl"},
+		ip4Output:  {"ip4-sv-reassembly-output-feature", "nat44-ed-output", "acl-plugin-out-ip4-fa", "cnat-output-ip4", "gso-ip4", "ip4-outacl", "policer-output"},
 		ip6Unicast: {"cnat-input-ip6", "cnat-snat-ip6", "acl-plugin-in-ip6-fa", "ip6-inacl"},
-		ip6Output:  {"acl-plugin-out-ip6-fa", "cnat-output-ip6", "gso-ip6", "ip6-outacl"},
+		ip6Output:  {"acl-plugin-out-ip6-fa", "cnat-output-ip6", "gso-ip6", "ip6-outacl", "policer-output"},
 	}[a]
 }
 
@@ -52,6 +52,7 @@ func newArcs(v *VPP) arcs {
 	addACL(&a, v)
 	addClassify(&a, v)
 	addOptional(&a, v)
+	addPolicer(&a, v)
 	return a
 }
 

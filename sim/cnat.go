@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
+	"github.com/contiv-agent/contiv-agent/sim/policer"
 )
 
 // cnatNet is the cnat plugin's view of the rest of VPP. The engine runs under v.mu.
@@ -59,7 +60,7 @@ func (v *VPP) bootCNAT() {
 		Net: cnatNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }, EchoInErrors: !v.cfg.older(25, 2),
 	})
 	v.cnat.SetChoice(v.choice)
-	v.features = features{map[featureKey]int{}, map[featureKey]bool{}}
+	v.features = features{map[featureKey]int{}, map[featureKey]bool{}, policer.New()}
 }
 
 // featureKey identifies a node that feature_enable_disable put on an arc of an interface.
@@ -71,8 +72,9 @@ type featureKey struct {
 
 // features are nodes that clients put on arcs or removed from them.
 type features struct {
-	times map[featureKey]int
-	off   map[featureKey]bool // removed where a plug-in had put them
+	times    map[featureKey]int
+	off      map[featureKey]bool // removed where a plug-in had put them
+	policers *policer.Engine
 }
 
 // optional are the nodes that the sim's feature_enable_disable supports.

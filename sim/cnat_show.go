@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
+	"github.com/contiv-agent/contiv-agent/sim/policer"
 )
 
 // showSNATPolicy returns the lines of VPP's `show cnat snat-policy` (24.06), without those about memory.
@@ -54,6 +55,9 @@ func (v *VPP) showFeatures(f *iface) string {
 			nodes = []string{"none configured"}
 		}
 		fmt.Fprintf(&b, "\n%s:\n  %s\n", arc, strings.Join(nodes, "\n  "))
+	}
+	if v.features.policers.On(policer.Place{Interface: f.index}) {
+		b.WriteString("\ndevice-input:\n  policer-input\n")
 	}
 	return b.String()
 }

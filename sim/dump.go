@@ -41,6 +41,7 @@ func (v *VPP) Dump() string {
 	v.dumpACL(&b)
 	v.dumpCNAT(&b)
 	v.dumpABF(&b)
+	v.dumpPolicers(&b)
 	v.dumpClassify(&b)
 	v.dumpPunt(&b)
 	return b.String()

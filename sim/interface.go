@@ -204,9 +204,8 @@ func (v *VPP) destroy(f *iface) {
 	v.natInterfaceGone(f)
 	v.forgetFeatures(f.index)
 	v.l2.Gone(f.index)
-	if v.proxy.on[f.index] {
-		v.proxy.on[f.index] = false
-	}
+	v.proxy.Deleted(f.index)
+	v.features.policers.Deleted(f.index)
 	v.acl.InterfaceDeleted(f.index)
 	v.classify.InterfaceDeleted(f.index)
 	if f.kind == kindAfPacket {

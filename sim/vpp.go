@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"go.fd.io/govpp/binapi/span"
-
 	"github.com/contiv-agent/contiv-agent/sim/acl"
 	"github.com/contiv-agent/contiv-agent/sim/bridge"
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
+	"github.com/contiv-agent/contiv-agent/sim/mirror"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+	"github.com/contiv-agent/contiv-agent/sim/policer"
 	"github.com/contiv-agent/contiv-agent/sim/reassembly"
 )
 
@@ -76,8 +76,8 @@ type state struct {
 	neigh    neighbors
 	memif    memifs
 	l2       *bridge.Table
-	mirrors  map[mirrorKey]span.SpanState
-	proxy    proxies
+	mirrors  mirror.Mirrors
+	proxy    mirror.Proxies
 	abf      forwardings
 	punt     punts
 	nat      *nat44ed.Engine
@@ -125,7 +125,7 @@ func (v *VPP) boot(now time.Time) {
 	v.neigh.init()
 	v.memif.init()
 	v.l2 = bridge.New()
-	v.mirrors, v.proxy.on = map[mirrorKey]span.SpanState{}, map[uint32]bool{}
+	v.mirrors, v.proxy.On = mirror.Mirrors{}, map[uint32]bool{}
 	v.abf.init()
 	v.punt.init()
 	v.bootNAT()
@@ -226,17 +226,8 @@ func (v *VPP) survives(f func()) (alive bool) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
-		case trap:
-			v.crash(r)
-			alive = false
-		case *nat44ed.Crash:
-			v.crash(r)
-			alive = false
-		case *cnat.Crash:
-			v.crash(r)
-			alive = false
-		case *classify.Crash:
-			v.crash(r)
+		case trap, *nat44ed.Crash, *cnat.Crash, *classify.Crash, policer.Trap:
+			v.crash(r.(error))
 			alive = false
 		default:
 			panic(r) // a bug of ours

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/bridge"
 	"github.com/contiv-agent/contiv-agent/sim/frame"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/sim/policer"
 )
 
 // Wire carries the packets of host interfaces; package wire has one. VPP calls it with its lock held: it must not call VPP.
@@ -249,8 +250,9 @@ func (g Graph) Sub(parent uint32, vlan uint16) (uint32, bool) {
 // Input lets an IP packet arrive on an interface.
 func (g Graph) Input(index uint32, l *frame.Load) Fate {
 	return g.v.carry(l, func(f *flow) {
-		f.broken = wrong(l)
-		f.input(g.v.ifs.get(index))
+		if f.broken = wrong(l); limits(f, "policer-input", policer.Place{Interface: index}) {
+			f.input(g.v.ifs.get(index))
+		}
 	})
 }
 

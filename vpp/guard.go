@@ -56,6 +56,15 @@ func stateful[M api.Message](name, source, harm string, judge func(g *Guard, m M
 	}
 }
 
+// stateless makes a rule for messages of one type whose verdict depends on the message alone.
+func stateless[M api.Message](name, source, harm string, judge func(m M) string) Rule {
+	var m M
+	return Rule{
+		Name: name, Messages: []string{m.GetMessageName()}, Source: source, Harm: harm,
+		judge: func(_ *Guard, msg api.Message) string { return judge(msg.(M)) },
+	}
+}
+
 // when describes a problem, if it exists.
 func when(exists bool, format string, args ...any) string {
 	if !exists {
@@ -79,15 +88,21 @@ type Guard struct {
 	allLB    bool // mappings contains every LB mapping of VPP
 	roles    shadow[uint32, flags, flagChange]
 	outputs  shadow[uint32, flags, flagChange]
-	workers  int  // NAT workers, 0: unknown
-	byteIPv6 bool // ACLs match IPv6 prefixes by whole bytes only
-	routes   routes
+	traits
+	routes routes
 	// forwarding is the shadow of ABF, redirects that of punt redirects.
 	forwarding forwarding
 	redirects  redirects
 	cnat       cnatShadow
 	classifier classifier
+	policers   policers
 	view       mappingView // of the message being checked
+}
+
+// traits are facts of a VPP that no message changes.
+type traits struct {
+	workers  int  // NAT workers, 0: unknown
+	byteIPv6 bool // ACLs match IPv6 prefixes by whole bytes only
 }
 
 // NewGuard returns a guard without knowledge of VPP's state.

@@ -45,10 +45,7 @@ func aclRules() []Rule {
 			Harm:     "VPP refuses the message or applies other rules than meant",
 			judge: func(_ *Guard, msg api.Message) string {
 				count, n := aclCount(msg)
-				if count != 0 && int(count) != n {
-					return fmt.Sprintf("count %d beside %d rules", count, n)
-				}
-				return ""
+				return when(count != 0 && int(count) != n, "count %d beside %d rules", count, n)
 			},
 		}, {
 			Name:     "acl-tag",
@@ -86,10 +83,7 @@ func aclRules() []Rule {
 			Source:   "acl.c acl_add_list takes any is_permit; dataplane_node.c acl_fa_inner_node_fn, VPP 24.06",
 			Harm:     "what is not 0 passes, without a session if it is not 2, and the error counters are read beyond their end",
 			judge: eachRule(func(r acl_types.ACLRule) string {
-				if r.IsPermit > acl_types.ACL_ACTION_API_PERMIT_REFLECT {
-					return fmt.Sprintf("action %d", r.IsPermit)
-				}
-				return ""
+				return when(r.IsPermit > acl_types.ACL_ACTION_API_PERMIT_REFLECT, "action %d", r.IsPermit)
 			}),
 		},
 	}

@@ -14,7 +14,7 @@ import (
 
 // Rules returns all rules, in the order in which they apply.
 func (g *Guard) Rules() []Rule {
-	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), cnatRules(), classifyRules(), otherRules())
+	return slices.Concat(lbRules(), localRules(), mappingRules(), interfaceRules(), routeRules(), aclRules(), bridgeRules(), abfRules(), puntRules(), policerRules(), cnatRules(), classifyRules(), otherRules())
 }
 
 // Reset forgets VPP's state: a new connection may lead to another VPP.
@@ -24,7 +24,7 @@ func (g *Guard) Reset() {
 	g.mappings, g.allLB = shadow[mappingKey, mapping, mappingChange]{}, false
 	g.roles, g.outputs = shadow[uint32, flags, flagChange]{}, shadow[uint32, flags, flagChange]{}
 	g.routes, g.workers, g.byteIPv6 = routes{}, 0, false
-	g.forwarding, g.redirects, g.cnat, g.classifier = forwarding{}, redirects{}, cnatShadow{}, classifier{}
+	g.forwarding, g.redirects, g.cnat, g.classifier, g.policers = forwarding{}, redirects{}, cnatShadow{}, classifier{}, policers{}
 }
 
 // Check returns nil or a *GuardError for msg. It takes a permitted message as sent: call it once per message, in the order
@@ -69,6 +69,9 @@ func (g *Guard) index() {
 func (g *Guard) applyWrite(msg api.Message) {
 	g.cnat.sent(msg)
 	g.classifier.sent(msg)
+	if at, name, is := g.policers.applied(msg); is {
+		g.policers.sendOp(at, name)
+	}
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.sendRole(m)
@@ -95,6 +98,9 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	ok := reply.Err == nil
 	g.cnat.answered(msg, reply)
 	g.classifier.answered(msg, reply)
+	if at, _, is := g.policers.applied(msg); is {
+		g.policers.settleOp(at, ok)
+	}
 	switch m := msg.(type) {
 	case *nat44_ed.Nat44InterfaceAddDelFeature:
 		g.roles.settleOp(uint32(m.SwIfIndex), ok)
@@ -142,7 +148,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	}
 }
 
-// Event updates the shadow from an unsolicited message: NAT forgets a deleted interface (nat44_ed_sw_interface_add_del).
+// Event updates the shadow from an unsolicited message: NAT, cnat and the arcs forget a deleted interface (nat44_ed_sw_interface_add_del).
 func (g *Guard) Event(msg api.Message) {
 	m, ok := msg.(*interfaces.SwInterfaceEvent)
 	if !ok || !m.Deleted {
@@ -153,6 +159,9 @@ func (g *Guard) Event(msg api.Message) {
 	g.roles.setState(uint32(m.SwIfIndex), 0)
 	g.outputs.setState(uint32(m.SwIfIndex), 0)
 	g.cnat.gone(m)
+	for _, output := range []bool{false, true} {
+		g.policers.setState(policerPlace{uint32(m.SwIfIndex), output}, "")
+	}
 }
 
 // empty records that NAT has no state.
@@ -166,37 +175,26 @@ func (g *Guard) empty() {
 func otherRules() []Rule {
 	return []Rule{
 		{
-			Name:     "nat-disable",
-			Messages: []string{"nat44_ed_plugin_enable_disable"},
-			Source:   "nat44_ed.c nat44_plugin_disable, VPP 24.06",
-			Harm:     "deletes every mapping, session, role and pool, foreign ones too, and leaks FIB locks",
+			Name: "nat-disable", Messages: []string{"nat44_ed_plugin_enable_disable"},
+			Source: "nat44_ed.c nat44_plugin_disable, VPP 24.06",
+			Harm:   "deletes every mapping, session, role and pool, foreign ones too, and leaks FIB locks",
 			judge: func(g *Guard, msg api.Message) string {
-				if m := msg.(*nat44_ed.Nat44EdPluginEnableDisable); !m.Enable && !g.AllowDisable {
-					return "would disable nat44-ed"
-				}
-				return ""
+				return when(!msg.(*nat44_ed.Nat44EdPluginEnableDisable).Enable && !g.AllowDisable, "would disable nat44-ed")
 			},
-		}, {
-			Name:     "nat-vrf-dump-v1",
-			Messages: []string{"nat44_ed_vrf_tables_dump"},
-			Source:   "nat44_ed_api.c send_nat44_ed_vrf_tables_details, VPP 24.06",
-			Harm:     "details hold numbers in host byte order: what is read is wrong",
-			judge:    func(*Guard, api.Message) string { return "use nat44_ed_vrf_tables_v2_dump" },
-		}, {
+		},
+		stateless("nat-vrf-dump-v1", "nat44_ed_api.c send_nat44_ed_vrf_tables_details, VPP 24.06",
+			"details hold numbers in host byte order: what is read is wrong",
+			func(*nat44_ed.Nat44EdVrfTablesDump) string { return "use nat44_ed_vrf_tables_v2_dump" }),
+		{
 			Name:     "cli-nat",
 			Messages: []string{"cli_inband"},
 			Source:   "nat44_ed_cli.c set_session_limit / nat44 plugin disable, VPP 24.06",
 			Harm: "'set nat44 session limit' makes a new flow hash: static mappings are still dumped and match nothing; " +
 				"'nat44 plugin disable' deletes everything",
 			judge: func(g *Guard, msg api.Message) string { return judgeCLI(g, msg.(*vlib.CliInband).Cmd) },
-		}, {
-			Name:     "interface-tag",
-			Messages: []string{"sw_interface_tag_add_del"},
-			Source:   "interface.api sw_interface_tag_add_del string[64], VPP 24.06",
-			Harm:     "VPP truncates the tag, which names the interface's owner, without an error",
-			judge: func(_ *Guard, msg api.Message) string {
-				return longTag(msg.(*interfaces.SwInterfaceTagAddDel).Tag)
-			},
 		},
+		stateless("interface-tag", "interface.api sw_interface_tag_add_del string[64], VPP 24.06",
+			"VPP truncates the tag, which names the interface's owner, without an error",
+			func(m *interfaces.SwInterfaceTagAddDel) string { return longTag(m.Tag) }),
 	}
 }

@@ -257,19 +257,13 @@ func cnatRules() []Rule {
 	return []Rule{
 		update("cnat-no-paths", "cnat_translation.c cnat_translation_update (vec_validate of n_paths-1), VPP 24.06", "VPP aborts", false,
 			func(_ *Guard, t *cnat.CnatTranslation) string {
-				if len(t.Paths) == 0 {
-					return "no paths: delete the translation instead"
-				}
-				return ""
+				return when(len(t.Paths) == 0, "no paths: delete the translation instead")
 			}),
 		update("cnat-local0", "cnat_api.c cnat_endpoint_decode, VPP 24.06",
 			"an endpoint of interface 0 is local0's address, which it never has: the path is never used, or the source is lost", false, judgeLocal0),
 		update("cnat-sctp6", "cnat_node.h cnat_session_make_key (no SCTP in IPv6), VPP 24.06", "accepted, and matches no packet", false,
 			func(_ *Guard, t *cnat.CnatTranslation) string {
-				if t.IPProto == protoSCTP && (t.Vip.SwIfIndex == noInterface && t.Vip.Addr.Af == ip_types.ADDRESS_IP6 || t.Vip.SwIfIndex != noInterface && t.Vip.IfAf == ip_types.ADDRESS_IP6) {
-					return "SCTP in IPv6"
-				}
-				return ""
+				return when(t.IPProto == protoSCTP && (t.Vip.SwIfIndex == noInterface && t.Vip.Addr.Af == ip_types.ADDRESS_IP6 || t.Vip.SwIfIndex != noInterface && t.Vip.IfAf == ip_types.ADDRESS_IP6), "SCTP in IPv6")
 			}),
 		update("cnat-sctp-source", "ip4-cnat-tx, which translates an ICMP error that quotes such a packet, VPP 24.06 (executed)",
 			"an ICMP error from any host about such a flow, as after a TTL of 1, makes VPP loop for ever", false,
@@ -312,10 +306,7 @@ func cnatRules() []Rule {
 			Source:   "cnat_snat_policy.c cnat_set_snat_policy (no default entry), VPP 26.06; VPP 24.06 has one",
 			Harm:     "VPP has no policy before it has an address, and crashes on a policy message",
 			judge: func(g *Guard, _ api.Message) string {
-				if g.cnat.newer && !g.cnat.address {
-					return "no SNAT address is known: set one, or dump them"
-				}
-				return ""
+				return when(g.cnat.newer && !g.cnat.address, "no SNAT address is known: set one, or dump them")
 			},
 		},
 		stateful("cnat-feature-first", "cnat_types.c cnat_lazy_init, VPP 26.06 (executed); VPP 24.06 does not need it",
@@ -397,10 +388,7 @@ func judgeLocal0(_ *Guard, t *cnat.CnatTranslation) string {
 func judgeReal(g *Guard, t *cnat.CnatTranslation) string {
 	key, made := cnatOf(t)
 	others := g.cnat.real[key.cnatAddress]
-	if made.real && others[0] > 0 || !made.real && others[1] > 0 {
-		return fmt.Sprintf("another translation of the address was made with is_real_ip %t: delete all of them first", !made.real)
-	}
-	return ""
+	return when(made.real && others[0] > 0 || !made.real && others[1] > 0, "another translation of the address was made with is_real_ip %t: delete all of them first", !made.real)
 }
 
 func judgeFixed(g *Guard, t *cnat.CnatTranslation) string {

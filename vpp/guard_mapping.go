@@ -1,7 +1,6 @@
 package vpp
 
 import (
-	"fmt"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/interface_types"
@@ -74,31 +73,19 @@ func mappingRules() []Rule {
 	return []Rule{
 		mappingAdd("mapping-protocol", "nat44_ed_out2in.c nat44_ed_out2in_slowpath_unknown_proto, VPP 24.06",
 			"accepted, and never matches: it looks up port 0 and protocol 0 only", func(m anyMapping) string {
-				if m.flags&nat_types.NAT_IS_ADDR_ONLY == 0 && m.proto != protoTCP && m.proto != protoUDP && m.proto != protoICMP {
-					return fmt.Sprintf("protocol %d with a port: only TCP and UDP have ports here", m.proto)
-				}
-				return ""
+				return when(m.flags&nat_types.NAT_IS_ADDR_ONLY == 0 && m.proto != protoTCP && m.proto != protoUDP && m.proto != protoICMP, "protocol %d with a port: only TCP and UDP have ports here", m.proto)
 			}),
 		mappingAdd("mapping-icmp", "nat44_ed_out2in.c icmp_out2in_ed_slow_path (bad ICMP type), VPP 24.06",
 			"accepted, and echo requests to it are dropped", func(m anyMapping) string {
-				if m.flags&nat_types.NAT_IS_ADDR_ONLY == 0 && m.proto == protoICMP {
-					return fmt.Sprintf("ICMP with port %d: only an address-only mapping carries ICMP", m.port)
-				}
-				return ""
+				return when(m.flags&nat_types.NAT_IS_ADDR_ONLY == 0 && m.proto == protoICMP, "ICMP with port %d: only an address-only mapping carries ICMP", m.port)
 			}),
 		mappingAdd("mapping-twice-both", "nat44_ed_api.c vl_api_nat44_add_del_lb_static_mapping_t_handler, VPP 24.06",
 			"VPP ignores SELF_TWICE_NAT without an error: clients lose their address", func(m anyMapping) string {
-				if m.flags&twice == twice {
-					return "TWICE_NAT and SELF_TWICE_NAT together"
-				}
-				return ""
+				return when(m.flags&twice == twice, "TWICE_NAT and SELF_TWICE_NAT together")
 			}),
 		mappingAdd("mapping-twice-address", "nat44_ed.c nat44_ed_validate_sm_input, VPP 24.06",
 			"refused (-126): the mapping would be missing", func(m anyMapping) string {
-				if m.flags&twice != 0 && (m.flags&nat_types.NAT_IS_ADDR_ONLY != 0 || m.kind == identityMapping) {
-					return "twice-nat of an address-only or identity mapping"
-				}
-				return ""
+				return when(m.flags&twice != 0 && (m.flags&nat_types.NAT_IS_ADDR_ONLY != 0 || m.kind == identityMapping), "twice-nat of an address-only or identity mapping")
 			}),
 		mappingAdd("mapping-tag", "nat44_ed_api.c (tag[63] = 0), VPP 24.06",
 			"VPP truncates the tag, which names the mapping's owner, without an error", func(m anyMapping) string {

@@ -231,10 +231,7 @@ func lbRules() []Rule {
 			}),
 		lbAdd("lb-weight-zero", "nat44_ed.c snat_static_mapping_match (random modulo last prefix), VPP 24.06",
 			"division by zero: VPP dies at the first packet", func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
-				if len(m.Locals) > 0 && sum(m.Locals) == 0 {
-					return "probabilities add up to 0"
-				}
-				return ""
+				return when(len(m.Locals) > 0 && sum(m.Locals) == 0, "probabilities add up to 0")
 			}),
 		lbAdd("lb-weight-sum", "nat44_ed.c nat44_lb_addr_port_t.prefix (u8), VPP 24.06",
 			"the sum wraps: a multiple of 256 kills VPP at the first packet, any other balances wrongly", func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
@@ -245,10 +242,7 @@ func lbRules() []Rule {
 			}),
 		lbAdd("lb-out2in-only", add, "refused (-6) unless the address is in the NAT pool; then backends' own connections are translated too",
 			func(m *nat44_ed.Nat44AddDelLbStaticMapping) string {
-				if m.Flags&nat_types.NAT_IS_OUT2IN_ONLY == 0 {
-					return "without OUT2IN_ONLY"
-				}
-				return ""
+				return when(m.Flags&nat_types.NAT_IS_OUT2IN_ONLY == 0, "without OUT2IN_ONLY")
 			}),
 		{
 			Name: "lb-weightless-workers", Messages: []string{lbMessage, localMessage}, Stateful: true,
@@ -257,10 +251,7 @@ func lbRules() []Rule {
 			judge: func(g *Guard, _ api.Message) string {
 				weightless := func(l local) bool { return l.weight == 0 }
 				add := g.view.op.local != nil && g.view.op.add && weightless(*g.view.op.local)
-				if g.workers > 1 && (add || slices.ContainsFunc(g.view.op.becomes.locals, weightless)) {
-					return fmt.Sprintf("local of weight 0 with %d NAT workers", g.workers)
-				}
-				return ""
+				return when(g.workers > 1 && (add || slices.ContainsFunc(g.view.op.becomes.locals, weightless)), "local of weight 0 with %d NAT workers", g.workers)
 			},
 		},
 		{
@@ -340,10 +331,7 @@ func localRules() []Rule {
 		}),
 		localRule("local-weight-zero", "nat44_ed.c snat_static_mapping_match (random modulo last prefix), VPP 24.06",
 			"division by zero: VPP dies at the first packet", func(add bool, before, after mapping) string {
-				if !add && len(after.locals) < len(before.locals) && after.weight() == 0 {
-					return "would leave probabilities that add up to 0: delete the mapping instead"
-				}
-				return ""
+				return when(!add && len(after.locals) < len(before.locals) && after.weight() == 0, "would leave probabilities that add up to 0: delete the mapping instead")
 			}),
 	}
 }

@@ -86,10 +86,6 @@ func puntRules() []Rule {
 			_, ops := g.redirects.on.flying(redirectOf(msg.(*ip.AddDelIPPuntRedirectV2).Punt))
 			return len(ops) > 0
 		},
-	}, {
-		Name: "punt-redirect-v1", Messages: []string{"ip_punt_redirect"},
-		Source: "ip_api.c vl_api_ip_punt_redirect_t_handler, VPP 24.06",
-		Harm:   "as add_del_ip_punt_redirect_v2, which replaces it",
-		judge:  func(*Guard, api.Message) string { return "use add_del_ip_punt_redirect_v2" },
-	}}
+	}, stateless("punt-redirect-v1", "ip_api.c vl_api_ip_punt_redirect_t_handler, VPP 24.06", "as add_del_ip_punt_redirect_v2, which replaces it",
+		func(*ip.IPPuntRedirect) string { return "use add_del_ip_punt_redirect_v2" })}
 }

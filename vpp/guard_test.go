@@ -22,6 +22,7 @@ import (
 	"go.fd.io/govpp/binapi/l2"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
+	"go.fd.io/govpp/binapi/policer"
 	"go.fd.io/govpp/binapi/span"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
@@ -324,6 +325,16 @@ var guardCases = []guardCase{
 	{"", "all mirrors of an interface end", nil, &span.SwInterfaceSpanEnableDisable{SwIfIndexFrom: 1, SwIfIndexTo: ^interfaceIndex(0)}},
 	{"xconnect-self", "", nil, &l2.SwInterfaceSetL2Xconnect{RxSwIfIndex: 1, TxSwIfIndex: 1, Enable: true}},
 	{"", "end of it", nil, &l2.SwInterfaceSetL2Xconnect{}},
+	{"policer-twice", "input", []step{{&policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}, true}}, &policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}},
+	{"policer-twice", "output", []step{{&policer.PolicerOutput{Name: "a", SwIfIndex: 1, Apply: true}, true}}, &policer.PolicerOutput{Name: "b", SwIfIndex: 1, Apply: true}},
+	{"", "the other direction", []step{{&policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}, true}}, &policer.PolicerOutput{Name: "a", SwIfIndex: 1, Apply: true}},
+	{"", "after a refusal", []step{{&policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}, false}}, &policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}},
+	{"", "after its removal", []step{{&policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}, true}, {&policer.PolicerInput{Name: "a", SwIfIndex: 1}, true}}, &policer.PolicerInput{Name: "a", SwIfIndex: 1, Apply: true}},
+	{"policer-applied", "", []step{{&policer.PolicerOutput{Name: "a", SwIfIndex: 1, Apply: true}, true}}, &policer.PolicerAddDel{Name: "a"}},
+	{"policer-applied", "long name", nil, &policer.PolicerAddDel{IsAdd: true, Name: tooLongTag}},
+	{"", "longest name", nil, &policer.PolicerAddDel{IsAdd: true, Name: longestTag}},
+	{"", "another policer", []step{{&policer.PolicerOutput{Name: "a", SwIfIndex: 1, Apply: true}, true}}, &policer.PolicerAddDel{Name: "b"}},
+	{"", "taken off", []step{{&policer.PolicerOutput{Name: "a", SwIfIndex: 1, Apply: true}, true}, {&policer.PolicerOutput{Name: "a", SwIfIndex: 1}, true}}, &policer.PolicerAddDel{Name: "a"}},
 	{"abf-policy", "nothing is known", nil, abfPolicyOf(true, 1)},
 	{"abf-policy", "only half is known", []step{{&abf.AbfPolicyDump{}, true}}, abfPolicyOf(true, 1)},
 	{"", "policy", abfKnown(), abfPolicyOf(true, 1)},

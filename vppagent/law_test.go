@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/policer"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/abf"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
@@ -205,6 +206,14 @@ func laws() []law {
 			kind: "span", real: true, needs: []proto.Message{peer, third},
 			one: &interfaces.Span{InterfaceFrom: "peer", InterfaceTo: "third", Direction: interfaces.Span_TX},
 			two: &interfaces.Span{InterfaceFrom: "peer", InterfaceTo: "third", Direction: interfaces.Span_TX, IsL2: true},
+		},
+		{
+			kind: "policer", real: true, needs: []proto.Message{peer}, one: &policer.Policer{Interface: "peer", Rate: 8000, Burst: 100_000},
+			two: &policer.Policer{Interface: "peer", Rate: 9000, Burst: 100_000},
+		},
+		{
+			kind: "policer", real: true, needs: []proto.Message{peer}, one: &policer.Policer{Interface: "peer", Direction: policer.Policer_OUTPUT, Rate: 8000, Burst: 100_000},
+			two: &policer.Policer{Interface: "peer", Direction: policer.Policer_OUTPUT, Rate: 8000, Burst: 50_000},
 		},
 		{
 			kind: "proxy-arp", real: true, needs: []proto.Message{vrf},

@@ -47,8 +47,6 @@ func (n *Network) refuse(r *protocol.Request) error {
 	switch {
 	case r.ContainerID == "" || r.IfName == "" || len(r.IfName) > 15:
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "container %q, interface %q: both are needed, and a name of a link has at most 15 bytes", r.ContainerID, r.IfName)
-	case r.Bandwidth != nil:
-		return protocol.Errorf(protocol.CodeUnsupportedField, "bandwidth: limits are not supported")
 	case n.cfg.Closed && (r.Pod.Namespace == "" || r.Pod.Name == ""):
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "CNI_ARGS: K8S_POD_NAMESPACE and K8S_POD_NAME are needed, because policies are enforced")
 	}
@@ -80,7 +78,7 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings}
+	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings, Bandwidth: limitsOf(&r)}
 	if a.Addresses, a.Given, err = n.addresses(&r); err != nil {
 		return nil, err
 	}

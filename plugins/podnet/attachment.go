@@ -22,6 +22,8 @@ type Attachment struct {
 	Given bool `json:"given,omitempty"`
 	// Ports are the node's ports that lead to the pod.
 	Ports []protocol.PortMapping `json:"ports,omitempty"`
+	// Bandwidth are the pod's limits; nil: none.
+	Bandwidth *protocol.Bandwidth `json:"bandwidth,omitempty"`
 }
 
 // podID names the pod in Kubernetes.

@@ -452,10 +452,9 @@ func TestRefused(t *testing.T) {
 	w.nodes()
 	w.put(pod("web"))
 	for want, change := range map[string]func(*protocol.Request){
-		"network namespace":        func(r *protocol.Request) { r.Netns = w.dir },
-		"limits are not supported": func(r *protocol.Request) { r.Bandwidth = &protocol.Bandwidth{} },
-		"K8S_POD_NAME":             func(r *protocol.Request) { r.Pod = protocol.Pod{} },
-		"at most 15 bytes":         func(r *protocol.Request) { r.IfName = "a-name-of-16-byt" },
+		"network namespace": func(r *protocol.Request) { r.Netns = w.dir },
+		"K8S_POD_NAME":      func(r *protocol.Request) { r.Pod = protocol.Pod{} },
+		"at most 15 bytes":  func(r *protocol.Request) { r.IfName = "a-name-of-16-byt" },
 	} {
 		r := request("c1", "web")
 		change(&r)

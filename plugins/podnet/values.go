@@ -341,4 +341,5 @@ func (b *builder) pod(p *Attachment) {
 	}
 	b.wire(name, peer, near, p.MTU, unnumbered)
 	b.hostPorts(p)
+	b.limits(p)
 }

@@ -3,6 +3,7 @@ package podnet
 import (
 	"flag"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -54,6 +55,7 @@ func web() *Attachment {
 		Ports: []protocol.PortMapping{
 			{HostPort: 80, ContainerPort: 8080, Protocol: "TCP"}, {HostPort: 53, ContainerPort: 5353, Protocol: "UDP", HostIP: netip.MustParseAddr("192.168.16.1")},
 		},
+		Bandwidth: &protocol.Bandwidth{IngressRate: 10_000_000, IngressBurst: math.MaxInt32, EgressRate: 20_000_000},
 	}
 }
 

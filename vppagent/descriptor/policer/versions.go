@@ -1,0 +1,15 @@
+package policer
+
+import (
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/policer"
+)
+
+// Differences between the releases of VPP from 24.06 to 26.06:
+//
+//	26.06   the policer is a plugin (policer_plugin.so) with the same messages; before, VPP itself has it
+
+// Needs are the messages of this package, for the check at connect.
+func Needs() []api.Message {
+	return []api.Message{&policer.PolicerAddDel{}, &policer.PolicerDump{}, &policer.PolicerInput{}, &policer.PolicerOutput{}}
+}
