@@ -1,7 +1,6 @@
 package vpp
 
 import (
-
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/nat44_ed"

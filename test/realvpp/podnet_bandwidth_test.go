@@ -91,7 +91,7 @@ func (c *podCluster) flood(from, to *podOf, v6 bool) (bytes int64, took time.Dur
 		begin, pace := time.Now(), time.NewTicker(time.Millisecond)
 		defer pace.Stop()
 		for range train {
-			<-pace.C // so that the rate counts, beside the burst
+			<-pace.C                                  // so that the rate counts, beside the burst
 			_, _ = conn.Write(make([]byte, datagram)) // datagrams may be lost
 		}
 		took = time.Since(begin)

@@ -25,6 +25,7 @@ var nameTemplates = map[string]string{
 	"contiv.linux.host-port":      "{{.Protocol}}/{{.HostAddress}}/{{.HostPort}}",
 	"contiv.vpp.interface-acls":   "{{.Interface}}",
 	"contiv.vpp.sctp-ports":       "{{.Interface}}",
+	"contiv.vpp.policer":          "{{.Interface}}/{{.Direction}}",
 	"contiv.vpp.source-ranges":    "{{.Label}}",
 	"contiv.vpp.cnat-translation": "{{if .Vip.Interface}}{{.Vip.Interface}}/{{.Vip.Family}}{{else}}{{.Vip.Address}}{{end}}/{{.Vip.Port}}/{{.Protocol}}",
 	"contiv.vpp.reject-route":     `vrf/{{.VrfId}}/{{with ipnet .DstNetwork}}{{printf "dst/%s/%d" .IP .MaskSize}}{{else}}{{printf "dst/%s" .DstNetwork}}{{end}}`,
