@@ -77,7 +77,8 @@ type facts struct {
 	replies map[string]vpp.Reply
 	stats   error // error of the stats socket; nil if it was not examined
 	host    hostFacts
-	maps    string // files that VPP's process has mapped; "": it is not visible
+	node    *podFacts // nil: not examined
+	maps    string    // files that VPP's process has mapped; "": it is not visible
 }
 
 func ask(ctx context.Context, cfg Config) (*facts, error) {
@@ -103,6 +104,9 @@ func ask(ctx context.Context, cfg Config) (*facts, error) {
 		return nil, err
 	}
 	f.askHost(ctx, conn.Do)
+	if cfg.Pods != nil {
+		f.node = askPods(ctx, cfg.Pods, f.state.PID)
+	}
 	if cfg.Stats != "" {
 		_, f.stats = stats.Reader{Socket: cfg.Stats}.ACLMatches(ctx, nil)
 	}

@@ -55,6 +55,8 @@ type Config struct {
 	// send from to pods, and the VPP interface to the node's kernel. Empty: run has no such flag.
 	HostAddresses []netip.Addr
 	HostInterface string
+	// Pods is set for a node with run --cni.
+	Pods *Pods
 	// Timeout is how long VPP may take for all answers; 0: 10 s.
 	Timeout time.Duration
 }

@@ -33,6 +33,7 @@ func judge(f *facts) *Report {
 	r.Checks = append(r.Checks, f.heap(), f.statseg(), f.statsSocket(), f.trace())
 	r.Checks = append(r.Checks, f.nat()...)
 	r.Checks = append(r.Checks, f.hostLink()...)
+	r.Checks = append(r.Checks, podChecks(f)...)
 	r.Checks = append(r.Checks, f.acl()...)
 	r.Checks = append(r.Checks, f.cnat()...)
 	for _, c := range r.Checks {
@@ -102,9 +103,9 @@ func (f *facts) plugins() (out []Check) {
 		{natPlugin, !f.cfg.CNAT, "no IPv4 Service is served, unless by cnat (--service-renderer cnat)"},
 		{aclPlugin, !f.cfg.NoPolicies, "no policy is enforced, and all values of policies fail"},
 		{"cnat_plugin.so", f.cfg.CNAT, "no IPv6 Service is served"},
-		{"af_packet_plugin.so", false, "the agent cannot make host interfaces (af_packet) for other programs' configuration"},
+		{"af_packet_plugin.so", f.cfg.Pods != nil, "the agent cannot make host interfaces (af_packet) for other programs' configuration"},
 		{"memif_plugin.so", false, "the agent cannot make memif interfaces"},
-		{"vxlan_plugin.so", false, "the agent cannot make VXLAN tunnels"},
+		{"vxlan_plugin.so", f.cfg.Pods != nil, "the agent cannot make VXLAN tunnels"},
 		{"abf_plugin.so", false, "the agent cannot forward by access lists (ABF)"},
 		{tapPlugin, false, "the agent cannot make tap interfaces"},
 		{policerPlugin, false, "the agent cannot limit the bandwidth of pods: with --cni, pods with limits do not start"},

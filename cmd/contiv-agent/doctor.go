@@ -23,6 +23,7 @@ func newDoctor() *cobra.Command {
 	var hosts []string
 	var all bool
 	var out show.Output
+	var pods podFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Examine a VPP: what is missing, wrong or dangerous, and the line of startup.conf that corrects it",
@@ -32,7 +33,8 @@ some milliseconds for tens of thousands of sessions or rules.
 
 Each finding has a verdict: ok; note (worth knowing); unknown (VPP did not report it); missing (the agent needs it); wrong (it works, but
 not as it should); dangerous (traffic is lost or let through, or VPP may end). Give --service-renderer, --no-policies, --host-address and
---host-interface as for run, so that doctor knows what the agent will need. Without --all, doctor only counts the checks that are ok.
+--host-interface as for run, so that doctor knows what the agent will need. With --cni it also examines this node: forwarding and rules of
+the kernel, the links of pods, the CNI plugin and its configuration, and the running agent. Without --all, doctor only counts the checks that are ok.
 
 Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could not be reached, or went away.`,
 		Example: `  contiv-agent doctor
@@ -64,6 +66,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 			if cfg.Stats = stats; stats == flags.Auto {
 				cfg.Stats = filepath.Join(filepath.Dir(cfg.Socket), "stats.sock")
 			}
+			cfg.Pods = pods.config()
 			cfg.Locks = owner.LockFiles(flags.LockPath(lock, cfg.Socket))
 			report, err := doctor.Examine(cmd.Context(), cfg)
 			if err != nil {
@@ -87,6 +90,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 	fs.BoolVar(&cfg.NoPolicies, "no-policies", false, "policies will not be enforced")
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that the node's own processes send from to pods, as for run: VPP must have a route to them")
 	fs.StringVar(&cfg.HostInterface, "host-interface", "", "VPP interface to the node's own network stack, as for run: VPP must have it, and a neighbour on it")
+	pods.addFlags(fs)
 	fs.BoolVar(&all, "all", false, "also show checks that are ok")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd

@@ -549,3 +549,34 @@ func TestDefaultRouteFollowsItsGateway(t *testing.T) {
 	l.checkApplied("put", c)
 	l.checkQuiet("put")
 }
+
+// TestForwardDrops: chains that drop forwarded packets by default, of other programs only.
+func TestForwardDrops(t *testing.T) {
+	l := newLab(t)
+	own, err := netns.GetFromPath(l.own.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	c, err := nftables.New(nftables.WithNetNSFd(int(own)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	add := func(table string, family nftables.TableFamily, name string, hook *nftables.ChainHook, policy nftables.ChainPolicy) {
+		c.AddChain(&nftables.Chain{
+			Name: name, Table: c.AddTable(&nftables.Table{Name: table, Family: family}), Type: nftables.ChainTypeFilter, Hooknum: hook,
+			Priority: nftables.ChainPriorityFilter, Policy: &policy,
+		})
+	}
+	add("filter", nftables.TableFamilyIPv4, "FORWARD", nftables.ChainHookForward, nftables.ChainPolicyDrop)
+	add("filter", nftables.TableFamilyIPv6, "FORWARD", nftables.ChainHookForward, nftables.ChainPolicyAccept)
+	add("filter", nftables.TableFamilyIPv4, "INPUT", nftables.ChainHookInput, nftables.ChainPolicyDrop)
+	add("contiv", nftables.TableFamilyINet, "ours", nftables.ChainHookForward, nftables.ChainPolicyDrop)
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := linux.ForwardDrops(l.own.path)
+	if want := []string{"ip filter FORWARD"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
