@@ -28,6 +28,7 @@ type podNode struct {
 	uplink string    // addresses of VPP's own link
 	flags  []string  // of its agent, beside those of the cluster
 	agent  *exec.Cmd // nil: it does not run
+	relay  string    // VPP's socket as the agent sees it; "": VPP's own
 }
 
 // openPodCluster starts two nodes of both families.
@@ -73,6 +74,9 @@ func (c *podCluster) addNode(path string, number int) *podNode {
 	c.check(os.Mkdir(n.dir, 0o700))
 	c.t.Cleanup(func() { n.stopAgent(); n.kill(); n.ns.close() })
 	c.boot(n)
+	if c.relayed != nil {
+		c.relayed(n)
+	}
 	c.nodes = append(c.nodes, n)
 	c.writeNode(n)
 	c.startAgent(n)

@@ -41,6 +41,8 @@ type killed struct {
 	broken         sync.Map     // forbidden packets that arrived
 	kills, calls   map[string]int
 	took           map[string]time.Duration // by verb: a call without a fault
+	calm           bool                     // no call has a fault by chance
+	enters         func(*netns)             // of the next pod
 }
 
 func (k *killed) note(format string, args ...any) {
@@ -173,7 +175,7 @@ func (k *killed) call(verb, name string, ns *netns, during fault) ([]byte, error
 
 // chance is a fault in three of four cases: mostly while a call of this kind runs, sometimes afterwards.
 func (k *killed) chance(verb string) fault {
-	if k.random.IntN(4) == 0 {
+	if k.calm || k.random.IntN(4) == 0 {
 		return nil
 	}
 	limit := max(k.took[verb], 10*time.Millisecond)
@@ -186,12 +188,12 @@ func (k *killed) chance(verb string) fault {
 	k.kills[what]++
 	return func(plugin *exec.Cmd) error {
 		wait(k.t.Context(), delay)
-		return k.kill(plugin, what, again)
+		return k.kill(plugin, what, again, func() {})
 	}
 }
 
-// kill ends processes by SIGKILL, and starts agent and VPP again after a while.
-func (k *killed) kill(plugin *exec.Cmd, what string, again time.Duration) (err error) {
+// kill ends processes by SIGKILL, and starts agent and VPP again after a while. It calls dead between the two.
+func (k *killed) kill(plugin *exec.Cmd, what string, again time.Duration, dead func()) (err error) {
 	if strings.Contains(what, "plugin") {
 		_ = plugin.Process.Kill() // it may have ended
 	}
@@ -201,6 +203,7 @@ func (k *killed) kill(plugin *exec.Cmd, what string, again time.Duration) (err e
 	if strings.Contains(what, "VPP") {
 		k.n.process.kill()
 	}
+	dead()
 	wait(k.t.Context(), again)
 	if strings.Contains(what, "VPP") {
 		err = k.n.start()
@@ -216,6 +219,7 @@ func (k *killed) connect(name, app string, during fault, forbids func(string) bo
 	k.t.Helper()
 	ns, err := newNetns()
 	k.check(err)
+	k.enters(ns)
 	k.object(k.n, name, app, "phase: Pending")
 	p := k.talk(name, ns, forbids, to)
 	out, err := k.call("ADD", name, ns, during)
@@ -253,18 +257,23 @@ func (k *killed) remove(p *speaker) {
 			k.t.Fatalf("the DEL never succeeds\n%s%s", strings.Join(k.story, "\n"), k.tails())
 		}
 	}
-	p.close()
-	k.removeManifest("pod-" + p.name + ".yaml")
+	k.forget(p)
 	for range k.random.IntN(3) {
 		_, _ = k.call("DEL", p.name, nil, k.chance("DEL")) // of a sandbox that no longer exists
 	}
 }
 
+// forget ends a pod's program, sandbox and object.
+func (k *killed) forget(p *speaker) {
+	k.t.Helper()
+	p.close()
+	k.removeManifest("pod-" + p.name + ".yaml")
+}
+
 // lose is a runtime that crashed: its DEL never arrives.
 func (k *killed) lose(p *speaker) {
 	k.note("the DEL of %s is lost", p.name)
-	p.close()
-	k.removeManifest("pod-" + p.name + ".yaml")
+	k.forget(p)
 }
 
 // collect is a runtime's GC, with the attachments that exist. The runtime repeats it until it succeeds; the first try may have a fault.
@@ -356,10 +365,16 @@ func (k *killed) runSeed(seed uint64) {
 	k.files(seed%8 == 0)
 }
 
+// ready waits until the node serves.
+func (k *killed) ready() {
+	k.t.Helper()
+	k.until("STATUS", func() error { return k.n.client().Status(k.t.Context()) })
+}
+
 // settle lets the pods that run talk, ends them, and fails unless the node is as before.
 func (k *killed) settle(running []*speaker) {
 	k.t.Helper()
-	k.until("STATUS", func() error { return k.n.client().Status(k.t.Context()) })
+	k.ready()
 	k.note("%d pods run", len(running))
 	for _, p := range running {
 		k.asks(k.friend, p)
@@ -369,8 +384,7 @@ func (k *killed) settle(running []*speaker) {
 	for _, p := range running {
 		_, err := k.call("DEL", p.name, p.ns, nil)
 		k.check(err)
-		p.close()
-		k.removeManifest("pod-" + p.name + ".yaml")
+		k.forget(p)
 	}
 	now := ""
 	k.until("nothing is left"+strings.Join(k.story, "\n"), func() error {
@@ -403,7 +417,7 @@ func (k *killed) files(restart bool) {
 	}
 	k.n.stopAgent()
 	k.startAgent(k.n)
-	k.until("STATUS", func() error { return k.n.client().Status(k.t.Context()) })
+	k.ready()
 	records, err := protocol.Spool{Dir: filepath.Join(k.n.dir, "cni")}.Read(time.Now())
 	if k.check(err); len(records) > 0 {
 		k.t.Errorf("recorded DELs are left after a start of the agent: %v", records)
@@ -447,7 +461,7 @@ func TestVPPPodNetworkKilled(t *testing.T) {
 	if cases == 0 {
 		t.Skip("CONTIV_VPP_KILLS is not set: set it to a number of seeds")
 	}
-	k := openKilled(t, theVPP(t))
+	k := killNodes(openPodCluster(t, theVPP(t)))
 	for seed := first; seed < first+cases && !t.Failed(); seed++ {
 		k.runSeed(seed)
 		if t.Logf("seed %d: %s", seed, time.Since(k.begin).Round(time.Millisecond)); os.Getenv("CONTIV_VPP_TRACE") != "" {
@@ -457,9 +471,10 @@ func TestVPPPodNetworkKilled(t *testing.T) {
 	t.Logf("killed: %v, %d pods, calls: %v", k.kills, k.next, k.calls)
 }
 
-// openKilled makes the cluster, with friend and denied on the first node and far on the second.
-func openKilled(t *testing.T, path string) *killed {
-	k := &killed{podCluster: openPodCluster(t, path), kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
+// killNodes starts friend and denied on the first node of a cluster, and far on the second.
+func killNodes(c *podCluster) *killed {
+	t := c.t
+	k := &killed{podCluster: c, enters: func(*netns) {}, kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
 	for _, n := range k.nodes {
 		k.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	}

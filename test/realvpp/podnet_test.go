@@ -2,6 +2,7 @@ package realvpp
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -37,6 +38,7 @@ type podCluster struct {
 	world   *netns // the network between the nodes
 	nodes   []*podNode
 	pods    map[string]*podOf
+	relayed func(*podNode) // may set the node's relay; nil: nothing does
 }
 
 // podOf is the namespace of a pod.
@@ -93,7 +95,7 @@ func (c *podCluster) runAgent(n *podNode) error {
 	}
 	defer out.Close()
 	n.agent = exec.Command(c.program, append([]string{
-		"run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", n.socket(),
+		"run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.lists(), "--cni-bin-dir", n.programs(), "--cni-program", c.plugin, "--manifests", c.manifests(), "--node", n.name, "--vpp-socket", cmp.Or(n.relay, n.socket()),
 		"--status-socket", n.status(), "--journal", filepath.Join(n.dir, "journal"), "--listen", "", "--healthz-bind-address", "", "--service-cidr", c.serviceCIDRs(),
 	}, slices.Concat(c.flags, n.flags)...)...)
 	n.agent.Stdout, n.agent.Stderr = out, out

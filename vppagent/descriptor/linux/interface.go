@@ -276,7 +276,7 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 			return
 		}
 		n := slices.IndexFunc(links, func(l *Link) bool { return l.Name == i.host })
-		if n < 0 {
+		if n < 0 || i.peer != "" && i.host == spare(i.name) {
 			half, failed := i.unfinished(d)
 			if err = errors.Join(err, failed); half != nil {
 				out = append(out, descriptor.Found{Key: key, State: half})

@@ -293,6 +293,7 @@ func TestUnfinishedPair(t *testing.T) {
 					l.want.Put(m)
 				}
 				l.restart()
+				l.commit(event.Downstream, nil) // the agent looks before it knows what is wanted
 				l.checkApplied("restart", l.resync())
 				l.checkQuiet("restart")
 				if own, pod := strings.Contains(l.own.text(t), "contiv-agent a peer b"), strings.Contains(l.pod.text(t), `b veth "contiv-agent b peer a"`); own != (wanted > 0) || pod != (wanted > 0) {
