@@ -34,7 +34,9 @@ func TestVPPClients(t *testing.T) {
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			s := openServed(t, path, slots, k.servedLaws, k.flags...)
-			version = release.FindString(s.nodes[0].version())
+			if version = release.FindString(s.nodes[0].version()); isSimulated(path) {
+				version = "sim"
+			}
 			for _, e := range clientEvents() {
 				s.play(e)
 				all := s.count()
@@ -59,10 +61,8 @@ func loadOf() string {
 
 // recordClients writes the table of a run if CONTIV_TRAFFIC_RECORD is set.
 func recordClients(t *testing.T, version string, rows []string) {
-	if version == "" {
-		version = "sim"
-	}
-	recordTable(t, "clients "+version, fmt.Sprintf("\nA machine with %d cores; load %s at the end of the run.\n%s%s\n\n", runtime.NumCPU(), loadOf(), clientsHead, strings.Join(rows, "\n")))
+	recordTable(t, "clients "+version, fmt.Sprintf("\nA machine with %d cores that also did other work; its load was %s at the end of the run.\n%s%s\n\n",
+		runtime.NumCPU(), loadOf(), clientsHead, strings.Join(rows, "\n")))
 }
 
 const clientsHead = `
