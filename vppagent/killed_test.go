@@ -9,9 +9,11 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -123,5 +125,42 @@ func TestKilledWhileTakingOver(t *testing.T) {
 	l.resync()
 	if d := l.sim.Dump(); strings.Contains(d, "10.96.0.1/32") {
 		t.Errorf("it stays:\n%s", d)
+	}
+}
+
+// TestKilledBeforeTheTag: an interface that VPP made, and that has no tag because the agent ended, belongs to the next agent, which removes it or
+// tags it.
+func TestKilledBeforeTheTag(t *testing.T) {
+	host := func(name string) *interfaces.Interface {
+		return &interfaces.Interface{Name: "pod", Type: interfaces.Interface_AF_PACKET, Enabled: true, Link: &interfaces.Interface_Afpacket{Afpacket: &interfaces.AfpacketLink{HostIfName: name}}}
+	}
+	for _, wanted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("wanted %v", wanted), func(t *testing.T) {
+			dir := t.TempDir()
+			l := newLab(t, vppagent.Config{Journal: filepath.Join(dir, "journal")})
+			before := l.sim.Dump()
+			copied := filepath.Join(dir, "copied")
+			done := l.cutAfter(1, copied)
+			l.want = kv.Values{}
+			l.want.Put(host("veth1"))
+			l.resync()
+			if dump := l.sim.Dump(); !done() || !strings.Contains(dump, "host-veth1") || strings.Contains(dump, "ca1:i:pod") {
+				t.Fatalf("it is not cut before the tag:\n%s", dump)
+			}
+			l.cfg.Journal = copied
+			l.restartAgent()
+			l.txn(event.Downstream, nil) // the agent looks before it knows what is wanted
+			if !wanted {
+				l.want = kv.Values{}
+			}
+			l.allConfigured(l.resync())
+			if dump := l.sim.Dump(); wanted && !strings.Contains(dump, "ca1:i:pod") || !wanted && dump != before {
+				t.Errorf("after the next agent's start:\n%s", dump)
+			}
+			l.del(kv.InterfaceKey("pod"))
+			if dump := l.sim.Dump(); dump != before {
+				t.Errorf("after the removal:\n%s", dump)
+			}
+		})
 	}
 }

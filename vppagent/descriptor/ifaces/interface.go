@@ -298,13 +298,17 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 	if err != nil {
 		return nil, err
 	}
-	candidates := map[string]*iface{} // by name
+	candidates, facts := map[string]*iface{}, linksOf(w) // by name
 	c.Each(func(_ string, state any, want bool) {
 		i := state.(*iface)
+		if !want && !facts.looked { // from the journal: an earlier agent asked VPP to make it, and ended before VPP had its tag
+			facts.tried[i.link.claim()] = true
+		}
 		if candidates[i.name] == nil || want {
 			candidates[i.name] = i
 		}
 	})
+	facts.looked = true
 	var out []descriptor.Found
 	for _, known := range w.Interfaces() {
 		l, ok := links[known.Index]
@@ -318,7 +322,7 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 				continue
 			}
 			// The interface existed before, or the agent made it and did not tag it yet: VPP cannot make it twice, so the agent takes it.
-			i.untagged = want.link.claim() == "" || linksOf(w).tried[want.link.claim()]
+			i.untagged = want.link.claim() == "" || facts.tried[want.link.claim()]
 			i.adopted = !i.untagged
 			i.name, known.Name, known.Ours = want.name, want.name, i.untagged
 			w.AddInterface(known)

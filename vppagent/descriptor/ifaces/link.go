@@ -380,6 +380,7 @@ func keepUnset(wanted, got uint32) uint32 {
 type linkFacts struct {
 	sockets map[uint32]string // sockets of memif, name by ID
 	tried   map[string]bool   // claims of interfaces that the agent asked VPP to make, successfully or not
+	looked  bool              // the agent has looked up VPP's interfaces
 }
 
 func linksOf(w *descriptor.World) *linkFacts {
@@ -388,7 +389,7 @@ func linksOf(w *descriptor.World) *linkFacts {
 
 // Clone implements Facts.
 func (f *linkFacts) Clone() descriptor.Facts {
-	return &linkFacts{maps.Clone(f.sockets), maps.Clone(f.tried)}
+	return &linkFacts{maps.Clone(f.sockets), maps.Clone(f.tried), f.looked}
 }
 
 // TapHost returns the host's name for its side of a wanted tap of VPP's; false: no such tap exists, or VPP chooses the name.
