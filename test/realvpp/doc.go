@@ -12,6 +12,9 @@
 // Tests about connections rather than packets put hosts with separate network stacks behind VPP's interfaces: a client and
 // endpoints that are added and removed (TestVPPConnections), and the guestbook's programs on several nodes (TestVPPDemo, which is `make vpp-demo`).
 //
+// TestVPPClients runs clients with open and new connections while pods of a Service are replaced and parts of a node end (docs/traffic.md).
+// TestVPPPodNetworkKilled kills parts of a node at random times, TestVPPPodNetworkSteps at each step, and both compare what is left.
+//
 // TestVPPTraffic keeps flows between pods running while policies, endpoints, agents and VPPs change, and counts packets (docs/traffic.md).
 //
 // Random clusters with policies have a VPP for each node, and what gets through is held against the specifications, too
@@ -23,5 +26,6 @@
 //
 // The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
 // `make vpp-test` says so. With CONTIV_VPP=sim it is a process of the simulated VPP with host interfaces (package sim/hostif): TestVPPDemo,
-// TestVPPTraffic, TestVPPWire and TestVPPPodNetwork run on it, and `make sim-test` runs a part of them. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
+// TestVPPTraffic, TestVPPWire, TestVPPClients and those called TestVPPPodNetwork… run on it, and `make sim-test` runs a part of them. The others
+// compare a VPP with the simulated one, or measure it. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
 package realvpp
