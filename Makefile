@@ -28,16 +28,16 @@ help: ## this list
 
 build: ## build bin/contiv-agent and bin/contiv-cni
 	@mkdir -p bin
-	$(GO) build -tags grpcnotrace -o $(BIN) ./cmd/contiv-agent
+	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -o $(BIN) ./cmd/contiv-agent
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/contiv-cni ./cmd/contiv-cni
 
-run: $(if $(KUBE),bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three, at a real API server)
+run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three, at a real API server)
 	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
 
 .PHONY: bin/kube
-bin/kube: # a real API server with agents, from a module of its own
-	@mkdir -p bin
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) build -o ../../bin/kube ./demo
+bin/kube: build # a real API server, kubelets and the guestbook's programs, from a module of its own
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) build -o ../../bin/kube ./demo
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) build -o ../../bin/guestbook ./guestbook
 
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own
@@ -141,7 +141,7 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
 
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' .
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' ./...
 
 felix-e2e: ## the real Felix with our driver, as deploy/felix-driver has it, at a real API server (Felix is built, unless make interop has)
 	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -tags felix -vet=off -count=1 -timeout 30m -v -run '^TestFelix$$' .

@@ -11,30 +11,61 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// cluster is an etcd, an API server and, if asked for, the controllers, on loopback.
+// cluster is an etcd, an API server and, if asked for, the controllers and the scheduler.
 type cluster struct {
 	t           tb
 	dir         string
 	etcd        string // its URL
-	port        int    // the API server's
+	address     string // the API server's
+	port        int
+	users       []user
 	api         *process
 	controllers *process
 	client      *kubernetes.Clientset // as an administrator, in protobuf, and without a rate limit
 	more        []string              // flags of the API server beside those it always has
 }
 
-// users are who the API server knows, by the token they show.
-const users = "admin,admin,1,system:masters\nagent,contiv-agent,2,contiv-agents\n"
+// user is somebody the API server knows by a token.
+type user struct {
+	file        string // of the kubeconfig, without its extension
+	name, group string
+	token       string
+}
 
-// newCluster starts an etcd and an API server, with these flags beside those it always has, and waits until the latter is ready.
+// newUser is one with a token that nobody can guess: whoever has it can start programs where there are real Pods.
+func newUser(file, name, group string) user { return user{file, name, group, rand.Text()} }
+
+// people are the users of every cluster.
+func people() []user {
+	return []user{newUser("admin", "admin", "system:masters"), newUser("agent", "contiv-agent", "contiv-agents")}
+}
+
+// alone are flags of an API server that nobody reaches by its Service, and of Pods without tokens.
+var alone = []string{"--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none", "--disable-admission-plugins", "ServiceAccount"}
+
+// newCluster starts an etcd and an API server on loopback, with these flags beside those it always has, and waits until the latter is ready.
 func newCluster(t tb, flags ...string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, dir: t.TempDir(), port: freePort(t), more: flags}
+	c := &cluster{t: t, dir: t.TempDir(), address: "127.0.0.1", port: freePort(t), users: people(), more: slices.Concat(alone, flags)}
+	c.begin()
+	return c
+}
+
+// begin starts an etcd and an API server as the cluster's fields have it.
+func (c *cluster) begin() {
+	t := c.t
+	t.Helper()
+	users := ""
+	for i, u := range c.users {
+		users += fmt.Sprintf("%s,%s,%d,%s\n", u.token, u.name, i, u.group)
+	}
 	c.write("users.csv", users)
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -47,8 +78,8 @@ func newCluster(t tb, flags ...string) *cluster {
 		"--listen-client-urls", c.etcd, "--advertise-client-urls", c.etcd,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers))
 	c.serve()
-	for _, user := range []string{"admin", "agent"} {
-		c.kubeconfig(user)
+	for _, u := range c.users {
+		c.kubeconfigOf(u.file, u.token)
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", c.path("admin.kubeconfig"))
 	if err != nil {
@@ -60,7 +91,6 @@ func newCluster(t tb, flags ...string) *cluster {
 		t.Fatal(err)
 	}
 	c.ready()
-	return c
 }
 
 func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
@@ -77,9 +107,8 @@ func (c *cluster) serve() {
 	c.t.Helper()
 	args := append([]string{
 		"kube-apiserver",
-		"--etcd-servers", c.etcd, "--cert-dir", c.path("certs"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(c.port),
-		"--advertise-address", "192.0.2.1", "--endpoint-reconciler-type", "none", // nobody reaches it by its Service
-		"--token-auth-file", c.path("users.csv"), "--authorization-mode", "Node,RBAC", "--disable-admission-plugins", "ServiceAccount",
+		"--etcd-servers", c.etcd, "--cert-dir", c.path("certs"), "--bind-address", c.address, "--secure-port", fmt.Sprint(c.port),
+		"--token-auth-file", c.path("users.csv"), "--authorization-mode", "Node,RBAC",
 		"--service-cluster-ip-range", serviceRange, "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"), "--allow-privileged",
 	}, c.more...)
@@ -101,30 +130,39 @@ func (c *cluster) ready() {
 	}, c.api)
 }
 
-// kubeconfig writes <user>.kubeconfig; the user's token is their name.
-func (c *cluster) kubeconfig(user string) { c.kubeconfigOf(user, user) }
-
 // kubeconfigOf writes <name>.kubeconfig, for who shows that token.
 func (c *cluster) kubeconfigOf(name, token string) {
 	c.t.Helper()
 	c.write(name+".kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
 current-context: it
-clusters: [{name: it, cluster: {server: "https://127.0.0.1:%d", certificate-authority: %q}}]
+clusters: [{name: it, cluster: {server: "https://%s:%d", certificate-authority: %q}}]
 users: [{name: it, user: {token: %q}}]
 contexts: [{name: it, context: {cluster: it, user: it}}]
-`, c.port, c.path("certs/apiserver.crt"), token))
+`, c.address, c.port, c.path("certs/apiserver.crt"), token))
 }
 
-// control starts the controllers that make Pods and EndpointSlices.
-func (c *cluster) control() {
+// controllers are those that make Pods and EndpointSlices.
+const controllers = "endpointslice-controller,serviceaccount-controller,namespace-controller,deployment-controller," +
+	"replicaset-controller,statefulset-controller,garbage-collector-controller,service-cidr-controller"
+
+// control starts the controllers, and these beside those that every cluster has.
+func (c *cluster) control(more ...string) {
 	c.t.Helper()
 	c.controllers = start(c.t, "kube-controller-manager", exec.Command(built.cluster, "kube-controller-manager",
 		"--kubeconfig", c.path("admin.kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(freePort(c.t)), "--cert-dir", c.path("kcm"),
 		"--leader-elect=false", "--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
 		"--kube-api-qps", "500", "--kube-api-burst", "1000",
-		"--controllers", "endpointslice-controller,serviceaccount-controller,namespace-controller,deployment-controller,"+
-			"replicaset-controller,statefulset-controller,garbage-collector-controller,service-cidr-controller"))
+		"--controllers", strings.Join(append([]string{controllers}, more...), ",")))
+}
+
+// schedule starts the scheduler.
+func (c *cluster) schedule() *process {
+	c.t.Helper()
+	return start(c.t, "kube-scheduler", exec.Command(built.cluster, "kube-scheduler", "--kubeconfig", c.path("admin.kubeconfig"),
+		"--authentication-kubeconfig", c.path("admin.kubeconfig"), "--authorization-kubeconfig", c.path("admin.kubeconfig"),
+		"--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(freePort(c.t)), "--leader-elect=false",
+		"--kube-api-qps", "500", "--kube-api-burst", "1000"))
 }
 
 // controlAgain ends the controllers and starts them anew, as happens to those that are elected and lose their lease while the API server

@@ -57,7 +57,7 @@ func conform(t *testing.T, s suite, renderer string, flags ...string) string {
 	for _, file := range []string{"../../deploy/reader/role.yaml", "testdata/reader.yaml", s.definitions} {
 		c.kubectl(nil, "apply", "--server-side", "-f", file)
 	}
-	f := &fabric{kubelet: newKubelet(t, c)}
+	f := &fabric{kubelet: newFakeKubelet(t, c)}
 	f.kubelet.exec(t, f.agnhost)
 	c.control()
 	for _, name := range nodes {

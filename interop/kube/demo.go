@@ -1,18 +1,13 @@
 package kube
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"text/template"
 	"time"
 
@@ -20,17 +15,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Demo is a cluster for people, with the guestbook in it: an API server they may change with kubectl, and for each node an agent on a VPP.
+// Demo is a cluster for people, with the guestbook in it: an API server they may change with kubectl, and nodes whose Pods are processes that
+// talk through a VPP for each node.
 type Demo struct {
 	Guestbook string    // folder of the example
-	Once      bool      // end when every node has been seen to do what it should
+	Programs  string    // folder with contiv-agent, contiv-cni and guestbook
+	Once      bool      // end when the guestbook answers, and a policy forbids what it should
 	Out       io.Writer // what people read
 }
 
 const guestbook = "guestbook" // namespace of the example
 
+// nodes are those of the example.
+var nodes = []string{"node-1", "node-2", "node-3"}
+
 // Run starts it, and ends when the context does or a part of it ends by itself. Nothing is left then but what was built, in the user's
-// cache. The folder of this package is to be the current one; one runs at a time in a process.
+// cache. The folder of this package is to be the current one. The caller has a mount namespace to itself.
 func (d *Demo) Run(ctx context.Context) error {
 	s := &stage{ctx: ctx, out: d.Out}
 	err := s.perform(d.run)
@@ -42,9 +42,21 @@ func (d *Demo) Run(ctx context.Context) error {
 
 func (d *Demo) run(s *stage) {
 	began := time.Now()
-	if err := build(s.ctx, s.out, s.TempDir(), "cluster"); err != nil {
+	cache, err := cached()
+	if err != nil {
 		s.Fatal(err)
 	}
+	own, err := filepath.Abs(d.Programs)
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := buildPeers(s.ctx, s.out, cache, "cluster", "agnhost"); err != nil {
+		s.Fatal(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		s.Logf("programs built: %s", took.Round(time.Second/10))
+	}
+	built = at(cache, own, s.TempDir())
 	g := raise(s, d.Guestbook)
 	g.served(s)
 	g.refused(s)
@@ -54,11 +66,9 @@ func (d *Demo) run(s *stage) {
 		return
 	}
 	d.printUsage(s, g)
-	for _, n := range g.nodes {
-		n.agent.show(&prefixed{out: s.out, prefix: n.name + " | "})
-	}
+	d.showAgents(s, g)
 	for s.ctx.Err() == nil {
-		for _, p := range append([]*process{g.c.api, g.c.controllers}, agents(g.nodes)...) {
+		for _, p := range g.kubelets() {
 			if err := p.running(); err != nil && s.ctx.Err() == nil {
 				s.Fatal(err)
 			}
@@ -71,89 +81,137 @@ func (d *Demo) run(s *stage) {
 	s.Logf("stopping")
 }
 
-// guests are a cluster with the guestbook in it, and who looks whether it works.
-type guests struct {
-	c       *cluster
-	kubelet *kubelet
-	nodes   []*node
-	bin     string // folder of programs for people: kubectl, contiv-agent, and kubectl-contiv
+// showAgents passes on what the agents log from now on.
+func (d *Demo) showAgents(s *stage, g *guests) {
+	for _, n := range g.nodes {
+		p := start(s, "log of "+n.name, exec.Command(built.cluster, "kubectl", "--kubeconfig", g.path("admin.kubeconfig"),
+			"logs", "-n", agentSpace, n.pod(), "-c", "agent", "-f", "--tail=0"))
+		p.show(&prefixed{out: s.out, prefix: n.name + " | "})
+	}
 }
+
+// guests are a site with the guestbook on it, and who looks whether it works.
+type guests struct{ *site }
 
 // raise starts all of it.
 func raise(t tb, folder string) *guests {
 	t.Helper()
-	t.Logf("starting etcd, kube-apiserver and kube-controller-manager %s", version)
-	c := newCluster(t)
-	c.kubectl(nil, "apply", "-f", "testdata/agent.yaml", "-f", filepath.Join(folder, "00-cluster.yaml"))
-	g := &guests{c: c, kubelet: startKubelet(t, c, c.hosts()), bin: c.path("bin")}
-	c.control()
-	for _, h := range g.kubelet.hosts {
-		g.nodes = append(g.nodes, newNode(t, c, h.name))
-		t.Logf("%s: VPP (simulated), and contiv-agent run --source kube on it, in sync", h.name)
+	kind := "simulated"
+	if path := realVPP(); path != "" {
+		kind = path
 	}
-	g.kubelet.exec(t, g.runs)
-	g.pods(t)
-	kubectl := fmt.Sprintf("#!/bin/sh\nexec %q kubectl \"$@\"\n", built.cluster)
-	if err := errors.Join(os.Mkdir(g.bin, 0o755), os.WriteFile(filepath.Join(g.bin, "kubectl"), []byte(kubectl), 0o755),
-		os.Symlink(built.agent, filepath.Join(g.bin, "contiv-agent")), os.Symlink(built.agent, filepath.Join(g.bin, "kubectl-contiv"))); err != nil {
-		t.Fatal(err)
-	}
-	c.kubectl(nil, "apply", "-f", folder)
-	t.Logf("kubectl apply -f %s", folder)
+	t.Logf("three nodes in network namespaces, each with a VPP (%s), contiv-agent run --cni, and a kubelet", kind)
+	g := &guests{newSite(t, filepath.Join(folder, "00-cluster.yaml"), nodes)}
+	stop := g.step("kubectl apply -f " + folder + ", until all Pods are ready")
+	g.kubectl(nil, "apply", "-f", folder, "-f", "testdata/stranger.yaml")
+	eventually(t, "Pods ready", func() error { return g.podsReady(t, guestbook, "kube-system", "default") }, g.kubelets()...)
+	stop()
 	return g
 }
 
-// agentSpace is the namespace of the agents' Pods, and agentLabel what they are known by: those of deploy.
+// step says how long a part of the start takes.
+func (s *site) step(what string) (done func()) {
+	began := time.Now()
+	s.t.Logf("%s …", what)
+	return func() { s.t.Logf("  … %s", time.Since(began).Round(time.Second/10)) }
+}
+
+// podsReady is an error while a Pod of the namespaces is not.
+func (s *site) podsReady(t tb, namespaces ...string) (err error) {
+	for _, namespace := range namespaces {
+		list, e := s.client.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{})
+		if e != nil {
+			return e
+		}
+		if len(list.Items) == 0 {
+			err = errors.Join(err, fmt.Errorf("no Pod in %s", namespace))
+		}
+		for i := range list.Items {
+			if why := notReady(&list.Items[i]); why != "" {
+				err = errors.Join(err, fmt.Errorf("%s/%s: %s", namespace, list.Items[i].Name, why))
+			}
+		}
+	}
+	return err
+}
+
+// notReady says why a Pod is not ready; "": it is.
+func notReady(pod *corev1.Pod) string {
+	why := "no status"
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return ""
+		}
+		if c.Status != corev1.ConditionTrue {
+			why = fmt.Sprintf("%s: %s %s", c.Type, c.Reason, c.Message)
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Waiting != nil {
+			why += fmt.Sprintf("; %s waits: %s %s", c.Name, c.State.Waiting.Reason, c.State.Waiting.Message)
+		}
+	}
+	return why
+}
+
+// exec runs a program in a Pod.
+func (s *site) exec(namespace, pod string, command ...string) (string, error) {
+	stdout, stderr, code := s.kubectlAs(append([]string{"exec", "-n", namespace, pod, "--"}, command...)...)
+	if code != 0 {
+		return stdout, fmt.Errorf("%s/%s: %q: exit code %d: %s", namespace, pod, command, code, stderr)
+	}
+	return strings.TrimSpace(stdout), nil
+}
+
+// The guestbook's addresses.
 const (
-	agentSpace = "contiv-system"
-	agentLabel = "app.kubernetes.io/name"
-	agentName  = "contiv-vswitch"
+	pageURL  = "http://frontend.guestbook.svc.cluster.local"
+	leaderAt = "redis-leader.guestbook.svc.cluster.local:6379"
 )
 
-// pods makes a Pod for every agent, as the DaemonSet does. The agent's process runs outside it.
-func (g *guests) pods(t tb) {
+// served waits until a Pod's request of the guestbook's page, by its name and Service, is answered, and an entry of the book is read again
+// from a follower.
+func (g *guests) served(t tb) {
 	t.Helper()
-	spaces := g.c.client.CoreV1().Namespaces()
-	if _, err := spaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: agentSpace}}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range g.nodes {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: agentName + "-" + n.name, Labels: map[string]string{agentLabel: agentName}},
-			Spec:       corev1.PodSpec{NodeName: n.name, HostNetwork: true, Containers: []corev1.Container{{Name: "agent", Image: "contiv-agent"}}},
+	eventually(t, "guestbook", func() error {
+		text, err := g.exec(guestbook, "client", "/guestbook", "get", pageURL)
+		if err == nil {
+			t.Logf("Pod guestbook/client → DNS → Service guestbook/frontend → %q", text)
 		}
-		if _, err := g.c.client.CoreV1().Pods(agentSpace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
+		return err
+	}, g.kubelets()...)
+	eventually(t, "the book", func() error {
+		if _, err := g.exec(guestbook, "client", "/guestbook", "get", pageURL+"/sign?entry=hello"); err != nil {
+			return err
 		}
-	}
+		text, err := g.exec(guestbook, "client", "/guestbook", "get", pageURL+"/book")
+		if err == nil && !strings.Contains(text, "hello") {
+			err = fmt.Errorf("the book has %q", text)
+		}
+		return err
+	}, g.kubelets()...)
+	t.Logf("an entry is written by Service redis-leader, and read by Service redis-follower on another node")
 }
 
-// runs runs a command in a Pod of an agent: contiv-agent, which finds the agent there. In other Pods there is nothing to run.
-func (g *guests) runs(pod *corev1.Pod, command []string) (stdout, stderr string, code int) {
-	at := slices.IndexFunc(g.nodes, func(n *node) bool { return n.name == pod.Spec.NodeName })
-	if pod.Namespace != agentSpace || at < 0 || len(command) == 0 || command[0] != "contiv-agent" {
-		return "", "no such program: this Pod exists as far as the API is concerned\n", 127
-	}
-	var out, complaint strings.Builder
-	cmd := exec.Command(built.agent, command[1:]...)
-	cmd.Env = append(os.Environ(), "CONTIV_STATUS_SOCKET="+g.nodes[at].status)
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		return "", err.Error() + "\n", 126
-	}
-	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
-}
-
-// kubectlAs runs kubectl as people do who were invited, and returns what it writes, and its exit code.
-func (g *guests) kubectlAs(args ...string) (stdout, stderr string, code int) {
-	var out, complaint strings.Builder
-	cmd := exec.Command(filepath.Join(g.bin, "kubectl"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+g.c.path("admin.kubeconfig"), "PATH="+g.bin+string(os.PathListSeparator)+os.Getenv("PATH"))
-	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
-		return "", err.Error(), -1
-	}
-	return out.String(), complaint.String(), cmd.ProcessState.ExitCode()
+// refused waits until a Pod of another namespace gets no answer from the database, which answers a Pod of its own.
+func (g *guests) refused(t tb) {
+	t.Helper()
+	command := []string{"/guestbook", "ask", leaderAt, "PING"}
+	eventually(t, "policy", func() error {
+		answer, err := g.exec(guestbook, "client", command...)
+		if err != nil {
+			return err
+		}
+		forbidden, err := g.exec("default", "stranger", command...)
+		if err == nil {
+			return fmt.Errorf("Pod default/stranger gets %q, which policy redis denies", forbidden)
+		}
+		if !strings.Contains(err.Error(), "timeout") {
+			return fmt.Errorf("not what a policy does: %w", err)
+		}
+		t.Logf("Pod guestbook/client → Service redis-leader → %q; Pod default/stranger gets no answer: NetworkPolicy guestbook/redis", answer)
+		return nil
+	}, g.kubelets()...)
 }
 
 // answers waits until kubectl contiv says of every node that it is in sync, and that its VPP is as it should be.
@@ -171,113 +229,30 @@ func (g *guests) answers(t tb) {
 				}
 			}
 			return nil
-		}, agents(g.nodes)...)
+		}, g.kubelets()...)
 	}
 	t.Logf("kubectl contiv status, kubectl contiv plan: every agent is in sync, and its VPP as it wants it")
 }
 
-func agents(nodes []*node) (out []*process) {
-	for _, n := range nodes {
-		out = append(out, n.agent)
-	}
-	return out
-}
-
-// hosts are the nodes the API server has, as a kubelet knows them.
-func (c *cluster) hosts() (out []host) {
-	c.t.Helper()
-	list, err := c.client.CoreV1().Nodes().List(c.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for _, n := range list.Items {
-		h := host{name: n.Name}
-		for _, a := range n.Status.Addresses {
-			if a.Type == corev1.NodeInternalIP {
-				h.address, err = netip.ParseAddr(a.Address)
-			}
-		}
-		if err == nil {
-			h.pods, err = netip.ParsePrefix(n.Spec.PodCIDR)
-		}
-		if err != nil || !h.address.IsValid() {
-			c.t.Fatalf("node %s: no address, or no range for Pods: %v", n.Name, err)
-		}
-		out = append(out, h)
-	}
-	return out
-}
-
-// served waits until a connection from a front end on each node to the Service of the database gets to the database.
-func (g *guests) served(t tb) {
-	t.Helper()
-	const service, port = "redis-leader", 6379
-	for _, n := range g.nodes {
-		eventually(t, "guestbook served on "+n.name, func() error {
-			svc, err := g.c.client.CoreV1().Services(guestbook).Get(t.Context(), service, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			leader, err := g.c.client.CoreV1().Pods(guestbook).Get(t.Context(), "redis-leader-0", metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			from, found := g.kubelet.find(n.name, guestbook, "frontend")
-			if !found {
-				return errors.New("no front end yet")
-			}
-			vip := netip.AddrPortFrom(netip.MustParseAddr(svc.Spec.ClusterIP), port)
-			to, err := n.connect(from, vip)
-			if err != nil {
-				return err
-			}
-			if to.Addr().String() != leader.Status.PodIP || to.Port() != port {
-				return fmt.Errorf("a connection to %s goes to %s, which is not %s", vip, to, leader.Name)
-			}
-			t.Logf("%s: Pod %s/%s → Service %s/%s %s → Pod %s %s", n.name, from.Namespace, from.Name, guestbook, service, vip, leader.Name, to)
-			return nil
-		}, n.agent)
-	}
-}
-
-// refused waits until DNS, which is of another namespace, is kept from the database on its node.
-func (g *guests) refused(t tb) {
-	t.Helper()
-	for _, n := range g.nodes {
-		from, found := g.kubelet.find(n.name, "kube-system", "")
-		if !found {
-			continue
-		}
-		to, found := g.kubelet.find(n.name, guestbook, "redis")
-		if !found {
-			continue
-		}
-		eventually(t, "policy on "+n.name, func() error {
-			where, err := n.connect(from, netip.AddrPortFrom(netip.MustParseAddr(to.Status.PodIP), 6379))
-			if err == nil {
-				return fmt.Errorf("Pod %s/%s gets to %s, which policy redis denies", from.Namespace, from.Name, where)
-			}
-			lines := strings.Split(err.Error(), "\n")
-			t.Logf("%s: Pod %s/%s → Pod %s/%s: NetworkPolicy %s/redis does not let it through (%s)",
-				n.name, from.Namespace, from.Name, guestbook, to.Name, guestbook, strings.TrimSpace(lines[len(lines)-1]))
-			return nil
-		}, n.agent)
-		return
-	}
-	t.Fatalf("no node has a Pod of kube-system and a database")
-}
-
 // invitation is what people may do.
 var invitation = template.Must(template.New("").Parse(`
-Three nodes: etcd, API server and controllers are the real ones; Pods exist as far as the API is concerned, get an address, and an
-interface in the simulated VPP of their node. In another terminal:
+Three nodes with real Pods: processes in network namespaces, which talk through the VPP of their node. In another terminal:
 
   export KUBECONFIG={{.Dir}}/admin.kubeconfig PATH={{.Bin}}:$PATH     # kubectl {{.Version}}, contiv-agent
   kubectl get pods -A -o wide
-  kubectl create deployment web --image=any --replicas=6
+  kubectl create deployment web --image=example/frontend --replicas=6
   kubectl expose deployment web --port=80 --target-port=8080
-  kubectl scale deployment web --replicas=2
+  kubectl exec -n guestbook client -- /guestbook get http://web.default.svc.cluster.local
+  kubectl logs -n kube-system coredns-1
+  kubectl port-forward -n guestbook pod/frontend-0 8080:8080
+  kubectl exec -it stranger -- sh
   kubectl delete networkpolicy -n guestbook redis
+
+Images are programs: agnhost, pause, busybox (the programs of this machine), and the guestbook's example/frontend, redis, client, kube-dns.
+From this machine, a Pod and a Service:
+
+  curl http://{{.PodIP}}:8080
+  curl http://10.96.0.80
 
 VPP follows: every transaction is a line below. What the agents know, and what happens to packets:
 
@@ -285,7 +260,7 @@ VPP follows: every transaction is a line below. What the agents know, and what h
   kubectl contiv status --node node-1 --history guestbook/frontend
   kubectl contiv policy guestbook/redis-leader-0
   kubectl contiv plan
-  kubectl contiv trace '{"from":"pod:kube-system/coredns-1","to":"service:guestbook/redis-leader:6379","protocol":"TCP"}'
+  kubectl contiv trace '{"from":"pod:default/stranger","to":"service:guestbook/redis-leader:6379","protocol":"TCP"}'
 
 The same without kubectl, and metrics, by node:
 
@@ -299,97 +274,16 @@ Ctrl-C ends it, and leaves nothing.
 func (d *Demo) printUsage(s *stage, g *guests) {
 	type place struct{ Name, Status, Listen string }
 	what := struct {
-		Dir, Bin, Version string
-		Nodes             []place
-	}{Dir: g.c.dir, Bin: g.bin, Version: version}
+		Dir, Bin, Version, PodIP string
+		Nodes                    []place
+	}{Dir: g.dir, Bin: g.bin, Version: version}
+	if pod, err := g.client.CoreV1().Pods(guestbook).Get(s.ctx, "frontend-0", metav1.GetOptions{}); err == nil {
+		what.PodIP = pod.Status.PodIP
+	}
 	for _, n := range g.nodes {
-		what.Nodes = append(what.Nodes, place{n.name, n.status, n.listen})
+		what.Nodes = append(what.Nodes, place{n.name, n.file("agent.sock"), n.listen()})
 	}
 	if err := invitation.Execute(s.out, what); err != nil {
 		s.Fatal(err)
 	}
 }
-
-// prefixed writes whole lines, each behind a prefix.
-type prefixed struct {
-	out    io.Writer
-	prefix string
-	rest   []byte
-}
-
-// Write implements io.Writer.
-func (p *prefixed) Write(b []byte) (int, error) {
-	p.rest = append(p.rest, b...)
-	for {
-		line, rest, whole := bytes.Cut(p.rest, []byte("\n"))
-		if !whole {
-			return len(b), nil
-		}
-		if _, err := fmt.Fprintf(p.out, "%s%s\n", p.prefix, line); err != nil {
-			return 0, err
-		}
-		p.rest = rest
-	}
-}
-
-// stage is what a test is to its helpers, for a program.
-type stage struct {
-	ctx context.Context // of all that is on it
-	out io.Writer
-
-	mu     sync.Mutex
-	undo   []func()
-	failed bool
-}
-
-// collapse is the panic by which Fatalf ends what is performed.
-type collapse struct{ why error }
-
-// perform does something, and then undoes what was said to Cleanup, the last first.
-func (s *stage) perform(do func(*stage)) (err error) {
-	defer func() {
-		for at := len(s.undo) - 1; at >= 0; at-- {
-			s.undo[at]()
-		}
-	}()
-	defer func() {
-		switch over := recover().(type) {
-		case nil:
-		case collapse:
-			err, s.failed = over.why, s.ctx.Err() == nil
-		default:
-			panic(over)
-		}
-	}()
-	do(s)
-	return nil
-}
-
-func (s *stage) Helper() {}
-
-func (s *stage) Context() context.Context { return s.ctx }
-
-func (s *stage) TempDir() string {
-	dir, err := os.MkdirTemp("", "contiv-kube-")
-	if err != nil {
-		s.Fatal(err)
-	}
-	s.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			s.Errorf("%v", err)
-		}
-	})
-	return dir
-}
-
-func (s *stage) Cleanup(f func()) { s.undo = append(s.undo, f) }
-
-func (s *stage) Failed() bool { return s.failed }
-
-func (s *stage) Logf(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
-
-func (s *stage) Errorf(format string, args ...any) { s.Logf(format, args...) }
-
-func (s *stage) Fatal(args ...any) { panic(collapse{errors.New(fmt.Sprint(args...))}) }
-
-func (s *stage) Fatalf(format string, args ...any) { panic(collapse{fmt.Errorf(format, args...)}) }

@@ -32,7 +32,7 @@ func TestCluster(t *testing.T) {
 	repeat(t)
 	c := newCluster(t)
 	c.kubectl(nil, "apply", "-f", "testdata/agent.yaml")
-	w := &world{c, &fabric{kubelet: newKubelet(t, c)}}
+	w := &world{c, &fabric{kubelet: newFakeKubelet(t, c)}}
 	c.control()
 	for i, name := range nodes {
 		w.nodes = append(w.nodes, newNode(t, c, name, "--service-renderer", []string{"nat44", "cnat", "auto"}[i]))

@@ -18,7 +18,7 @@ import (
 // fabric is the wires between the nodes' VPPs, and what listens behind them: what leaves one VPP by the overlay enters the one of the node
 // that has the address. Whether a packet passes is said by VPPs alone, which are as the agents made them.
 type fabric struct {
-	kubelet *kubelet
+	kubelet *fakeKubelet
 	nodes   []*node
 
 	mu  sync.Mutex

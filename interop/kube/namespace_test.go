@@ -3,7 +3,6 @@ package kube
 import (
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -37,25 +36,4 @@ func again(scratch string) int {
 		return 1 // it has said why
 	}
 	return 0
-}
-
-// loopbackUp makes a new network namespace usable.
-func loopbackUp() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	ifr, err := unix.NewIfreq("lo")
-	if err != nil {
-		return err
-	}
-	ifr.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err != nil {
-		return fmt.Errorf("lo: %w", err)
-	}
-	if _, err := net.InterfaceByName("lo"); err != nil {
-		return err
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/interop/kube/netns"
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
@@ -51,19 +51,33 @@ type process struct {
 // start runs a program until the test ends. It is killed with the test, whatever becomes of that.
 func start(t tb, name string, cmd *exec.Cmd) *process {
 	t.Helper()
-	p := &process{name: name, cmd: cmd, done: make(chan struct{})}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // only the parent process gets a Ctrl-C
-	cmd.Stdout, cmd.Stderr = p, p
-	cmd.WaitDelay = 5 * time.Second
-	var err error
-	if p.in, err = cmd.StdinPipe(); err != nil { // some end with it
-		t.Fatalf("%s: %v", name, err)
-	}
-	if err := cmd.Start(); err != nil {
+	return watch(t, name, func(complete func(*exec.Cmd)) (*exec.Cmd, error) {
+		complete(cmd)
+		return cmd, cmd.Start()
+	})
+}
+
+// launch is start of a program in a network namespace.
+func launch(t tb, name string, program netns.Program) *process {
+	t.Helper()
+	return watch(t, name, program.Start)
+}
+
+func watch(t tb, name string, begin func(complete func(*exec.Cmd)) (*exec.Cmd, error)) *process {
+	t.Helper()
+	p := &process{name: name, done: make(chan struct{})}
+	var failed, err error
+	p.cmd, err = begin(func(cmd *exec.Cmd) {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true} // only the parent process gets a Ctrl-C
+		cmd.Stdout, cmd.Stderr = p, p
+		cmd.WaitDelay = 5 * time.Second
+		p.in, failed = cmd.StdinPipe() // some end with it
+	})
+	if err := errors.Join(failed, err); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	go func() {
-		_ = cmd.Wait() // how it ended shows in its log
+		_ = p.cmd.Wait() // how it ended shows in its log
 		close(p.done)
 	}()
 	t.Cleanup(func() {
@@ -232,81 +246,4 @@ func shortDir(t tb) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a leftover in the temporary folder harms nobody
 	return dir
-}
-
-// version is Kubernetes'; peers/go.mod has the same.
-const version = "v1.36.3"
-
-// programs are the files of what runs here, and the folder of this run.
-type programs struct {
-	cluster, proxy, agent string // paths
-	scratch               string
-}
-
-var built programs // by build
-
-func at(cache, scratch string) programs {
-	return programs{
-		cluster: filepath.Join(cache, "cluster"), proxy: filepath.Join(cache, "kube-proxy"),
-		agent: filepath.Join(scratch, "contiv-agent"), scratch: scratch,
-	}
-}
-
-// cached is the folder of the user's cache for programs built from this version of peers. Folders of other versions may
-// belong to another checkout.
-func cached() (string, error) {
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum", "cluster/main.go", "kube-proxy/main.go"} {
-		b, err := os.ReadFile(filepath.Join("peers", name))
-		if err != nil {
-			return "", err
-		}
-		fmt.Fprintf(sum, "%s %d\n%s", name, len(b), b)
-	}
-	return filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("%s-%x", version, sum.Sum(nil)[:8])), nil
-}
-
-// build makes those peers the cache does not have, and the agent of this tree, and says what it does. The flags are the same for all
-// peers: they share what is compiled.
-func build(ctx context.Context, say io.Writer, scratch string, peers ...string) error {
-	cache, err := cached()
-	if err != nil {
-		return err
-	}
-	built = at(cache, scratch)
-	names := "-X k8s.io/component-base/version.gitVersion=" + version + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
-	for _, peer := range peers {
-		file := filepath.Join(cache, peer)
-		if _, err := os.Stat(file); err == nil {
-			continue
-		}
-		fmt.Fprintf(say, "building %s %s: takes minutes, the first time\n", peer, version)
-		if err := goBuild(ctx, say, "peers", file, "./"+peer, "-ldflags=-s -w "+names, "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0"); err != nil {
-			return err
-		}
-	}
-	return goBuild(ctx, say, "../..", built.agent, "./cmd/contiv-agent", "-ldflags=-s -w", "GOFLAGS=-mod=readonly -buildvcs=false", "CGO_ENABLED=0")
-}
-
-// goBuild builds a program beside its place and then moves it there, so that one that was interrupted is none.
-func goBuild(ctx context.Context, say io.Writer, dir, file, path, ldflags string, env ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Hour)
-	defer cancel()
-	half := fmt.Sprintf("%s.%d", file, os.Getpid())
-	args := []string{"build", ldflags, "-o", half}
-	if dir == "peers" {
-		args = append(args, "-trimpath")
-	}
-	cmd := exec.CommandContext(ctx, "go", append(args, path)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	began := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return errors.Join(fmt.Errorf("build %s: %w\n%s", path, err, out), os.RemoveAll(half))
-	}
-	fmt.Fprintf(say, "built %s in %s\n", filepath.Base(file), time.Since(began).Round(time.Second/10))
-	return os.Rename(half, file)
 }

@@ -17,6 +17,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/test/guestbook"
 )
 
 // TestVPPDemo is `make vpp-demo` (docs/demo.md): the guestbook of examples/ as programs on nodes with a real VPP each. It says what it
@@ -233,7 +234,7 @@ func (d *demo) redis(what, from, to, line, want string) {
 
 func (d *demo) asks(what string, conn net.Conn, line, want string) {
 	d.t.Helper()
-	got, err := command(conn, line)
+	got, err := guestbook.Command(conn, line)
 	if err == nil && strings.Join(got, "|") != want {
 		err = fmt.Errorf("want %q", want)
 	}
@@ -278,7 +279,7 @@ func (d *demo) services() {
 		if err != nil {
 			d.report("client → redis-follower", "", err)
 		}
-		got, err := command(conn, "PING")
+		got, err := guestbook.Command(conn, "PING")
 		conn.Close()
 		if err != nil {
 			d.report("client → redis-follower", "", err)
@@ -335,7 +336,7 @@ func (d *demo) policies() {
 	d.acknowledged(since)
 	d.report("the policy is there again", "all agents have programmed their VPP", nil)
 	d.asks("client's connection from before", good, "PING", "PONG redis-leader-0")
-	if got, err := command(bad, "PING"); err == nil {
+	if got, err := guestbook.Command(bad, "PING"); err == nil {
 		d.report("coredns-1's connection from before", strings.Join(got, "|"), errors.New("it was to end"))
 	}
 	d.report("coredns-1's connection from before", "no answer any more", nil)

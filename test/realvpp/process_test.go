@@ -7,14 +7,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/test/startup"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -112,36 +111,15 @@ type process struct {
 	err     error // why it ended; read after dead is closed
 }
 
-func (p *process) socket() string { return filepath.Join(p.dir, "api.sock") }
+func (p *process) socket() string { return filepath.Join(p.dir, startup.API) }
 
 // start begins a life of VPP: no hugepages, no NIC, nothing outside dir.
 func (p *process) start() error {
 	p.dead = make(chan struct{})
 	_ = os.Remove(p.socket()) // of a former life
-	args := []string{
-		"unix", "{", "nodaemon", "cli-listen", p.dir + "/cli.sock", "runtime-dir", p.dir, "log", p.dir + "/vpp.log", "poll-sleep-usec", "50", "}",
-		"api-segment", "{", "prefix", fmt.Sprintf("contiv%d", time.Now().UnixNano()), "global-size", "64M", "api-size", "16M", "}",
-		"socksvr", "{", "socket-name", p.socket(), "}",
-		"statseg", "{", "socket-name", p.dir + "/stats.sock", "size", "64M", "page-size", "4k", "}",
-		"memory", "{", "main-heap-size", "2G", "main-heap-page-size", "4k", "}",
-		"buffers", "{", "buffers-per-numa", "16384", "page-size", "4k", "}",
-		"plugins", "{", "plugin", "default", "{", "disable", "}",
-		"plugin", "nat_plugin.so", "{", "enable", "}", "plugin", "af_packet_plugin.so", "{", "enable", "}",
-		"plugin", "acl_plugin.so", "{", "enable", "}", "plugin", "ping_plugin.so", "{", "enable", "}",
-		"plugin", "cnat_plugin.so", "{", "enable", "}", "}",
-		"acl-plugin", "{", "reclassify", "sessions", "1", "}",
-	}
+	args := startup.VPP(p.dir, p.workers, p.plugins...)
 	if isSimulated(p.path) {
-		args = []string{"sim", "--host-interfaces", "--socket", p.socket()}
-	} else if p.workers > 0 {
-		args = append(args, "cpu", "{", "main-core", "0", "workers", strconv.Itoa(p.workers), "}")
-	}
-	for _, name := range p.plugins {
-		if isSimulated(p.path) {
-			break
-		}
-		end := slices.Index(args, "acl-plugin") - 1 // the brace of the plugins
-		args = slices.Insert(args, end, "plugin", name, "{", "enable", "}")
+		args = startup.Simulated(p.dir)
 	}
 	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

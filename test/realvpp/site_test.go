@@ -34,6 +34,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/guestbook"
 )
 
 // site is a cluster of programs: each node has a VPP and an agent, each pod a network namespace, and there is a world outside.
@@ -448,7 +449,7 @@ func (s *site) get(from, to, path string, limit time.Duration) (string, error) {
 func (s *site) resolve(from, network, name string, limit time.Duration) (string, error) {
 	ctx, stop := context.WithTimeout(s.t.Context(), limit)
 	defer stop()
-	return lookup(ctx, func() (net.Conn, error) { return s.dial(from, network, clusterDNS, limit) }, name)
+	return guestbook.Lookup(ctx, func() (net.Conn, error) { return s.dial(from, network, guestbook.ClusterDNS, limit) }, name)
 }
 
 // write changes one manifest at once; "" removes it.

@@ -4,6 +4,7 @@
 //	cluster etcd …
 //	cluster kube-apiserver …
 //	cluster kube-controller-manager …
+//	cluster kube-scheduler …
 //	cluster kubectl …
 package main
 
@@ -19,11 +20,12 @@ import (
 	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: cluster etcd|kube-apiserver|kube-controller-manager|kubectl …")
+		fmt.Fprintln(os.Stderr, "usage: cluster etcd|kube-apiserver|kube-controller-manager|kube-scheduler|kubectl …")
 		os.Exit(2)
 	}
 	os.Args = os.Args[1:]
@@ -34,6 +36,8 @@ func main() {
 		run(apiserver.NewAPIServerCommand())
 	case "kube-controller-manager":
 		run(controllers.NewControllerManagerCommand())
+	case "kube-scheduler":
+		run(scheduler.NewSchedulerCommand())
 	case "kubectl":
 		run(kubectl.NewDefaultKubectlCommand())
 	default:

@@ -15,9 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nodes are those of newKubelet: the first two have agents.
-var nodes = []string{"node-1", "node-2", "node-3"}
-
 // host is a node, as a kubelet knows it.
 type host struct {
 	name    string
@@ -26,9 +23,9 @@ type host struct {
 	next    uint32
 }
 
-// kubelet is the scheduler and all kubelets for the API: it binds Pods in turn, gives them an address of their node, makes
+// fakeKubelet is the scheduler and all kubelets for the API: it binds Pods in turn, gives them an address of their node, makes
 // them ready at once, and removes them some time after their deletion.
-type kubelet struct {
+type fakeKubelet struct {
 	c     *cluster
 	hosts []host
 	turn  int
@@ -42,8 +39,8 @@ type kubelet struct {
 
 const grace = time.Second // minimum time that a deleted Pod still answers
 
-// newKubelet makes the nodes, and works until the test ends.
-func newKubelet(t tb, c *cluster) *kubelet {
+// newFakeKubelet makes the nodes, and works until the test ends.
+func newFakeKubelet(t tb, c *cluster) *fakeKubelet {
 	t.Helper()
 	var hosts []host
 	for i, name := range nodes {
@@ -63,11 +60,11 @@ func newKubelet(t tb, c *cluster) *kubelet {
 			t.Fatal(err)
 		}
 	}
-	return startKubelet(t, c, hosts)
+	return startFakeKubelet(t, c, hosts)
 }
 
-// startKubelet makes existing nodes ready, and works on them until the test ends.
-func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
+// startFakeKubelet makes existing nodes ready, and works on them until the test ends.
+func startFakeKubelet(t tb, c *cluster, hosts []host) *fakeKubelet {
 	t.Helper()
 	for _, h := range hosts {
 		ready := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady","lastTransitionTime":%q}]}}`, time.Now().UTC().Format(time.RFC3339))
@@ -75,7 +72,7 @@ func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
 			t.Fatal(err)
 		}
 	}
-	k := &kubelet{c: c, hosts: hosts, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}, pods: map[string]corev1.Pod{}}
+	k := &fakeKubelet{c: c, hosts: hosts, ended: map[string]time.Time{}, holds: map[netip.Addr]corev1.Pod{}, pods: map[string]corev1.Pod{}}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -93,7 +90,7 @@ func startKubelet(t tb, c *cluster, hosts []host) *kubelet {
 }
 
 // look does what is due for every Pod. The API server may be away, and a Pod may have changed since: the next look comes soon.
-func (k *kubelet) look(ctx context.Context) {
+func (k *fakeKubelet) look(ctx context.Context) {
 	list, err := k.c.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return
@@ -117,7 +114,7 @@ func (k *kubelet) look(ctx context.Context) {
 	}
 }
 
-func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) {
+func (k *fakeKubelet) tend(ctx context.Context, pod *corev1.Pod) {
 	pods := k.c.client.CoreV1().Pods(pod.Namespace)
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -148,20 +145,20 @@ func (k *kubelet) tend(ctx context.Context, pod *corev1.Pod) {
 }
 
 // wait lets no Pod be ready before it is wired, nor go before it is spare.
-func (k *kubelet) wait(wired, spare func(*corev1.Pod) bool) {
+func (k *fakeKubelet) wait(wired, spare func(*corev1.Pod) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.wired, k.spare = wired, spare
 }
 
-func (k *kubelet) isSpare(pod *corev1.Pod) bool {
+func (k *fakeKubelet) isSpare(pod *corev1.Pod) bool {
 	k.mu.Lock()
 	spare := k.spare
 	k.mu.Unlock()
 	return spare == nil || spare(pod)
 }
 
-func (k *kubelet) isWired(pod *corev1.Pod) bool {
+func (k *fakeKubelet) isWired(pod *corev1.Pod) bool {
 	k.mu.Lock()
 	wired := k.wired
 	k.mu.Unlock()
@@ -183,7 +180,7 @@ func conditions(pod *corev1.Pod, ready corev1.ConditionStatus) {
 }
 
 // begin gives a Pod an address, the node's own if it is on the node's network, and says that it runs, and is ready if nothing is missing.
-func (k *kubelet) begin(ctx context.Context, pod *corev1.Pod, h *host) {
+func (k *fakeKubelet) begin(ctx context.Context, pod *corev1.Pod, h *host) {
 	ip := h.address
 	if !pod.Spec.HostNetwork {
 		ip = k.free(h)
@@ -218,7 +215,7 @@ func address(base string, n uint32) netip.Addr {
 }
 
 // free is the next address of a node nobody has. They are few, so they are used again soon, as a CNI's may be.
-func (k *kubelet) free(h *host) netip.Addr {
+func (k *fakeKubelet) free(h *host) netip.Addr {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for {
@@ -231,7 +228,7 @@ func (k *kubelet) free(h *host) netip.Addr {
 }
 
 // at is who has an address.
-func (k *kubelet) at(ip netip.Addr) (corev1.Pod, bool) {
+func (k *fakeKubelet) at(ip netip.Addr) (corev1.Pod, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	pod, ok := k.holds[ip]
@@ -239,7 +236,7 @@ func (k *kubelet) at(ip netip.Addr) (corev1.Pod, bool) {
 }
 
 // named is a Pod that has begun.
-func (k *kubelet) named(namespace, name string) (corev1.Pod, bool) {
+func (k *fakeKubelet) named(namespace, name string) (corev1.Pod, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	pod, ok := k.pods[namespace+"/"+name]
@@ -247,14 +244,14 @@ func (k *kubelet) named(namespace, name string) (corev1.Pod, bool) {
 }
 
 // running are the Pods that have begun.
-func (k *kubelet) running() []corev1.Pod {
+func (k *fakeKubelet) running() []corev1.Pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Collect(maps.Values(k.pods))
 }
 
 // find is a Pod of a namespace on a node, with that label app unless it is empty; false: there is none.
-func (k *kubelet) find(node, namespace, app string) (corev1.Pod, bool) {
+func (k *fakeKubelet) find(node, namespace, app string) (corev1.Pod, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, pod := range k.holds {
@@ -266,7 +263,7 @@ func (k *kubelet) find(node, namespace, app string) (corev1.Pod, bool) {
 }
 
 // one is a Pod with that label app on a node, and its address.
-func (k *kubelet) one(t tb, node, app string) (corev1.Pod, netip.Addr) {
+func (k *fakeKubelet) one(t tb, node, app string) (corev1.Pod, netip.Addr) {
 	t.Helper()
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 type runs func(pod *corev1.Pod, command []string) (stdout, stderr string, code int)
 
 // exec lets the API server run programs in Pods, as at a kubelet: a server on each node's behalf, which the Node names.
-func (k *kubelet) exec(t tb, does runs) {
+func (k *fakeKubelet) exec(t tb, does runs) {
 	t.Helper()
 	for _, h := range k.hosts {
 		name := h.name
