@@ -148,7 +148,7 @@ func (b *building) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// report says how far it is until it has ended. What is compiled already is not counted, so the number of all is an upper bound.
+// report prints the progress until the build has ended. Packages in the build cache are not counted, so the number of all packages is an upper bound.
 func (b *building) report(ctx context.Context, name string, began time.Time, ended <-chan struct{}) {
 	select {
 	case <-ended:

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,14 +33,14 @@ type cluster struct {
 	more        []string              // flags of the API server beside those it always has
 }
 
-// user is somebody the API server knows by a token.
+// user is a name that the API server accepts with a token.
 type user struct {
 	file        string // of the kubeconfig, without its extension
 	name, group string
 	token       string
 }
 
-// newUser is one with a token that nobody can guess: whoever has it can start programs where there are real Pods.
+// newUser returns a user with a random token: with real Pods, an administrator can start programs on this machine.
 func newUser(file, name, group string) user { return user{file, name, group, rand.Text()} }
 
 // people are the users of every cluster.
@@ -124,7 +125,7 @@ const serviceRange = "10.96.0.0/16"
 func (c *cluster) ready() {
 	c.t.Helper()
 	eventually(c.t, "API server", func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // a server that starts may leave a request without an answer
 		defer cancel()
 		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}, c.api)

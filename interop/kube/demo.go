@@ -193,7 +193,7 @@ func (g *guests) served(t tb) {
 	t.Logf("an entry is written by Service redis-leader, and read by Service redis-follower on another node")
 }
 
-// refused waits until a Pod of another namespace gets no answer from the database, which answers a Pod of its own.
+// refused waits until a Pod of another namespace gets no answer from the database, which answers a Pod of its namespace.
 func (g *guests) refused(t tb) {
 	t.Helper()
 	command := []string{"/guestbook", "ask", leaderAt, "PING"}
@@ -244,15 +244,14 @@ Three nodes with real Pods: processes in network namespaces, which talk through 
   kubectl expose deployment web --port=80 --target-port=8080
   kubectl exec -n guestbook client -- /guestbook get http://web.default.svc.cluster.local
   kubectl logs -n kube-system coredns-1
-  kubectl port-forward -n guestbook pod/frontend-0 8080:8080
   kubectl exec -it stranger -- sh
   kubectl delete networkpolicy -n guestbook redis
 
 Images are programs: agnhost, pause, busybox (the programs of this machine), and the guestbook's example/frontend, redis, client, kube-dns.
-From this machine, a Pod and a Service:
+From this machine, a Pod, and a Service by a forwarded port:
 
   curl http://{{.PodIP}}:8080
-  curl http://10.96.0.80
+  kubectl port-forward -n guestbook service/frontend 8080:80 & curl http://localhost:8080
 
 VPP follows: every transaction is a line below. What the agents know, and what happens to packets:
 

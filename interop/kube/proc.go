@@ -118,6 +118,13 @@ func (p *process) tail() string {
 	return string(b)
 }
 
+// all is what it wrote.
+func (p *process) all() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
 // logsTo is the folder the whole logs of a failed test's processes are kept in; unset: nowhere.
 const logsTo = "CONTIV_KUBE_LOGS"
 

@@ -79,6 +79,7 @@ func newSite(t tb, manifest string, names []string) *site {
 	s.control("daemonset-controller", "job-controller", "node-lifecycle-controller", "root-ca-certificate-publisher-controller", "endpoints-controller")
 	s.scheduler = s.schedule()
 	s.kubectl(nil, "apply", "-f", "testdata/agent.yaml", "-f", "testdata/kubelet.yaml", "-f", manifest)
+	s.routes()
 	stop()
 	s.programs()
 	stop = s.step("a kubelet for each node, which starts VPP and contiv-agent, until the nodes are ready")
@@ -108,13 +109,40 @@ func (s *site) wire(names []string) {
 		if err = errors.Join(err, netns.Make(n.netns)); err != nil {
 			break
 		}
-		s.t.Cleanup(func() { _ = netns.Delete(n.netns) })
+		s.t.Cleanup(n.forgetNames)
 		port := fmt.Sprintf("%s-%d", bridge, i+1)
 		err = errors.Join(
 			netns.IP("", fmt.Sprintf("link add %s type veth peer name eth0 netns %s\nlink set %s master %s\nlink set %s up\n", port, n.netns, port, bridge, port)),
 			netns.IP(n.netns, fmt.Sprintf("link set eth0 up\naddr add %s/24 dev eth0\nroute add default via %s\n", n.address, bridgeAddress)),
 			netns.Set(n.netns, "ipv4/ip_forward", "1"), netns.Set(n.netns, "ipv6/conf/all/forwarding", "1"),
 		)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// forgetNames removes the names of the node's namespaces, so that its folder can be removed. The namespaces have ended with the kubelet.
+func (n *siteNode) forgetNames() {
+	names, _ := filepath.Glob(n.file("kubelet/netns/*")) // the pattern has no error
+	for _, name := range append(names, n.netns) {
+		_ = netns.Delete(name) // what is left is in the temporary folder
+	}
+}
+
+// routes lets this namespace reach Pods: those of a node are behind it.
+func (s *site) routes() {
+	s.t.Helper()
+	list, err := s.client.CoreV1().Nodes().List(s.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, have := range list.Items {
+		for _, n := range s.nodes {
+			if n.name == have.Name {
+				err = errors.Join(err, netns.IP("", fmt.Sprintf("route replace %s via %s dev %s\n", have.Spec.PodCIDR, n.address, bridge)))
+			}
+		}
 	}
 	if err != nil {
 		s.t.Fatal(err)

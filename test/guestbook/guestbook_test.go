@@ -64,7 +64,7 @@ func TestGuestbookPrograms(t *testing.T) {
 	}
 }
 
-// The DNS server answers with all addresses of the family that is asked for, and tells a name without one from no name.
+// The DNS server answers with all addresses of the family that is asked for, and distinguishes a name without one from an unknown name.
 func TestDNS(t *testing.T) {
 	names := Names(func(name string) ([]netip.Addr, bool) {
 		if name != "pods.guestbook.svc.cluster.local." {

@@ -178,7 +178,7 @@ func (c *container) finish(cmd *exec.Cmd, began metav1.Time) int {
 	return code
 }
 
-// prepare completes the command of a process that ends with the kubelet, in a process group of its own.
+// prepare completes the command of a process that ends with the kubelet, in a separate process group.
 func prepare(cmd *exec.Cmd, in io.Reader, out, complaint io.Writer) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, complaint
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}

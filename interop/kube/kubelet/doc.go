@@ -6,8 +6,8 @@
 //	     ──── exec, logs, ──┴──▶ server (HTTPS at the node's address, for the API server's certificate only)
 //	          port-forward
 //
-// An image is a program of this machine by a name. A container sees the machine's folders of programs and libraries, read-only, in a root
-// of its own, with its volumes, its DNS and its host name. A privileged container on the node's network sees the machine itself.
+// An image is a program of this machine by a name. A container sees the machine's folders of programs and libraries, read-only, in a
+// separate root, with its volumes, its DNS and its host name. A privileged container on the node's network sees the machine itself.
 //
 // Invariant: a container's process starts after ADD of its Pod has succeeded, and DEL of a Pod begins after its last process has ended.
 package kubelet

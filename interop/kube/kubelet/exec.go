@@ -132,7 +132,7 @@ func withTerminal(ctx context.Context, p *netns.Program, in io.Reader, out io.Wr
 	err = cmd.Wait()
 	select {
 	case <-copied:
-	case <-time.After(time.Second): // somebody else holds the terminal
+	case <-time.After(time.Second): // a program in the background holds the terminal
 	}
 	return err
 }

@@ -116,6 +116,7 @@ func (k *Kubelet) hear(ctx context.Context, pod *corev1.Pod, gone bool) {
 		if gone || over && pod.DeletionTimestamp == nil || ctx.Err() != nil {
 			return
 		}
+		k.log.Info("Pod", "pod", pod.Namespace+"/"+pod.Name)
 		w = newWorker(k, pod)
 		k.workers[pod.UID] = w
 		k.jobs.Go(func() {

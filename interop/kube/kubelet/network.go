@@ -90,7 +90,7 @@ func (s *sandbox) config(pod *corev1.Pod) *libcni.RuntimeConf {
 	return c
 }
 
-// add makes the network of a Pod. What fails leaves nothing.
+// add makes the network of a Pod. If it fails, nothing is left.
 func (n *network) add(ctx context.Context, pod *corev1.Pod, id string) (*sandbox, error) {
 	list, err := n.list()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// report brings the Pod's status to the API server if it differs from what that has. What fails is tried again at the next call.
+// report sends the Pod's status to the API server if it differs from the last one that the API server took. The next call retries one that failed.
 func (w *worker) report(ctx context.Context) {
 	pod := w.object()
 	if ctx.Err() != nil {

@@ -71,12 +71,13 @@ func (p Program) Start(complete func(*exec.Cmd)) (*exec.Cmd, error) {
 	return cmd, cmd.Start()
 }
 
-// Main becomes the program of a Command if this process is one. Otherwise it returns.
+// Main becomes the program of a Program.Start if this process is one. Otherwise it returns, and keeps the main thread for the caller: Go ends
+// no main thread, so one that had entered a namespace would hold it for ever, and show it as the namespace of the whole process.
 func Main() {
+	runtime.LockOSThread()
 	if len(os.Args) == 0 || os.Args[0] != entering {
 		return
 	}
-	runtime.LockOSThread()
 	var p Program
 	f := os.NewFile(3, entering)
 	err := json.NewDecoder(f).Decode(&p)

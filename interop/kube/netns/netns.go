@@ -90,7 +90,7 @@ func enter(file string) error {
 // own is the namespace of this thread, by the kernel's name.
 func own() string { return fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()) }
 
-// ID returns what tells the namespace of a file from all others.
+// ID returns a number that no other namespace has.
 func ID(file string) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
@@ -156,7 +156,7 @@ func Kill(file string) (int, error) {
 			continue // it has ended, or is none of them
 		}
 		var pid int
-		if _, err := fmt.Sscanf(path, "/proc/%d/", &pid); err == nil && unix.Kill(pid, unix.SIGKILL) == nil {
+		if _, err := fmt.Sscanf(path, "/proc/%d/", &pid); err == nil && pid != os.Getpid() && unix.Kill(pid, unix.SIGKILL) == nil {
 			n++
 		}
 	}
