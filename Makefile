@@ -3,7 +3,7 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=tools/go.mod
 BIN   := bin/contiv-agent
-# What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`. KUBE=1: a real API server instead, and three nodes.
+# What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`. KUBE=1: a real API server instead, and three nodes with pods.
 MANIFESTS ?= examples/guestbook
 NODE      ?= node-1
 ONCE      ?=
@@ -21,7 +21,7 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e felix-e2e load-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,7 +31,7 @@ build: ## build bin/contiv-agent and bin/contiv-cni
 	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -o $(BIN) ./cmd/contiv-agent
 	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/contiv-cni ./cmd/contiv-cni
 
-run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three, at a real API server)
+run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three nodes of a real API server, with pods as processes; root)
 	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
 
 .PHONY: bin/kube
@@ -148,6 +148,9 @@ felix-e2e: ## the real Felix with our driver, as deploy/felix-driver has it, at 
 
 load-bench: ## one agent under 5,000 Services of 10 endpoints and changes of them, at a real API server
 	GO=$(GO) ./bench/load.sh
+
+pods-bench: ## from the creation of a Pod to its first answered request, with 110 Pods on its node (SHORT=1: a taste, not recorded; root); CONTIV_VPP as well
+	SHORT=$(SHORT) GO=$(GO) ./bench/pods.sh
 
 kubeproxy-bench: ## the agent beside kube-proxy (nftables), with bars (SHORT=1: a taste, not recorded); CONTIV_VPP as well
 	SHORT=$(SHORT) GO=$(GO) ./bench/kubeproxy.sh

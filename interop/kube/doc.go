@@ -1,9 +1,10 @@
-// Package kube runs the agent beside the real Kubernetes: an etcd, an API server, controllers and a kube-proxy, built from
-// their own modules (peers), each in a separate process on loopback. It is a separate module, so that the product never
-// imports any of them.
+// Package kube runs the agent beside the real Kubernetes: an etcd, an API server, controllers, a scheduler and a kube-proxy, built from
+// their own modules (peers), each in a separate process. It is a separate module, so that the product never imports any of them.
 //
 //	etcd ◀── kube-apiserver ◀──┬── kube-controller-manager   Deployments → Pods, EndpointSlices
-//	                           ├── the kubelet of this package Pods → bound, running, ready, with an interface in the node's sim;
+//	                           ├── kube-scheduler
+//	                           ├── site: nodes in network namespaces, each with the kubelet of package kubelet, a VPP and an agent; Pods are processes
+//	                           ├── fakeKubelet (tests)         Pods → bound, running, ready, with an interface in the node's sim;
 //	                           │                               exec in them → packets through the sims
 //	                           ├── kube-proxy                  in a network namespace, beside which the agent is measured
 //	                           ├── conformance                 the unchanged suite of network-policy-api

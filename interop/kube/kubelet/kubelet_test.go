@@ -82,10 +82,19 @@ func TestPhase(t *testing.T) {
 		init, main string
 		want       corev1.PodPhase
 	}{
-		{always, "", "runs", corev1.PodRunning}, {always, "", "runs waits", corev1.PodPending}, {always, "", "backs-off", corev1.PodRunning},
-		{always, "", "0", corev1.PodRunning}, {always, "0", "runs", corev1.PodRunning}, {always, "runs", "waits", corev1.PodPending}, {always, "1", "waits", corev1.PodPending},
-		{never, "1", "waits", corev1.PodFailed}, {never, "", "0 0", corev1.PodSucceeded}, {never, "", "0 1", corev1.PodFailed}, {never, "", "0 runs", corev1.PodRunning},
-		{failed, "", "0", corev1.PodSucceeded}, {failed, "", "0 1", corev1.PodRunning},
+		{always, "", "runs", corev1.PodRunning},
+		{always, "", "runs waits", corev1.PodPending},
+		{always, "", "backs-off", corev1.PodRunning},
+		{always, "", "0", corev1.PodRunning},
+		{always, "0", "runs", corev1.PodRunning},
+		{always, "runs", "waits", corev1.PodPending},
+		{always, "1", "waits", corev1.PodPending},
+		{never, "1", "waits", corev1.PodFailed},
+		{never, "", "0 0", corev1.PodSucceeded},
+		{never, "", "0 1", corev1.PodFailed},
+		{never, "", "0 runs", corev1.PodRunning},
+		{failed, "", "0", corev1.PodSucceeded},
+		{failed, "", "0 1", corev1.PodRunning},
 	} {
 		if got := phase(k.policy, states(k.init), states(k.main)); got != k.want {
 			t.Errorf("%s, init %q, containers %q: %s, want %s", k.policy, k.init, k.main, got, k.want)

@@ -69,8 +69,11 @@ type sandbox struct {
 // config returns what a runtime passes to plugins of a Pod.
 func (s *sandbox) config(pod *corev1.Pod) *libcni.RuntimeConf {
 	args := [][2]string{
-		{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", pod.Namespace}, {"K8S_POD_NAME", pod.Name},
-		{"K8S_POD_INFRA_CONTAINER_ID", s.id}, {"K8S_POD_UID", string(pod.UID)},
+		{"IgnoreUnknown", "1"},
+		{"K8S_POD_NAMESPACE", pod.Namespace},
+		{"K8S_POD_NAME", pod.Name},
+		{"K8S_POD_INFRA_CONTAINER_ID", s.id},
+		{"K8S_POD_UID", string(pod.UID)},
 	}
 	c := &libcni.RuntimeConf{ContainerID: s.id, NetNS: s.netns, IfName: "eth0", Args: args, CapabilityArgs: map[string]any{}}
 	var ports []map[string]any

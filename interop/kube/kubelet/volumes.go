@@ -26,8 +26,11 @@ func (c *container) mounts(ctx context.Context, pod *corev1.Pod, image *Image) (
 		return nil, err
 	}
 	out := []netns.Mount{
-		{Source: "/dev", Target: "/dev"}, {Source: "/proc", Target: "/proc"}, {Target: "/sys", Type: "sysfs"},
-		{Target: "/run", Type: "tmpfs"}, {Target: "/tmp", Type: "tmpfs"},
+		{Source: "/dev", Target: "/dev"},
+		{Source: "/proc", Target: "/proc"},
+		{Target: "/sys", Type: "sysfs"},
+		{Target: "/run", Type: "tmpfs"},
+		{Target: "/tmp", Type: "tmpfs"},
 	}
 	for _, folder := range machineFolders {
 		if _, err := os.Stat(folder); err == nil {
