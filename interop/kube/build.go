@@ -155,7 +155,11 @@ func (b *building) report(ctx context.Context, name string, began time.Time, end
 		return
 	case <-time.After(time.Second):
 	}
-	fmt.Fprintf(b.say, "building %s; the first time this takes minutes, and is kept\n", name)
+	kept := ""
+	if b.dir == "peers" {
+		kept = "; it takes minutes, and is kept in the user's cache"
+	}
+	fmt.Fprintf(b.say, "building %s%s\n", name, kept)
 	all := 0
 	if out, err := b.command(ctx, "list", "-deps", b.path).Output(); err == nil {
 		all = bytes.Count(out, []byte("\n"))
