@@ -14,7 +14,7 @@ table() {
 	awk '
 		/^BenchmarkPods/ {
 			for (i = 3; i < NF; i += 2) v[$(i + 1)] = $i
-			print "| with " v["pods"] " Pods on the node | p50 | p99 |"
+			print "| with " int(v["pods"]) " Pods on the node | p50 | p99 |"
 			print "|---|---|---|"
 			row("from the creation to the first answered request", "")
 			row("of this: until the kubelet hears of the Pod (scheduler)", "scheduled-")
