@@ -50,6 +50,9 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 
 // accept takes one event; next returns the transaction that follows.
 func (c *Controller) accept(ev event.Event) {
+	if _, update := ev.(*event.Update); !update {
+		c.fresh = true
+	}
 	switch ev := ev.(type) {
 	case *event.Update:
 		c.update(ev)
@@ -103,6 +106,7 @@ func (c *Controller) update(ev *event.Update) {
 
 // takeChanges hands changes to the processors.
 func (c *Controller) takeChanges(changes []event.Change) {
+	c.fresh = c.fresh || len(changes) > 0
 	c.applyChanges(changes)
 	for _, ch := range changes {
 		notify(c.cfg.Observer.Changed, ch)
@@ -240,18 +244,29 @@ func (c *Controller) nextTxn() *event.Txn {
 	}
 	for {
 		c.takeChanges(c.releaseChanges())
-		c.turns.begins()
-		txn := c.changeTxn()
-		c.load.learn(c.vppBehind())
-		c.turns.rendered()
-		if txn == nil {
-			c.turns.ends(0)
-		}
+		txn := c.turn()
 		if txn != nil || c.waits() || c.vppBehind() || c.turns.clock != nil {
 			return txn // Run continues with the lanes, behind the events that wait
 		}
 		c.beginShares()
 	}
+}
+
+// turn returns the transaction for what happened since the last turn; nil: none. Changes that wait in lanes make no turn: an attack of a
+// thousand changes a second would make a thousand.
+func (c *Controller) turn() *event.Txn {
+	if !c.fresh {
+		return nil
+	}
+	c.fresh = false
+	c.turns.begins()
+	txn := c.changeTxn()
+	c.load.learn(c.vppBehind())
+	c.turns.rendered()
+	if txn == nil {
+		c.turns.ends(0)
+	}
+	return txn
 }
 
 // locate returns the lookups in VPP that are due; nil: none.
@@ -315,7 +330,7 @@ func (c *Controller) flushChanges() (changes map[string]proto.Message, again boo
 			}
 			return p.Flush()
 		}))
-		changes, again = c.values.changedValues(c.left), c.again()
+		changes, again = c.values.changedValues(c.left), anyAgain(c.processors)
 		if len(changes) > 0 || !again || held || behind {
 			break
 		}
@@ -325,8 +340,9 @@ func (c *Controller) flushChanges() (changes map[string]proto.Message, again boo
 	return changes, again
 }
 
-func (c *Controller) again() bool {
-	return slices.ContainsFunc(c.processors, func(p Processor) bool {
+// anyAgain reports that a processor has more to hand over.
+func anyAgain(list []Processor) bool {
+	return slices.ContainsFunc(list, func(p Processor) bool {
 		s, ok := p.(Stepwise)
 		return ok && s.Again()
 	})

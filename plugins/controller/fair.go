@@ -27,15 +27,16 @@ import (
 // lane holds the waiting changes of a namespace, in order.
 type lane struct {
 	list []event.Change
-	at   map[model.Ref]int
+	at   map[model.Ref]int // by object: number of the change, counted from the beginning of the lane
+	left int               // number of the changes that left the lane
 }
 
 func (l *lane) putChange(ch event.Change) {
 	if i, waits := l.at[ch.Ref]; waits {
-		l.list[i] = ch
+		l.list[i-l.left] = ch
 		return
 	}
-	l.at[ch.Ref] = len(l.list)
+	l.at[ch.Ref] = l.left + len(l.list)
 	l.list = append(l.list, ch)
 }
 
@@ -56,7 +57,7 @@ func (l *lane) joinSlices() (n int) {
 		return joins(a) - joins(b)
 	})
 	for i := range l.list {
-		l.at[l.list[i].Ref] = i
+		l.at[l.list[i].Ref] = l.left + i
 		if s, is := l.list[i].Object.(*model.EndpointSlice); is && s.Service == first.Service {
 			n++
 		}
@@ -134,19 +135,17 @@ func (f *fair) wait(ns string) *lane {
 }
 
 // releaseChanges returns the changes that are due from the lanes: for each lane the changes within a share, but at least one. If other
-// namespaces have changes for this transaction, lanes wait for the next one, once.
+// namespaces have changes for this transaction, lanes wait for the next one, once, so that those are not rendered together with theirs.
 func (f *fair) releaseChanges() (out []event.Change) {
 	if len(f.lanes) == 0 {
+		return nil
+	}
+	if f.waited = !f.waited && len(f.load.present) > 0 && f.anyMayLeave(); f.waited {
 		return nil
 	}
 	if f.behind {
 		return f.releaseBehind()
 	}
-	if !f.waited && len(f.spent) > 0 {
-		f.waited = true
-		return nil
-	}
-	f.waited = false
 	for _, ns := range slices.Sorted(maps.Keys(f.lanes)) {
 		l, n, total := f.lanes[ns], 0, f.spent[ns]
 		if !f.turns.rests(ns) && cost(&l.list[0]) >= heavyCost {
@@ -163,19 +162,20 @@ func (f *fair) releaseChanges() (out []event.Change) {
 	return out
 }
 
-// dequeue takes the first changes out of a lane.
+// dequeue takes the first changes out of a lane. It takes no longer for a lane with many more.
 func (f *fair) dequeue(ns string, n int) []event.Change {
+	if n == 0 {
+		return nil
+	}
 	l := f.lanes[ns]
 	out := l.list[:n]
 	for i := range out {
 		delete(l.at, out[i].Ref)
 		f.does(out[i].Ref, cost(&out[i]))
 	}
-	if l.list = slices.Clone(l.list[n:]); len(l.list) == 0 {
+	l.left += n
+	if l.list = l.list[n:]; len(l.list) == 0 {
 		delete(f.lanes, ns)
-	}
-	for ref := range l.at {
-		l.at[ref] -= n
 	}
 	return out
 }
@@ -196,6 +196,16 @@ func (f *fair) releaseBehind() (out []event.Change) {
 // mayLeave reports that the lane of a namespace need not wait.
 func (f *fair) mayLeave(ns string, l *lane) bool {
 	return !f.turns.rests(ns) && (!f.behind || f.affords(l.list[0].Ref, cost(&l.list[0])))
+}
+
+// anyMayLeave reports that some lane need not wait.
+func (f *fair) anyMayLeave() bool {
+	for ns, l := range f.lanes {
+		if f.mayLeave(ns, l) {
+			return true
+		}
+	}
+	return false
 }
 
 // nextDue is when the changes in one of the lanes are due; zero: not before an event.

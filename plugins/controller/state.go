@@ -119,6 +119,7 @@ type fair struct {
 	seen   map[model.Ref]struct{} // the objects that spent it: repeated changes of one object count once
 	waited bool                   // lanes waited for the previous transaction
 	behind bool                   // VPP has not acknowledged all of the ended transactions
+	fresh  bool                   // something happened since the last turn that may lead to a transaction
 	turns  turns
 	load   load
 }

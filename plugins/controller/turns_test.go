@@ -24,6 +24,7 @@ func turnsOf() (*fair, *time.Time) {
 func (f *fair) turn(now *time.Time, took time.Duration) {
 	f.turns.begins()
 	*now = now.Add(took)
+	f.load.learn(false)
 	f.turns.rendered()
 	f.turns.ends(0)
 	f.beginShares()
@@ -41,7 +42,7 @@ func TestLongTurnRests(t *testing.T) {
 		if got := f.admit([]event.Change{changeOf("evil", 1), changeOf("victim", 1)}); len(got) != 1 || got[0].Ref.Namespace != "victim" {
 			t.Errorf("after %s: %v", after, got)
 		}
-		f.beginShares()
+		f.turn(now, 0)
 		if f.releaseChanges(); !f.waits() {
 			t.Errorf("after %s: the lane of evil is due", after)
 		}

@@ -49,6 +49,7 @@ type entry struct {
 	first *owner        // the owner that decides; nil: none wants the key
 	more  []*owner      // the others, sorted by name
 	sent  proto.Message // value that the last transactions sent; nil: none
+	other proto.Message // a desired value known to differ from sent; nil: none
 	dirty bool
 }
 
@@ -221,7 +222,7 @@ func (v *Values) recordSent(e *entry, msg proto.Message) {
 	if msg != nil {
 		v.sent++
 	}
-	e.sent, e.dirty = msg, false
+	e.sent, e.other, e.dirty = msg, nil, false
 	if msg == nil {
 		delete(v.entries, e.key)
 	}
@@ -235,11 +236,12 @@ func (v *Values) changedValues(wait map[string]struct{}) map[string]proto.Messag
 	v.dirty, v.held = nil, nil
 	for _, e := range dirty {
 		now, was := v.effective(e), e.sent
-		if now != nil && was != nil && kv.Equal(now, was) {
+		if now != nil && was != nil && now != e.other && kv.Equal(now, was) {
 			e.dirty = false
 			continue
 		}
 		if _, waits := wait[e.key]; waits {
+			e.other = now // not compared again in every turn
 			v.dirty, v.held = append(v.dirty, e), append(v.held, e)
 			continue
 		}

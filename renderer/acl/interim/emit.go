@@ -99,7 +99,7 @@ func (s *shifter) taken() map[string]bool {
 	of := func(p lists.Place) bool { _, has := c.tables[p.Table]; return has }
 	for _, all := range [2]map[string]lists.Lists{s.o.sent, s.c.lists} {
 		for name, l := range all {
-			if slices.ContainsFunc(l.In, of) || slices.ContainsFunc(l.Out, of) {
+			if l.Contains(of) {
 				out[name] = true
 			}
 		}

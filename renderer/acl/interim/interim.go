@@ -26,14 +26,16 @@ type effect struct{ opens, closes bool }
 // other for one packet (package conflict), these interfaces close first: the common part of the old and the new state replaces their tables
 // and lists. Their openings follow when VPP has that. So do openings for packets that an earlier change closes. Others do not wait.
 
-// eachHook calls f for each interface with its present and its future lists.
+// eachHook calls f for each interface that the change may concern, with its present and its future lists.
 func (o *Output) eachHook(c *change, f func(name string, old, now lists.Lists)) {
 	for name, old := range o.sent {
 		now, changes := c.lists[name]
-		if !changes {
-			now = old
+		switch {
+		case changes:
+			f(name, old, now)
+		case old.Contains(func(p lists.Place) bool { _, has := c.tables[p.Table]; return has }):
+			f(name, old, old)
 		}
-		f(name, old, now)
 	}
 	for name, now := range c.lists {
 		if _, known := o.sent[name]; !known {

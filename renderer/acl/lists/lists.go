@@ -42,6 +42,11 @@ func (l Lists) Each(f func(Place)) {
 	}
 }
 
+// Contains reports whether f is true for one of the places.
+func (l Lists) Contains(f func(Place) bool) bool {
+	return slices.ContainsFunc(l.In, f) || slices.ContainsFunc(l.Out, f)
+}
+
 // Flagged sets the flags of places.
 func Flagged(list []Place, egress, dials bool) []Place {
 	for k := range list {
