@@ -29,15 +29,11 @@ func attacks() []attack {
 	toggle := func(r *rand.Rand) []event.Change {
 		return []event.Change{put(evilMember(r.IntN(2*loadMembers), r.IntN(2) == 0))}
 	}
-	egress := evilPolicy()
-	egress.Ingress, egress.Egress = false, true
-	egress.OutboundRules, egress.InboundRules = egress.InboundRules, nil
-	egress.OutboundRules[0].Destination, egress.OutboundRules[0].Source = egress.OutboundRules[0].Source, model.Peer{}
 	out := []attack{
 		{name: "nothing"},
 		{name: "1,000 members a second, one port", before: append(members(), put(evilPolicy(80))), next: toggle},
 		{name: "1,000 members a second, any port", before: append(members(), put(evilPolicy())), next: toggle},
-		{name: "1,000 members a second, egress", before: append(members(), put(egress)), next: toggle},
+		{name: "1,000 members a second, egress", before: append(members(), put(evilEgress())), next: toggle},
 		{name: "1,000 endpoints a second", before: each(loadService), next: func(r *rand.Rand) []event.Change {
 			return []event.Change{loadSlice(r.IntN(loadServices), r.IntN(3))}
 		}},

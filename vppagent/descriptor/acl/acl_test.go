@@ -30,9 +30,9 @@ func parseRule(t *testing.T, text string) *acl.ACL_Rule {
 func TestCompileRule(t *testing.T) {
 	for _, tc := range []struct{ name, rule, want string }{
 		{"any", `{"action":"PERMIT","ipRule":{}}`, "permit 0.0.0.0/0 > 0.0.0.0/0 proto 0 0-65535 0-65535; permit ::/0 > ::/0 proto 0 0-65535 0-65535"},
-		{"any of a protocol", `{"ipRule":{"ip":{"protocol":132}}}`, "deny 0.0.0.0/0 > 0.0.0.0/0 proto 132 0-65535 0-65535; deny ::/0 > ::/0 proto 132 0-65535 0-65535"},
+		{"any of a protocol", `{"ipRule":{"ip":{"protocol":132}}}`, "deny 0.0.0.0/0 > 0.0.0.0/0 proto 132 0-0 0-0; deny ::/0 > ::/0 proto 132 0-0 0-0"},
 		{"one side", `{"action":"REFLECT","ipRule":{"ip":{"sourceNetwork":"2001:db8::/32"}}}`, "reflect 2001:db8::/32 > ::/0 proto 0 0-65535 0-65535"},
-		{"other side", `{"ipRule":{"ip":{"destinationNetwork":"10.0.0.0/8","protocol":47}}}`, "deny 0.0.0.0/0 > 10.0.0.0/8 proto 47 0-65535 0-65535"},
+		{"other side", `{"ipRule":{"ip":{"destinationNetwork":"10.0.0.0/8","protocol":47}}}`, "deny 0.0.0.0/0 > 10.0.0.0/8 proto 47 0-0 0-0"},
 		{
 			"tcp", `{"action":"REFLECT","ipRule":{"ip":{"destinationNetwork":"10.0.0.1/32"},"tcp":{"sourcePortRange":{"upperPort":65535},"destinationPortRange":{"lowerPort":80,"upperPort":81},"tcpFlagsMask":18,"tcpFlagsValue":2}}}`,
 			"reflect 0.0.0.0/0 > 10.0.0.1/32 proto 6 0-65535 80-81 flags 2/18",
