@@ -6,6 +6,7 @@ import (
 	"runtime/metrics"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -58,8 +59,8 @@ func attacks() []attack {
 }
 
 // TestVPPHostileLoad: while a tenant does what it can, the victim changes its policy again and again and sends all the time. The test shows the
-// time from each change of the victim to the first datagram that it lets pass, quiet and under attack, and what the victim's flow met. It
-// asserts that VPP lives, and that every change of the victim comes into force.
+// time from each change of the victim to the first datagram that it lets pass, quiet and under attack, what the victim's flow met, and the CPU
+// time of the process during the attack, in cores. It asserts that VPP lives, and that every change of the victim comes into force.
 func TestVPPHostileLoad(t *testing.T) {
 	for _, a := range attacks() {
 		t.Run(a.name, func(t *testing.T) { underAttack(t, a) })
@@ -74,17 +75,19 @@ func underAttack(t *testing.T, a attack) {
 	w.flow.look()
 	quiet := w.changes(victimChanges)
 	quietFlow := w.flow.look()
+	busy, since := processorTime(), time.Now()
 	stop := w.attack(t, a)
 	attacked := w.changes(victimChanges)
 	rate := stop()
+	load := float64(processorTime()-busy) / float64(time.Since(since))
 	flow := w.flow.look()
 	w.settle()
 	if err := w.l.alive(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("| %s | %d | %s / %s | %s / %s | %.1f / %.1f | %s | %s | %d of %d | %d MB |", a.name, rate, ms(median(quiet)), ms(slices.Max(quiet)), ms(median(attacked)), ms(slices.Max(attacked)),
+	t.Logf("| %s | %d | %s / %s | %s / %s | %.1f / %.1f | %s | %s | %d of %d | %d MB | %.2f |", a.name, rate, ms(median(quiet)), ms(slices.Max(quiet)), ms(median(attacked)), ms(slices.Max(attacked)),
 		float64(median(attacked))/float64(median(quiet)), float64(slices.Max(attacked))/float64(slices.Max(quiet)),
-		ms(quietFlow.longest), ms(flow.longest), flow.lost, flow.packets, heap()>>20)
+		ms(quietFlow.longest), ms(flow.longest), flow.lost, flow.packets, heap()>>20, load)
 }
 
 func median(list []time.Duration) time.Duration {
@@ -139,6 +142,15 @@ func (w *loaded) attack(t *testing.T, a attack) func() int {
 		<-ended
 		return int(float64(made.Load()) / time.Since(began).Seconds())
 	}
+}
+
+// processorTime is that of this process, the test included, on all cores.
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // heap is what the process has of the operating system for Go, the test included.

@@ -12,6 +12,9 @@
 //	list     a list that is applied or unapplied, beside its rules
 //	enable   a direction of an interface that gets its first list, or loses its last: features are set
 //
+// An entry of the hash table has the rules for addresses near each other. A rule with an entry for itself takes three to four times as long to apply.
+// Tuple merge decides that by the rules before it; TestVPPNeighboursShareEntries in test/realvpp holds the agent's lists to it.
+//
 // NAT44 walks all sessions for each backend that it removes (nat44_ed.c, 24.06 to 26.06):
 //
 //	walk     a session that VPP looks at

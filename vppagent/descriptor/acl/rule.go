@@ -168,7 +168,8 @@ func layer4(r *acl_types.ACLRule, ip *acl.ACL_Rule_IpRule) (v6, one bool, err er
 
 // portless reports that VPP reads no ports of a protocol: they count as 0 (acl_fill_5tuple_l4_and_pkt_data, 24.06 to 26.06). A rule for port 0
 // alone matches the same packets as one for all ports, and its mask has ports. So it contains no mask of rules for addresses: VPP's tuple merge
-// would put these under it first, and then one by one into its hash table, which takes four times as long (TestVPPCostBehindProtocol).
+// would put these under it first, and then one by one into its hash table, which takes four times as long (TestVPPNeighboursShareEntries in
+// test/realvpp).
 func portless(proto uint32) bool {
 	switch proto {
 	case 0, descriptor.ProtoICMP, protoICMPv6, descriptor.ProtoTCP, descriptor.ProtoUDP:
