@@ -3,10 +3,10 @@ package realvpp
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime/metrics"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -75,11 +75,11 @@ func underAttack(t *testing.T, a attack) {
 	w.flow.look()
 	quiet := w.changes(victimChanges)
 	quietFlow := w.flow.look()
-	busy, since := processorTime(), time.Now()
+	busy, since := processorTime(os.Getpid()), time.Now()
 	stop := w.attack(t, a)
 	attacked := w.changes(victimChanges)
 	rate := stop()
-	load := float64(processorTime()-busy) / float64(time.Since(since))
+	load := float64(processorTime(os.Getpid())-busy) / float64(time.Since(since))
 	flow := w.flow.look()
 	w.settle()
 	if err := w.l.alive(); err != nil {
@@ -142,15 +142,6 @@ func (w *loaded) attack(t *testing.T, a attack) func() int {
 		<-ended
 		return int(float64(made.Load()) / time.Since(began).Seconds())
 	}
-}
-
-// processorTime is that of this process, the test included, on all cores.
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		panic(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // heap is what the process has of the operating system for Go, the test included.
