@@ -17,6 +17,9 @@ import (
 // fullNode is the number of pods that a kubelet runs by default at most.
 const fullNode = 110
 
+// ownPart is the most that the agent may take a processor for when VPP has restarted with so many pods.
+const ownPart = 300 * time.Millisecond
+
 // TestVPPPodNetworkCrowd restarts VPP below a node full of pods, and measures the time to the first packet of the last pod; then once more while all pods
 // send, and measures it for each pod.
 func TestVPPPodNetworkCrowd(t *testing.T) {
@@ -51,7 +54,9 @@ func TestVPPPodNetworkCrowd(t *testing.T) {
 	}
 	t.Logf("from VPP's socket to the first connection between two of %d pods: %s", fullNode, time.Since(begin).Round(time.Millisecond))
 	c.logRestart(n, before)
-	c.busy(n, pods)
+	if !isSimulated(n.path) { // it is too slow for connections that pods give up after 100 ms
+		c.busy(n, pods)
+	}
 }
 
 // restartVPP kills VPP and starts it again. It returns the agent's processor time until then.
@@ -79,7 +84,11 @@ func processorTime(pid int) (sum time.Duration) {
 // logRestart logs the last restart's transactions, and what the agent and VPP took a processor for.
 func (c *podCluster) logRestart(n *podNode, before time.Duration) {
 	c.t.Helper()
-	c.t.Logf("processor time since VPP's socket: the agent %s, VPP %s", (processorTime(n.agent.Process.Pid) - before).Round(time.Millisecond), processorTime(n.cmd.Process.Pid).Round(time.Millisecond))
+	own := processorTime(n.agent.Process.Pid) - before
+	c.t.Logf("processor time since VPP's socket: the agent %s, VPP %s", own.Round(time.Millisecond), processorTime(n.cmd.Process.Pid).Round(time.Millisecond))
+	if own > ownPart {
+		c.t.Errorf("the agent took a processor for %s, at most %s are wanted", own, ownPart)
+	}
 	st, err := control.FetchStatus(c.t.Context(), n.status(), true)
 	c.check(err)
 	for _, txn := range slices.Backward(st.History) {
