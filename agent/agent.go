@@ -384,7 +384,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	})
 	emit = a.cfg.Pods.Watch(a.changes.watched(emit))
-	a.cfg.Pods.Serve(ctx, a.cni, a.log, g.Go)
+	a.cfg.Pods.Serve(ctx, a.cni, func() uint32 { return a.conn.State().PID }, a.log, g.Go)
 	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
 	txns := make(chan *event.Txn, 1)
 	g.Go(func() error { return a.vppagent.Run(ctx, txns, emit) })

@@ -6,6 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
 // WithHost adds the host's interfaces, routes and neighbours to the agent's kinds (nil: everything in VPP), if other
@@ -24,9 +25,8 @@ func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor
 	if c.VPP.Dial != nil {
 		return caller, kinds
 	}
-	host := &linux.Caller{VPP: caller}
 	if c.Pods != nil {
-		host.Expedite = c.Pods.Expedite
+		caller = &rcu.Caller{VPP: caller, Expedite: c.Pods.Expedite}
 	}
-	return host, append(kinds, linux.All()...)
+	return &linux.Caller{VPP: caller}, append(kinds, linux.All()...)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
 // Pods is the node's network. A nil *Pods stands for one that another program makes.
@@ -21,7 +21,7 @@ type Pods struct {
 	// List says by a file whether the node can serve pods; nil: another program does.
 	List *cni.Publisher
 	// Expedite shortens the kernel's waits while VPP makes or removes an interface of a pod.
-	Expedite linux.Expedite
+	Expedite rcu.Expedite
 }
 
 // ConnectPods makes the node's network a source of values. Its interfaces need not be looked for, unless others are given by name.
@@ -54,11 +54,12 @@ func (p *Pods) Server(log *slog.Logger) *cni.Server {
 	return cni.New(cni.Config{Network: p.Network, Spool: p.Spool, Logger: log})
 }
 
-// Serve runs the server until ctx ends, each part by start.
-func (p *Pods) Serve(ctx context.Context, server *cni.Server, log *slog.Logger, start func(func() error)) {
+// Serve runs the server until ctx ends, each part by start. vppPID returns VPP's process; 0: none.
+func (p *Pods) Serve(ctx context.Context, server *cni.Server, vppPID func() uint32, log *slog.Logger, start func(func() error)) {
 	if p == nil {
 		return
 	}
+	start(func() error { p.Expedite.Hasten(ctx, vppPID); return nil })
 	start(func() error { server.Run(ctx); return nil })
 	if p.List != nil {
 		start(func() error { p.List.Run(ctx, p.Network.Status, log); return nil })

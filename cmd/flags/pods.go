@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
 // Pods are the flags of the node's network.
@@ -59,7 +59,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
 	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; with tunnels between nodes pods get 50 bytes less, or 70 if the tunnels cross IPv6; needs --cni (default: 1500)")
-	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+linux.RCUExpedited+" while VPP makes or removes the interface of a pod, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
+	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+rcu.SwitchPath+" while VPP makes or removes the interface of a pod, or ends, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
 	f.path.addFlags(set)
 	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
 		cni.ProgramName+" is copied there before VPP is configured; empty: it is not; needs --cni")
@@ -125,14 +125,14 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 }
 
 // expedite returns how the kernel's waits are shortened: not at all if the kernel has no such switch, or this process may not use it.
-func (f *Pods) expedite(log *slog.Logger) linux.Expedite {
+func (f *Pods) expedite(log *slog.Logger) rcu.Expedite {
 	if !f.brisk {
-		return linux.Expedite{}
+		return rcu.Expedite{}
 	}
-	e := linux.Expedite{Switch: linux.RCUExpedited, Mark: filepath.Join(f.state, "rcu_expedited")}
+	e := rcu.Expedite{Switch: rcu.SwitchPath, Mark: filepath.Join(f.state, "rcu_expedited")}
 	if err := e.Recover(); err != nil {
 		log.Info("VPP makes and removes interfaces of pods as slowly as the kernel waits for its processors", "err", err)
-		return linux.Expedite{}
+		return rcu.Expedite{}
 	}
 	return e
 }

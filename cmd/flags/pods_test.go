@@ -14,7 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
 // openPods parses flags and opens the files of the node's network.
@@ -95,7 +95,7 @@ func TestPodsExpedite(t *testing.T) {
 	if p, err = openPods(t, &log, "--cni-conf-dir=", "--cni-bin-dir="); err != nil {
 		t.Fatal(err)
 	}
-	f, usable := os.OpenFile(linux.RCUExpedited, os.O_WRONLY, 0)
+	f, usable := os.OpenFile(rcu.SwitchPath, os.O_WRONLY, 0)
 	if usable == nil {
 		_ = f.Close() // nothing was written
 	}

@@ -31,8 +31,6 @@ type Caller struct {
 	}
 	// Own is the path of the network namespace with the agent's interfaces; "": the process's.
 	Own string
-	// Expedite shortens the kernel's waits.
-	Expedite Expedite
 }
 
 // Do returns one reply per call.
@@ -43,7 +41,7 @@ func (c *Caller) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 		mixed = mixed || ours
 	}
 	if !mixed {
-		return c.callVPP(ctx, calls)
+		return c.VPP.Do(ctx, calls...)
 	}
 	h := &handles{own: c.Own}
 	defer h.close()
@@ -61,16 +59,10 @@ func (c *Caller) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 			}
 			n++
 		}
-		replies = append(replies, c.callVPP(ctx, calls[:n])...)
+		replies = append(replies, c.VPP.Do(ctx, calls[:n]...)...)
 		calls = calls[n:]
 	}
 	return replies
-}
-
-// callVPP sends calls to VPP.
-func (c *Caller) callVPP(ctx context.Context, calls []vpp.Call) []vpp.Reply {
-	defer c.Expedite.around(calls)()
-	return c.VPP.Do(ctx, calls...)
 }
 
 func carryOut(ctx context.Context, h *handles, r request) vpp.Reply {

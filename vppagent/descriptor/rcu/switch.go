@@ -1,7 +1,8 @@
-package linux
+package rcu
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,15 +12,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// RCUExpedited is the kernel's switch for the whole machine: with 1, waits for RCU grace periods interrupt all processors and end in some 100 µs; with 0,
+// SwitchPath is the kernel's switch for the whole machine: with 1, waits for RCU grace periods interrupt all processors and end in some 100 µs; with 0,
 // the default, they last until each processor has passed through a scheduling point, 10 to 20 ms.
-const RCUExpedited = "/sys/kernel/rcu_expedited"
+const SwitchPath = "/sys/kernel/rcu_expedited"
 
 // Expedite shortens the kernel's waits in those requests for which VPP's main thread waits for RCU grace periods. An af_packet interface takes three of
 // them to be made, and three to be removed: packet_set_ring and bind call synchronize_net, which waits shortly only under the lock of netlink's requests
 // (net/core/dev.c, Linux 6.18). VPP forwards nothing meanwhile. The zero value shortens nothing.
 type Expedite struct {
-	// Switch is the path of RCUExpedited; "": nothing is shortened.
+	// Switch is usually SwitchPath; "": nothing is shortened.
 	Switch string
 	// Mark is the path of a file that exists while the switch is 1 because of this agent.
 	Mark string
@@ -46,10 +47,15 @@ func (e Expedite) Recover() error {
 
 // around switches on if a call needs it, and returns what switches off again. Failures only mean that the kernel takes its time.
 func (e Expedite) around(calls []vpp.Call) (off func()) {
-	none := func() {}
 	if e.Switch == "" || !waitsForRCU(calls) {
-		return none
+		return func() {}
 	}
+	return e.on()
+}
+
+// on switches on, and returns what switches off again.
+func (e Expedite) on() (off func()) {
+	none := func() {}
 	if was, err := os.ReadFile(e.Switch); err != nil || !bytes.Equal(bytes.TrimSpace(was), []byte("0")) {
 		return none // on already: it is the administrator's
 	}
@@ -79,4 +85,18 @@ func waitsForRCU(calls []vpp.Call) bool {
 		}
 	}
 	return false
+}
+
+// Caller sends requests to VPP with short waits of the kernel. Only the agent's goroutine may use it.
+type Caller struct {
+	VPP interface {
+		Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply
+	}
+	Expedite
+}
+
+// Do returns one reply per call.
+func (c *Caller) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
+	defer c.around(calls)()
+	return c.VPP.Do(ctx, calls...)
 }
