@@ -27,7 +27,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	} else {
 		s.renderPorts()
 	}
-	adapter.Refuse(s.values, svc, nodeIPs, cfg.Has)
+	adapter.Refuse(s.values, svc, node.Refusal, nodeIPs, cfg.Has)
 	return s.values, s.notes.List
 }
 
@@ -64,7 +64,7 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort, v6 bool)
 	clusterIPs, externalIPs := addrsOfFamily(s.svc.ClusterIPs, v6), addrsOfFamily(s.svc.ExternalIPs, v6)
 	var nodes []netip.Addr
 	if port.NodePort != 0 && len(clusterIPs) > 0 {
-		nodes = addrsOfFamily(s.nodeIPs, v6)
+		nodes = slices.DeleteFunc(addrsOfFamily(s.nodeIPs, v6), s.anotherNodes)
 	}
 	switch {
 	case len(clusterIPs)+len(externalIPs)+len(nodes) == 0:
@@ -103,7 +103,7 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort, v6 bool)
 		}
 	}
 	for _, a := range nodes {
-		if s.node.ServesNodePorts(a) && !s.anotherNodes(a) {
+		if s.node.ServesNodePorts(a) {
 			s.addTranslation(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, outside)
 		}
 	}

@@ -33,7 +33,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
 	}
 	s.putRestricted(values)
-	adapter.Refuse(values, svc, nodeIPs, netip.Addr.Is4)
+	adapter.Refuse(values, svc, node.Refusal, nodeIPs, netip.Addr.Is4)
 	return values, s.notes.List
 }
 
