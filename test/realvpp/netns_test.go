@@ -2,6 +2,7 @@ package realvpp
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,6 +21,27 @@ type netns struct {
 }
 
 func newNetns() (*netns, error) {
+	lookForIPv6()
+	return emptyNetns()
+}
+
+// lookForIPv6 lets package net look for IPv6 where a thread can bind to ::1. It looks once in a process: if the first thread to ask was in a namespace
+// whose loopback is down, all sockets of the process would be of IPv4 only.
+var lookForIPv6 = sync.OnceFunc(func() {
+	n, err := emptyNetns()
+	if err != nil {
+		return // so the caller has no namespace either
+	}
+	defer n.close()
+	_ = n.ip("link set lo up\n") // without IPv6 in the kernel none is found
+	n.do(func() {
+		if c, err := net.ListenPacket("udp", ":0"); err == nil {
+			_ = c.Close()
+		}
+	})
+})
+
+func emptyNetns() (*netns, error) {
 	n := &netns{calls: make(chan func()), ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
