@@ -30,7 +30,7 @@ targets=$(for re in ${TARGETS:-.}; do grep -E "$re" <<<"$all"; done | awk '!seen
 # again PACKAGE NAME BINARY LOG: a run has failed; succeeds if all it found is an input that is slow on a busy machine, and takes that away.
 again() {
   local file
-  grep -q 'hung or terminated' "$4" || return 1
+  grep -qE 'hung or terminated|communicating with fuzzing process' "$4" || return 1
   file=$(sed -n 's,.*Failing input written to \(testdata/[^ ]*\).*,\1,p' "$4" | tail -1)
   [ -z "$file" ] && return 0
   (cd "$1" && timeout 300 "$3" -test.run "^$2\$/^$(basename "$file")\$" -test.timeout 240s) >>"$4" 2>&1 || return 1
