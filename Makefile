@@ -102,7 +102,7 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	@if [ -z "$$CONTIV_VPP" ]; then \
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
-	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 60m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
+	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 120m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
 	fi
 
 sim-test: ## real packets through the simulated VPP, with the tests of the real one: frames, the guestbook's programs, pods attached by CNI, also while parts are killed, and their clients (root, or unshare -Urn make sim-test)
