@@ -14,11 +14,11 @@ import (
 // second starts an API server more on the same etcd, until the test ends, and returns a client of it.
 func (c *cluster) second(t testing.TB) *kubernetes.Clientset {
 	t.Helper()
-	other := &cluster{t: t, dir: c.dir, etcd: c.etcd, port: freePort(t)}
+	other := &cluster{t: t, dir: c.dir, etcd: c.etcd, address: c.address, port: freePort(t), users: c.users, more: c.more}
 	other.serve()
 	var err error
 	other.client, err = kubernetes.NewForConfig(&rest.Config{
-		Host: fmt.Sprintf("https://127.0.0.1:%d", other.port), BearerToken: "admin", QPS: -1,
+		Host: fmt.Sprintf("https://127.0.0.1:%d", other.port), BearerToken: c.users[0].token, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{CAFile: c.path("certs/apiserver.crt")},
 	})
 	if err != nil {
