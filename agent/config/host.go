@@ -6,7 +6,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -29,5 +28,5 @@ func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor
 	if c.Pods != nil {
 		caller = &rcu.Caller{VPP: caller, Expedite: c.Pods.Expedite}
 	}
-	return &linux.Caller{VPP: caller}, append(append(kinds, linux.All()...), nodeports.All()...)
+	return &linux.Caller{VPP: caller}, append(kinds, linux.All()...)
 }

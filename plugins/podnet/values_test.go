@@ -19,7 +19,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -109,7 +108,7 @@ func TestGolden(t *testing.T) {
 
 // TestValuesCompile: the agent accepts every value, and has a descriptor for it.
 func TestValuesCompile(t *testing.T) {
-	kinds := slices.Concat(all.All(), linux.All(), nodeports.All())
+	kinds := slices.Concat(all.All(), linux.All())
 	for key, m := range twoNodes().values(&Settings{NodeName: "node-1"}, []*Attachment{web()}) {
 		i := slices.IndexFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })
 		if i < 0 {
