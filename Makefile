@@ -107,7 +107,7 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 
 sim-test: ## real packets through the simulated VPP, with the tests of the real one: frames, the guestbook's programs, pods attached by CNI, also while parts are killed, and their clients (root, or unshare -Urn make sim-test)
 	CONTIV_VPP=sim CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(GO) test -count=1 -timeout 15m -v \
-	  -run '^(TestVPPWire|TestVPPDemo|TestVPPPodNetwork|TestVPPPodNetworkKilled|TestVPPPodNetworkSteps|TestVPPClients)$$/^(guestbook|nat44_keep)?$$' ./test/realvpp/
+	  -run '^(TestVPPWire|TestVPPDemo|TestVPPPodNetwork|TestVPPPodNetworkNodes|TestVPPPodNetworkOnly6|TestVPPPodNetworkPorts|TestVPPPodNetworkDirect|TestVPPPodNetworkKilled|TestVPPPodNetworkSteps|TestVPPClients)$$/^(guestbook|nat44_keep)?$$' ./test/realvpp/
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
 	@if [ -z "$$CONTIV_VPP" ]; then \

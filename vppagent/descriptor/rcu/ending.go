@@ -65,7 +65,7 @@ func (h *Hastening) dies(pid uint32) bool {
 
 // runs reports that a thread of a process has not ended: the last one closes the files.
 func (h *Hastening) runs(pid uint32) bool {
-	files, _ := filepath.Glob(filepath.Join(h.Proc, strconv.FormatUint(uint64(pid), 10), "task", "*", "stat")) // the pattern is well-formed
+	files, _ := filepath.Glob(filepath.Join(h.Proc, strconv.FormatUint(uint64(pid), 10), "task", "*", "stat")) // Glob fails only for a malformed pattern, and this one has no brackets
 	for _, f := range files {
 		if _, state, _ := readTask(f); state != "" && state != "Z" && state != "X" {
 			return true
