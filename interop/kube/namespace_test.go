@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/interop/kube/netns"
 )
 
 // benchmarking reports whether benchmarks are asked for.
@@ -28,7 +30,11 @@ func again(scratch string, args ...string) error {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
 	}
-	if err := cmd.Run(); err != nil {
+	err := netns.Start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
 		return fmt.Errorf("in separate namespaces: %w", err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func start(t tb, name string, cmd *exec.Cmd) *process {
 	t.Helper()
 	return watch(t, name, func(complete func(*exec.Cmd)) (*exec.Cmd, error) {
 		complete(cmd)
-		return cmd, cmd.Start()
+		return cmd, netns.Start(cmd)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -68,7 +69,27 @@ func (p Program) Start(complete func(*exec.Cmd)) (*exec.Cmd, error) {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args, cmd.ExtraFiles = []string{entering}, []*os.File{f}
 	complete(cmd)
-	return cmd, cmd.Start()
+	return cmd, Start(cmd)
+}
+
+// starting gets commands for the thread that starts them.
+var starting = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread() // no other goroutine gets the thread, and it never ends
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// Start starts a command from a thread that lives as long as this process. The kernel sends Pdeathsig when the thread that started the command
+// ends, not the process; and a thread ends with each Do.
+func Start(cmd *exec.Cmd) error {
+	err := make(chan error)
+	starting() <- func() { err <- cmd.Start() }
+	return <-err
 }
 
 // Main becomes the program of a Program.Start if this process is one. Otherwise it returns, and keeps the main thread for the caller: Go ends

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -78,6 +79,29 @@ func TestNamespace(t *testing.T) {
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the name exists")
+	}
+}
+
+// A command that ends with this process does not end with another thread of it.
+func TestStart(t *testing.T) {
+	if err := Possible(); err != nil {
+		t.Skip(err)
+	}
+	for range 20 {
+		cmd := exec.Command("sleep", "1000")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+		if err := Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := Do("/proc/self/ns/net", func() error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = cmd.Process.Kill() // it may have ended
+		if err := cmd.Wait(); err == nil || err.Error() != "signal: killed" {
+			t.Fatalf("the command ended by itself: %v", err)
+		}
 	}
 }
 
