@@ -321,6 +321,9 @@ func (m *memifs) socketAddDel(add bool, id uint32, filename string) int32 {
 
 func (v *VPP) createMemif(m *memif.MemifCreateV2) (interface_types.InterfaceIndex, int32) {
 	none := interface_types.InterfaceIndex(noIndex)
+	if _, alone := v.cfg.Wire.(noWire); !alone {
+		return none, rvUnsupported // nobody would answer at its socket
+	}
 	ring := cmp.Or(m.RingSize, 1024)
 	s := v.memif.sockets[m.SocketID]
 	if bits.OnesCount32(ring) != 1 || s == nil {

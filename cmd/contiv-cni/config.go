@@ -24,6 +24,7 @@ type config struct {
 	RuntimeConfig struct {
 		PortMappings []protocol.PortMapping `json:"portMappings"`
 		Bandwidth    *protocol.Bandwidth    `json:"bandwidth"`
+		Annotations  map[string]string      `json:"io.kubernetes.cri.pod-annotations"` // of the Pod, from containerd and CRI-O
 	} `json:"runtimeConfig"`
 }
 
@@ -72,6 +73,7 @@ func request(c *config, args *skel.CmdArgs) (protocol.Request, error) {
 		Attachment: protocol.Attachment{ContainerID: args.ContainerID, IfName: args.IfName}, Network: c.Name, Netns: args.Netns,
 		Pod:          protocol.Pod{Namespace: string(k.K8S_POD_NAMESPACE), Name: string(k.K8S_POD_NAME), UID: string(k.K8S_POD_UID)},
 		MTU:          c.MTU,
+		Interface:    c.RuntimeConfig.Annotations[protocol.AnnotationInterface],
 		PortMappings: c.RuntimeConfig.PortMappings, Bandwidth: c.RuntimeConfig.Bandwidth,
 	}
 	return r, r.Validate()

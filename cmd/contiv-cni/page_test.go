@@ -26,7 +26,7 @@ func TestManualPage(t *testing.T) {
 			t.Errorf("the page has no field %q", name)
 		}
 	}
-	for _, word := range []string{protocol.DefaultSocket, protocol.DefaultSpool, ownIPAM, "portMappings", "bandwidth"} {
+	for _, word := range []string{protocol.DefaultSocket, protocol.DefaultSpool, ownIPAM, "portMappings", "bandwidth", "io.kubernetes.cri.pod-annotations", protocol.AnnotationInterface} {
 		if !strings.Contains(configuration, word) {
 			t.Errorf("the page does not mention %s", word)
 		}

@@ -63,14 +63,15 @@ func TestRequest(t *testing.T) {
 	h.Before = func(context.Context, string, protocol.Attachment) error { return nil }
 	c := call{id: "c1", args: podArgs, more: `, "mtu": 1400, "runtimeConfig": {
 		"portMappings": [{"hostPort": 8080, "containerPort": 80, "protocol": "tcp"}, {"hostPort": 53, "containerPort": 53, "protocol": "UDP", "hostIP": "192.0.2.1"}, {"hostPort": 81, "containerPort": 81}],
-		"bandwidth": {"ingressRate": 1000000, "ingressBurst": 2147483647, "egressRate": 2000000, "egressBurst": 2147483647}}`}
+		"bandwidth": {"ingressRate": 1000000, "ingressBurst": 2147483647, "egressRate": 2000000, "egressBurst": 2147483647},
+		"io.kubernetes.cri.pod-annotations": {"contiv-agent.io/interface": "memif", "other": "x"}}`}
 	p := newPlugin("", "")
 	conf, err := p.parseConfig([]byte(h.configuration(c)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err = request(conf, cmdArgs("c1", podArgs))
-	want := `{"containerID":"c1","ifName":"eth0","network":"contiv","netns":"/run/netns/c1","pod":{"namespace":"prod","name":"web-0","uid":"u-1"},"mtu":1400,` +
+	want := `{"containerID":"c1","ifName":"eth0","network":"contiv","netns":"/run/netns/c1","pod":{"namespace":"prod","name":"web-0","uid":"u-1"},"mtu":1400,"interface":"memif",` +
 		`"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"TCP"},{"hostPort":53,"containerPort":53,"protocol":"UDP","hostIP":"192.0.2.1"},{"hostPort":81,"containerPort":81,"protocol":"TCP"}],` +
 		`"bandwidth":{"ingressRate":1000000,"ingressBurst":2147483647,"egressRate":2000000,"egressBurst":2147483647}}`
 	text, _ := json.Marshal(got)

@@ -57,7 +57,7 @@ func (f *CNIFolders) Files() (out []string) {
 func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	f.set = set
 	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
-	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses; needs --cni")
+	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses, and with the memif sockets of pods, which VPP must see under the same path; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; with tunnels between nodes pods get 50 bytes less, or 70 if the tunnels cross IPv6; needs --cni (default: 1500)")
 	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+rcu.SwitchPath+" while VPP makes or removes the interface of a pod, or ends, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
 	f.path.addFlags(set)
@@ -107,7 +107,7 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 	}
 	network, err := podnet.New(podnet.Config{
 		Settings: podnet.Settings{NodeName: cfg.NodeName, MTU: f.mtu, ServiceCIDRs: cfg.Services.ServiceCIDRs, Direct: path},
-		File:     filepath.Join(f.state, "attachments.db"), Pool: pool, Closed: cfg.DeniesUnknown(), Logger: log,
+		File:     filepath.Join(f.state, "attachments.db"), Memifs: filepath.Join(f.state, "memif"), Pool: pool, Closed: cfg.DeniesUnknown(), Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, pool.Close())

@@ -42,7 +42,7 @@ func (c ListConfig) Encode() ([]byte, error) {
 		IPAM         json.RawMessage `json:"ipam,omitempty"`
 	}
 	first, err := json.Marshal(own{
-		ProgramName, map[string]bool{"portMappings": true, "bandwidth": true}, c.Socket, c.Spool, c.MTU, c.IPAM,
+		ProgramName, map[string]bool{"portMappings": true, "bandwidth": true, "io.kubernetes.cri.pod-annotations": true}, c.Socket, c.Spool, c.MTU, c.IPAM,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("network configuration list: %w", err)

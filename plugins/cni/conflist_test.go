@@ -39,6 +39,7 @@ func TestListContent(t *testing.T) {
       "type": "contiv-cni",
       "capabilities": {
         "bandwidth": true,
+        "io.kubernetes.cri.pod-annotations": true,
         "portMappings": true
       },
       "socket": "/run/a.sock",

@@ -47,6 +47,8 @@ func (n *Network) refuse(r *protocol.Request) error {
 	switch {
 	case r.ContainerID == "" || r.IfName == "" || len(r.IfName) > 15:
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "container %q, interface %q: both are needed, and a name of a link has at most 15 bytes", r.ContainerID, r.IfName)
+	case r.Interface != "" && r.Interface != protocol.InterfaceVeth && r.Interface != protocol.InterfaceMemif:
+		return protocol.Errorf(protocol.CodeInvalidConfig, "annotation %s: %.64q is neither %s nor %s", protocol.AnnotationInterface, r.Interface, protocol.InterfaceVeth, protocol.InterfaceMemif)
 	case n.cfg.Closed && (r.Pod.Namespace == "" || r.Pod.Name == ""):
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "CNI_ARGS: K8S_POD_NAMESPACE and K8S_POD_NAME are needed, because policies are enforced")
 	}
@@ -74,13 +76,19 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 		}
 		return nil, protocol.Errorf(protocol.CodeTryAgainLater, "%s is attached in %s, as pod %s", r.Attachment, a.Netns, a.podID())
 	}
-	err := collision(&r, n.attached)
+	socket, err := memifs(n.cfg.Memifs).socketOf(&r, n.attached)
+	if err == nil {
+		err = collision(&r, n.attached)
+	}
 	if err != nil {
 		return nil, err
 	}
-	a := &Attachment{Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings, Bandwidth: limitsOf(&r)}
+	a := &Attachment{Memif: socket, Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings, Bandwidth: limitsOf(&r)}
 	if a.Addresses, a.Given, err = n.addresses(&r); err != nil {
 		return nil, err
+	}
+	if err := makeMemif(a); err != nil {
+		return nil, protocol.Errorf(protocol.CodeIO, "%v", err)
 	}
 	if err := n.store.put(a); err != nil {
 		return nil, protocol.Errorf(protocol.CodeIO, "attachment %s: %v", a, err)
@@ -191,8 +199,10 @@ func (n *Network) passOn(id model.PodID) {
 // result is what a runtime gets for an attachment.
 func result(a *Attachment) *protocol.Result {
 	out := &protocol.Result{
-		Interface: protocol.Interface{Name: a.IfName, MAC: podMAC(a.Attachment), MTU: a.MTU, Sandbox: a.Netns},
-		Host:      &protocol.Interface{Name: a.peer(), MAC: peerMAC, MTU: a.MTU},
+		Interface: protocol.Interface{Name: a.IfName, MAC: podMAC(a.Attachment), MTU: a.MTU, Sandbox: a.Netns, Socket: a.Memif},
+	}
+	if a.Memif == "" {
+		out.Host = &protocol.Interface{Name: a.peer(), MAC: peerMAC, MTU: a.MTU}
 	}
 	for _, addr := range a.Addresses {
 		out.IPs = append(out.IPs, protocol.IP{Address: netip.PrefixFrom(addr, addr.BitLen()), Gateway: gatewayOf(addr)})
@@ -232,6 +242,9 @@ func (n *Network) detach(at protocol.Attachment) (*removal, error) {
 			return nil, protocol.Errorf(protocol.CodeIO, "attachment %s: %v", at, err)
 		}
 		delete(n.attached, at)
+		if err := removeMemif(a, n.attached); err != nil { // VPP may still have it open, and needs it no more
+			return nil, protocol.Errorf(protocol.CodeIO, "%v", err)
+		}
 	}
 	freed, err := n.cfg.Pool.Release(n.cfg.Now(), at)
 	if err != nil {

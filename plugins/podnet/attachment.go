@@ -20,6 +20,8 @@ type Attachment struct {
 	At time.Time `json:"at"`
 	// Given: another IPAM plugin chose the addresses.
 	Given bool `json:"given,omitempty"`
+	// Memif is the path of the socket of a memif interface; "": the pod has a veth.
+	Memif string `json:"memif,omitempty"`
 	// Ports are the node's ports that lead to the pod.
 	Ports []protocol.PortMapping `json:"ports,omitempty"`
 	// Bandwidth are the pod's limits; nil: none.

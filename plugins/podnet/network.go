@@ -25,8 +25,10 @@ const Name = "podnet"
 // Config configures a Network.
 type Config struct {
 	Settings
-	File string     // Bolt file with the attachments
-	Pool *ipam.Pool // addresses of pods
+	File string // Bolt file with the attachments
+	// Memifs is the folder of the sockets of memif interfaces, which pods mount; "": no pod can have one.
+	Memifs string
+	Pool   *ipam.Pool // addresses of pods
 	// Closed means that the agent enforces policies: a pod is closed until its lists are evaluated, and an Add waits for them.
 	Closed bool
 	// PodWait bounds how long an Add waits for the Pod object and its lists; 0: 20 s. The runtime then tries again.
@@ -115,6 +117,9 @@ func (n *Network) restore(all []*Attachment) error {
 	}
 	if err := n.cfg.Pool.Restore(in); err != nil {
 		n.cfg.Logger.Error("addresses", "err", err)
+	}
+	if err := memifs(n.cfg.Memifs).restore(n.attached); err != nil {
+		return err
 	}
 	for _, a := range n.cfg.Pool.Attachments() { // an Add was killed before it wrote the attachment
 		if n.attached[a] == nil {

@@ -69,7 +69,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.net, err = New(Config{
-		Settings: Settings{NodeName: "node-1"}, File: filepath.Join(w.dir, "attachments.db"), Pool: w.pool, Closed: true, PodWait: 20 * time.Millisecond, Now: clock,
+		Settings: Settings{NodeName: "node-1"}, File: filepath.Join(w.dir, "attachments.db"), Memifs: filepath.Join(w.dir, "memif"), Pool: w.pool, Closed: true, PodWait: 20 * time.Millisecond, Now: clock,
 	})
 	if err != nil {
 		w.t.Fatal(err)

@@ -120,14 +120,18 @@ func (s *states) missing(key string) string {
 	}
 }
 
-// firstMissing returns why the first of some values is not in place; "": all are.
-func (s *states) firstMissing(keys []string) string {
+// firstMissing returns why the first of some values is not in place; "": all are. A value that waits for another one counts last.
+func (s *states) firstMissing(keys []string) (pending string) {
 	for _, key := range keys {
-		if why := s.missing(key); why != "" {
+		switch why := s.missing(key); {
+		case why == "" || pending != "" && s.of[key].State == event.Pending:
+		case s.of[key].State == event.Pending:
+			pending = why
+		default:
 			return why
 		}
 	}
-	return ""
+	return pending
 }
 
 // until waits until ready returns "". The error has its last answer.

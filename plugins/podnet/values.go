@@ -324,22 +324,33 @@ func (b *builder) behind(n *model.Node, by string, hopOf func(v6 bool) netip.Add
 
 // pod connects a pod.
 func (b *builder) pod(p *Attachment) {
-	name, peer := p.iface(), p.peer()
-	inside := peer + "-pod"
+	name := p.iface()
+	for _, a := range p.Addresses {
+		b.put(
+			&l3.Route{DstNetwork: single(a), OutgoingInterface: name, NextHopAddr: a.String()},
+			&l3.ARPEntry{Interface: name, IpAddress: a.String(), PhysAddress: podMAC(p.Attachment), Static: true},
+		)
+	}
+	if p.Memif != "" {
+		b.memif(name, p)
+	} else {
+		b.veth(name, p)
+	}
+	b.hostPorts(p)
+	b.limits(p)
+}
+
+// veth connects a pod's namespace.
+func (b *builder) veth(name string, p *Attachment) {
+	inside := p.peer() + "-pod"
 	near := &linuxinterfaces.Interface{
 		Name: inside, HostIfName: p.IfName, PhysAddress: podMAC(p.Attachment),
 		Namespace: &namespace.NetNamespace{Type: namespace.NetNamespace_FD, Reference: p.Netns},
 	}
 	for _, a := range p.Addresses {
 		near.IpAddresses = append(near.IpAddresses, single(a))
-		b.put(
-			&l3.Route{DstNetwork: single(a), OutgoingInterface: name, NextHopAddr: a.String()},
-			&l3.ARPEntry{Interface: name, IpAddress: a.String(), PhysAddress: near.PhysAddress, Static: true},
-			&linuxl3.Route{OutgoingInterface: inside, DstNetwork: everything(a.Is6()), GwAddr: gatewayOf(a).String()},
-		)
+		b.put(&linuxl3.Route{OutgoingInterface: inside, DstNetwork: everything(a.Is6()), GwAddr: gatewayOf(a).String()})
 		b.leadToVPP(inside, gatewayOf(a))
 	}
-	b.wire(name, peer, near, p.MTU, unnumbered)
-	b.hostPorts(p)
-	b.limits(p)
+	b.wire(name, p.peer(), near, p.MTU, unnumbered)
 }

@@ -82,9 +82,13 @@ func TestGolden(t *testing.T) {
 		pods    []*Attachment
 		set     Settings
 	}{
-		"two-nodes":     {twoNodes(), []*Attachment{web()}, Settings{}},
-		"ipv4":          {only4, nil, Settings{MTU: 9000, ServiceCIDRs: prefixes("10.96.0.0/12", "2001:db8:96::/112")}},
-		"ipv6":          {only6, nil, Settings{}},
+		"two-nodes": {twoNodes(), []*Attachment{web()}, Settings{}},
+		"ipv4":      {only4, nil, Settings{MTU: 9000, ServiceCIDRs: prefixes("10.96.0.0/12", "2001:db8:96::/112")}},
+		"ipv6":      {only6, nil, Settings{}},
+		"memif": {only4, []*Attachment{{
+			Attachment: protocol.Attachment{ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/cni-1", MTU: 1450, Memif: "/var/lib/contiv-agent/memif/u1/eth0.sock",
+			Pod: protocol.Pod{Namespace: "default", Name: "web-0", UID: "u1"}, Addresses: addrs("10.1.1.2"),
+		}}, Settings{}},
 		"no-node":       {&cluster{}, nil, Settings{}},
 		"ipv6-underlay": {&cluster{nodes: map[string]*model.Node{"node-1": twoNodes().nodes["node-1"], "node-3": {Name: "node-3", InternalIPs: addrs("2001:db8:16::3"), PodCIDRs: prefixes("10.1.3.0/24")}}}, nil, Settings{}},
 	} {

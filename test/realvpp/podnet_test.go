@@ -379,7 +379,7 @@ func (c *podCluster) service(pods ...*podOf) {
 func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 	c.t.Helper()
 	n.stopAgent()
-	c.reaches("without an agent", friend.netns, hostPort(b.addr(false), 8080), "b sees")
+	c.reaches("without an agent", friend.netns, hostPort(b.addr(false), 8080), b.req.Pod.Name+" sees")
 	c.startAgent(n)
 	c.until("STATUS after a restart of the agent", func() error { return n.client().Status(c.t.Context()) })
 	st, err := control.FetchStatus(c.t.Context(), n.status(), true)
@@ -389,7 +389,7 @@ func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 			c.t.Errorf("a restarted agent writes: %+v%s", txn, c.tails())
 		}
 	}
-	c.reaches("after a restart of the agent", friend.netns, hostPort(b.addr(false), 8080), "b sees")
+	c.reaches("after a restart of the agent", friend.netns, hostPort(b.addr(false), 8080), b.req.Pod.Name+" sees")
 	n.kill()
 	c.check(n.start())
 	begin := time.Now()
@@ -409,8 +409,8 @@ func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 	if leaks > 0 {
 		c.t.Errorf("%d connections that policies deny were answered after a restart of VPP", leaks)
 	}
-	c.reaches("across nodes after a restart of VPP", friend.netns, hostPort(far.addr(false), 8080), "far sees")
-	c.reaches("IPv6 after a restart of VPP", friend.netns, hostPort(b.addr(true), 8080), "b sees")
+	c.reaches("across nodes after a restart of VPP", friend.netns, hostPort(far.addr(false), 8080), far.req.Pod.Name+" sees")
+	c.reaches("IPv6 after a restart of VPP", friend.netns, hostPort(b.addr(true), 8080), b.req.Pod.Name+" sees")
 	c.translates(denied)
 	c.silent("a denied pod after a restart of VPP", denied.netns, hostPort(b.addr(false), 8080))
 }

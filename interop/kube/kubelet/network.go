@@ -87,6 +87,9 @@ func (s *sandbox) config(pod *corev1.Pod) *libcni.RuntimeConf {
 	if ports != nil {
 		c.CapabilityArgs["portMappings"] = ports
 	}
+	if len(pod.Annotations) > 0 {
+		c.CapabilityArgs["io.kubernetes.cri.pod-annotations"] = pod.Annotations
+	}
 	if limits := bandwidth(pod); limits != nil {
 		c.CapabilityArgs["bandwidth"] = limits
 	}

@@ -59,6 +59,8 @@ type Request struct {
 	Netns   string `json:"netns,omitempty"` // path of the sandbox's network namespace; "" in a DEL whose namespace no longer exists
 	Pod     Pod    `json:"pod"`
 	MTU     int    `json:"mtu,omitempty"` // of the network configuration; 0: the agent's
+	// Interface is the kind of interface that the pod asks for, by the annotation AnnotationInterface; "": the agent's.
+	Interface string `json:"interface,omitempty"`
 	// PortMappings and Bandwidth are the runtime's arguments. Bandwidth is nil if the pod has no limits.
 	PortMappings []PortMapping `json:"portMappings,omitempty"`
 	Bandwidth    *Bandwidth    `json:"bandwidth,omitempty"`
@@ -66,6 +68,16 @@ type Request struct {
 	IPs    []IP    `json:"ips,omitempty"`
 	Routes []Route `json:"routes,omitempty"`
 }
+
+// AnnotationInterface is the annotation of a Pod with the kind of its interface: InterfaceMemif, or InterfaceVeth, which is also that of a pod
+// without it.
+const AnnotationInterface = "contiv-agent.io/interface"
+
+// The kinds of interfaces.
+const (
+	InterfaceVeth  = "veth"
+	InterfaceMemif = "memif"
+)
 
 // Pod is the pod of a sandbox. Its fields are empty if the runtime is not Kubernetes's.
 type Pod struct {

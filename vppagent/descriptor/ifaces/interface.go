@@ -251,8 +251,11 @@ func createInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
 // created returns the requests that follow when VPP has made the interface.
 func (i *iface) created(w *descriptor.World, idx interface_types.InterfaceIndex, tagged bool) (ops []descriptor.Op) {
 	made := &descriptor.Iface{Index: uint32(idx), Name: i.name, Tag: i.tag(), Ours: true}
-	if a, ok := i.link.(afPacketLink); ok {
-		made.VPPName = a.vppName()
+	switch l := i.link.(type) {
+	case afPacketLink:
+		made.VPPName = l.vppName()
+	case memifLink:
+		made.VPPName = l.vppName(w)
 	}
 	w.AddInterface(made)
 	if !tagged {
@@ -289,7 +292,13 @@ func deleteInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
 	}
 	return []descriptor.Op{{
 		Call: descriptor.Write(i.link.delete(interface_types.InterfaceIndex(known.Index))), Gone: true, Frees: descriptor.Claim{Name: i.link.claim()},
-		Then: func(vpp.Reply) []descriptor.Op { w.RemoveInterface(known); return nil },
+		Then: func(vpp.Reply) []descriptor.Op {
+			w.RemoveInterface(known)
+			if l, ok := i.link.(memifLink); ok {
+				return l.dropSocket(w)
+			}
+			return nil
+		},
 	}}, nil
 }
 

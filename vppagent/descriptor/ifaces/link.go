@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
+	"strings"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
@@ -256,25 +259,43 @@ func (memifLink) delete(idx interface_types.InterfaceIndex) api.Message {
 	return &memif.MemifDelete{SwIfIndex: idx}
 }
 
-// create first makes the socket if VPP does not have it. Sockets stay: other memifs may use them.
+// vppName is the name that VPP gives the interface (format_memif_device_name, VPP 24.06 to 26.06).
+func (l memifLink) vppName(w *descriptor.World) string {
+	return memifsOn(linksOf(w).socketID(l.socket)) + strconv.FormatUint(uint64(l.id), 10)
+}
+
+// memifsOn begins the names of VPP's interfaces on a socket.
+func memifsOn(socket uint32) string { return fmt.Sprintf("memif%d/", socket) }
+
+// dropSocket makes VPP forget the socket, unless another interface is on it.
+func (l memifLink) dropSocket(w *descriptor.World) []descriptor.Op {
+	id := linksOf(w).socketID(l.socket)
+	if id == 0 || slices.ContainsFunc(w.Interfaces(), func(i *descriptor.Iface) bool { return strings.HasPrefix(i.VPPName, memifsOn(id)) }) {
+		return nil
+	}
+	return []descriptor.Op{{Call: descriptor.Write(&memif.MemifSocketFilenameAddDelV2{SocketID: id}), Then: func(vpp.Reply) []descriptor.Op {
+		delete(linksOf(w).sockets, id)
+		return nil
+	}}}
+}
+
+// create first makes the socket if VPP does not have it. The agent chooses its ID, so that a second interface on it, whose request follows at once,
+// uses the same one.
 func (l memifLink) create(w *descriptor.World, i *iface) (descriptor.Op, error) {
-	if l.socket == "" {
-		return l.createOn(w, i, 0), nil
+	f := linksOf(w)
+	id := f.socketID(l.socket)
+	if l.socket == "" || id != 0 {
+		return l.createOn(w, i, id), nil
 	}
-	for id, name := range linksOf(w).sockets {
-		if name == l.socket {
-			return l.createOn(w, i, id), nil
-		}
+	for id = 1; f.sockets[id] != ""; id++ {
 	}
-	socket := &memif.MemifSocketFilenameAddDelV2{IsAdd: true, SocketID: descriptor.None, SocketFilename: l.socket}
-	return descriptor.Op{Call: descriptor.Write(socket), Then: func(r vpp.Reply) []descriptor.Op {
-		id := r.Msg.(*memif.MemifSocketFilenameAddDelV2Reply).SocketID
-		if linksOf(w).sockets == nil {
-			linksOf(w).sockets = map[uint32]string{}
-		}
-		linksOf(w).sockets[id] = l.socket
-		return []descriptor.Op{l.createOn(w, i, id)}
-	}}, nil
+	f.sockets[id] = l.socket
+	socket := &memif.MemifSocketFilenameAddDelV2{IsAdd: true, SocketID: id, SocketFilename: l.socket}
+	return descriptor.Op{
+		Call: descriptor.Write(socket),
+		Then: func(vpp.Reply) []descriptor.Op { return []descriptor.Op{l.createOn(w, i, id)} },
+		Else: func() []descriptor.Op { delete(f.sockets, id); return nil },
+	}, nil
 }
 
 func (l memifLink) createOn(w *descriptor.World, i *iface, socket uint32) descriptor.Op {
@@ -384,7 +405,17 @@ type linkFacts struct {
 }
 
 func linksOf(w *descriptor.World) *linkFacts {
-	return descriptor.FactsOf(w, func() *linkFacts { return &linkFacts{tried: map[string]bool{}} })
+	return descriptor.FactsOf(w, func() *linkFacts { return &linkFacts{sockets: map[uint32]string{}, tried: map[string]bool{}} })
+}
+
+// socketID returns the ID of a socket; 0: VPP does not have it, or it is the default one.
+func (f *linkFacts) socketID(name string) uint32 {
+	for id, has := range f.sockets {
+		if has == name {
+			return id
+		}
+	}
+	return 0
 }
 
 // Clone implements Facts.
