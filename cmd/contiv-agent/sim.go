@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +21,7 @@ func newSim() *cobra.Command {
 	var manifests []string
 	var seed uint64
 	var hostInterfaces bool
+	var deaf time.Duration
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run the embedded VPP alone, on a unix socket",
@@ -36,7 +38,7 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hostInterfaces {
-				return serveHostInterfaces(cmd, socket)
+				return serveHostInterfaces(cmd, socket, deaf)
 			}
 			v := sim.New(sim.Config{Seed: seed, PuntLocal: true})
 			defer v.Close()
@@ -62,17 +64,19 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 	cmd.Flags().StringVar(&node, "node", "", "name of the node of this VPP (default: $NODE_NAME, or the name of the host)")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of random choices")
 	cmd.Flags().BoolVar(&hostInterfaces, "host-interfaces", false, "af_packet interfaces carry the packets of Linux interfaces")
+	cmd.Flags().DurationVar(&deaf, "receive-after", 0, "a new interface of --host-interfaces receives nothing for so long, as one of a VPP that is busy")
+	cmd.MarkFlagsMutuallyExclusive("receive-after", "manifests")
 	cmd.MarkFlagsMutuallyExclusive("host-interfaces", "manifests")
 	return cmd
 }
 
 // serveHostInterfaces is a VPP for real packets: a client makes every interface, and the choices are random.
-func serveHostInterfaces(cmd *cobra.Command, socket string) error {
+func serveHostInterfaces(cmd *cobra.Command, socket string, deaf time.Duration) error {
 	l, err := httpserver.Unix(cmd.Context(), socket)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "sim: binary API at %s, with host interfaces\n", socket)
 	const logged = 1 << 10
-	return hostif.Serve(cmd.Context(), sim.Config{Version: "25.10-release", Seed: rand.Uint64() | 1, LogLimit: logged}, l)
+	return hostif.Serve(cmd.Context(), sim.Config{Version: "25.10-release", Seed: rand.Uint64() | 1, LogLimit: logged}, l, deaf)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet/probe"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -107,7 +108,7 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 	}
 	network, err := podnet.New(podnet.Config{
 		Settings: podnet.Settings{NodeName: cfg.NodeName, MTU: f.mtu, ServiceCIDRs: cfg.Services.ServiceCIDRs, Direct: path},
-		File:     filepath.Join(f.state, "attachments.db"), Memifs: filepath.Join(f.state, "memif"), Pool: pool, Closed: cfg.DeniesUnknown(), Logger: log,
+		File:     filepath.Join(f.state, "attachments.db"), Memifs: filepath.Join(f.state, "memif"), Pool: pool, Closed: cfg.DeniesUnknown(), Probe: probe.Ask, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, pool.Close())

@@ -14,11 +14,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet/probe"
 )
 
-// Add connects a sandbox. It returns when VPP and the kernel have acknowledged everything of the pod, and VPP its access lists.
+// Add connects a sandbox. It returns when VPP and the kernel have acknowledged everything of the pod, and VPP its access lists, and when VPP has
+// answered a frame of the pod.
 //
-//	address ─▶ file ─▶ values ─ acknowledged ─▶ Pod with addresses ─▶ lists ─ acknowledged ─▶ result
+//	address ─▶ file ─▶ values ─ acknowledged ─▶ Pod with addresses ─▶ lists ─ acknowledged ─▶ frame ─ answered ─▶ result
 //
 // The Pod object may arrive after the call: the pod stays closed meanwhile, and Add waits for Config.PodWait. Then it returns the code 11, with
 // which the runtime tries again.
@@ -39,7 +41,26 @@ func (n *Network) Add(ctx context.Context, r protocol.Request) (*protocol.Result
 			return nil, err
 		}
 	}
+	if err := answered(ctx, &n.cfg, a); err != nil {
+		return nil, err
+	}
 	return result(a), nil
+}
+
+// answered waits until VPP answers a question of the pod's end. It acknowledges an af_packet interface before it receives frames, and a few never do:
+// the runtime's next try has another interface. A memif has no program yet.
+func answered(ctx context.Context, cfg *Config, a *Attachment) error {
+	if cfg.Probe == nil || a.Memif != "" {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, cfg.ProbeWait)
+	defer stop()
+	addr := a.Addresses[0]
+	err := cfg.Probe(ctx, probe.Link{Netns: a.Netns, Name: a.IfName, MAC: podMAC(a.Attachment), Addr: addr, Gateway: gatewayOf(addr)})
+	if err != nil {
+		return protocol.Errorf(protocol.CodeTryAgainLater, "pod %s: VPP receives nothing of its interface: %v", a.podID(), err)
+	}
+	return nil
 }
 
 // refuse returns why a request cannot be served.

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet/probe"
 )
 
 // Name is the name of the source of the values.
@@ -33,11 +34,18 @@ type Config struct {
 	Closed bool
 	// PodWait bounds how long an Add waits for the Pod object and its lists; 0: 20 s. The runtime then tries again.
 	PodWait time.Duration
-	Now     func() time.Time // nil: time.Now
-	Logger  *slog.Logger     // nil: silent
+	// Probe asks VPP by the pod's link, as probe.Ask does, until VPP answers or ctx ends; nil: an Add does not wait for an answer.
+	Probe func(ctx context.Context, l probe.Link) error
+	// ProbeWait bounds how long an Add waits for that; 0: 2 s.
+	ProbeWait time.Duration
+	Now       func() time.Time // nil: time.Now
+	Logger    *slog.Logger     // nil: silent
 }
 
-const defaultPodWait = 20 * time.Second
+const (
+	defaultPodWait   = 20 * time.Second
+	defaultProbeWait = 2 * time.Second
+)
 
 // Network is the network of a node. It implements plugins/cni's Network and controller.Onlooker. It is safe for concurrent use.
 //
@@ -76,6 +84,9 @@ func New(cfg Config) (*Network, error) {
 	}
 	if cfg.PodWait == 0 {
 		cfg.PodWait = defaultPodWait
+	}
+	if cfg.ProbeWait == 0 {
+		cfg.ProbeWait = defaultProbeWait
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

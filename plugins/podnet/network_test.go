@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet/probe"
 )
 
 var (
@@ -50,6 +51,7 @@ type world struct {
 	lists  kv.Values             // of pods with addresses
 	events []event.Event         // that reached the controller
 	held   func(key string) bool // keys that VPP does not acknowledge; nil: none
+	probe  func(context.Context, probe.Link) error
 	away   bool
 }
 
@@ -69,7 +71,13 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.net, err = New(Config{
-		Settings: Settings{NodeName: "node-1"}, File: filepath.Join(w.dir, "attachments.db"), Memifs: filepath.Join(w.dir, "memif"), Pool: w.pool, Closed: true, PodWait: 20 * time.Millisecond, Now: clock,
+		Settings: Settings{NodeName: "node-1"}, File: filepath.Join(w.dir, "attachments.db"), Memifs: filepath.Join(w.dir, "memif"), Pool: w.pool, Closed: true, PodWait: 20 * time.Millisecond, Now: clock, ProbeWait: 20 * time.Millisecond,
+		Probe: func(ctx context.Context, l probe.Link) error {
+			if w.probe == nil {
+				return nil
+			}
+			return w.probe(ctx, l)
+		},
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -248,6 +256,38 @@ func TestAddWaits(t *testing.T) {
 			t.Errorf("without %s: %v", held, err)
 		}
 		w.hold(nil)
+	}
+}
+
+// TestAddWaitsForAnAnswer: an Add asks when VPP has everything of the pod, and fails without an answer.
+func TestAddWaitsForAnAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.nodes()
+	w.put(pod("web"))
+	var asked []probe.Link
+	w.probe = func(ctx context.Context, l probe.Link) error {
+		asked = append(asked, l)
+		if why := w.net.states.missing(kv.InterfaceACLsKey((&Attachment{Attachment: request("c1", "web").Attachment, Pod: request("c1", "web").Pod}).iface())); why != "" {
+			t.Errorf("it asks too early: %s", why)
+		}
+		if len(asked) > 1 {
+			return nil
+		}
+		<-ctx.Done()
+		return errors.New("no answer")
+	}
+	if _, err := w.net.Add(t.Context(), request("c1", "web")); code(err) != protocol.CodeTryAgainLater || !strings.Contains(err.Error(), "VPP receives nothing of its interface: no answer") {
+		t.Errorf("without an answer: %v", err)
+	}
+	got := w.add(request("c1", "web"))
+	want := probe.Link{Netns: here, Name: "eth0", MAC: got.Interface.MAC, Addr: got.IPs[0].Address.Addr(), Gateway: gateway4}
+	if len(asked) != 2 || asked[1] != want {
+		t.Errorf("asked %+v, want %+v", asked, want)
+	}
+	w.put(pod("router"))
+	w.add(memifRequest("c2", "router", "u2"))
+	if len(asked) != 2 {
+		t.Error("it asks by a link that does not exist")
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	longest     = 64 << 10 // frame
 	burst       = 64       // frames of an interface before those of the next one
 	tick        = time.Second
+	deafTick    = 10 * time.Millisecond // if new interfaces are deaf
 )
 
 // port is the socket of one interface.
@@ -29,7 +30,8 @@ type port struct {
 	index   uint32 // VPP's
 	link    int    // Linux'
 	fd      int
-	offload bool // checksums are finished here
+	offload bool      // checksums are finished here
+	due     time.Time // when it begins to hear; zero: it hears
 }
 
 // Host has the sockets of one VPP. It is a sim.Wire; but for New and Run, its methods are called with the VPP locked.
@@ -40,6 +42,7 @@ type Host struct {
 	ports map[uint32]*port
 	frame []byte
 	oob   []byte
+	deaf  time.Duration // how long a new interface receives nothing
 }
 
 // New returns a host without interfaces, for sim.Config.Wire.
@@ -71,7 +74,7 @@ func (h *Host) Run(ctx context.Context, v *sim.VPP) error {
 	events := make([]unix.EpollEvent, burst)
 	last := time.Now()
 	for {
-		n, err := unix.EpollWait(h.poll, events, int(tick.Milliseconds()))
+		n, err := unix.EpollWait(h.poll, events, int(h.longestWait().Milliseconds()))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -85,8 +88,35 @@ func (h *Host) Run(ctx context.Context, v *sim.VPP) error {
 				g.Expire()
 			}
 			h.round(g, now, events[:max(n, 0)])
+			h.hearDue(now)
 		})
 	}
+}
+
+// longestWait is how long Run waits for frames.
+func (h *Host) longestWait() time.Duration {
+	if h.deaf > 0 {
+		return deafTick
+	}
+	return tick
+}
+
+// hearDue lets the ports hear that have been deaf long enough.
+func (h *Host) hearDue(now time.Time) {
+	for _, p := range h.ports {
+		if !p.due.IsZero() && !now.Before(p.due) {
+			_ = h.hear(p) // the link may be gone
+		}
+	}
+}
+
+// hear lets a port receive all frames of its link from now on.
+func (h *Host) hear(p *port) error {
+	p.due = time.Time{}
+	return errors.Join(
+		os.NewSyscallError("bind", unix.Bind(p.fd, &unix.SockaddrLinklayer{Ifindex: p.link, Protocol: hton(unix.ETH_P_ALL)})),
+		os.NewSyscallError("epoll", h.watch(p.fd)),
+	)
 }
 
 // round reads the sockets that have frames.
@@ -158,17 +188,20 @@ func (h *Host) Open(index uint32, host string, offload bool) error {
 		return err
 	}
 	fd, err := socket(link.Index)
-	if err == nil {
-		err = h.watch(fd)
-	}
 	if err != nil {
 		return fmt.Errorf("packet socket on %s: %w", host, err)
 	}
-	h.ports[index] = &port{index: index, link: link.Index, fd: fd, offload: offload}
+	p := &port{index: index, link: link.Index, fd: fd, offload: offload, due: time.Now().Add(h.deaf)}
+	if h.deaf == 0 {
+		if err := h.hear(p); err != nil {
+			return fmt.Errorf("packet socket on %s: %w", host, errors.Join(err, unix.Close(fd)))
+		}
+	}
+	h.ports[index] = p
 	return nil
 }
 
-// socket returns a packet socket that hears one interface and not what leaves by it.
+// socket returns a packet socket that sends by one interface. It hears nothing yet, and never what leaves by the interface.
 func socket(link int) (int, error) {
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -179,7 +212,7 @@ func socket(link int) (int, error) {
 	err = errors.Join(
 		os.NewSyscallError("PACKET_IGNORE_OUTGOING", unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1)),
 		os.NewSyscallError("PACKET_AUXDATA", unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_AUXDATA, 1)),
-		os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link, Protocol: hton(unix.ETH_P_ALL)})),
+		os.NewSyscallError("bind", unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link})),
 	)
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))

@@ -11,12 +11,13 @@ import (
 )
 
 // Serve runs a VPP with real packets and answers its API on l until ctx ends or VPP crashes, as a process of VPP does. The clock is the
-// real one.
-func Serve(ctx context.Context, cfg sim.Config, l net.Listener) error {
+// real one. A new interface receives nothing for the time deaf, as one of a VPP that is busy.
+func Serve(ctx context.Context, cfg sim.Config, l net.Listener, deaf time.Duration) error {
 	h, err := New()
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	h.deaf = deaf
 	cfg.Wire, cfg.Now, cfg.PID = h, time.Now(), uint32(os.Getpid())
 	v := sim.New(cfg)
 	alive, stop := v.Living(ctx)

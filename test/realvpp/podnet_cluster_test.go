@@ -12,10 +12,11 @@ import (
 
 // clusterShape is what differs between clusters.
 type clusterShape struct {
-	only6   bool     // neither nodes nor pods have IPv4
-	direct  bool     // VPPs share a link, br1; that of node-3 has its interface by its own configuration
-	flags   []string // of each agent
-	plugins []string // of each VPP, beside those that every test needs
+	only6     bool     // neither nodes nor pods have IPv4
+	direct    bool     // VPPs share a link, br1; that of node-3 has its interface by its own configuration
+	flags     []string // of each agent
+	plugins   []string // of each VPP, beside those that every test needs
+	simulated []string // arguments of each VPP that is simulated
 }
 
 // podNode is a node. Its number n is the last part of its first address, and of its pods' ranges.
@@ -71,6 +72,7 @@ func (c *podCluster) addNode(path string, number int) *podNode {
 		n.addr = fmt.Sprintf("192.168.16.%d", number)
 	}
 	n.path, n.dir, n.plugins = path, filepath.Join(c.dir, n.name), append([]string{"vxlan_plugin.so"}, c.clusterShape.plugins...)
+	n.simulated = c.clusterShape.simulated
 	c.check(os.Mkdir(n.dir, 0o700))
 	c.t.Cleanup(func() { n.stopAgent(); n.kill(); n.ns.close() })
 	c.boot(n)

@@ -100,15 +100,16 @@ const startTimeout = time.Minute
 
 // process is one running VPP.
 type process struct {
-	path    string
-	plugins []string // beside those every test needs
-	workers int      // threads that forward; 0: the main thread does
-	preload string   // a library that its process loads before all others; "": none
-	dir     string
-	ns      *netns
-	cmd     *exec.Cmd
-	dead    chan struct{}
-	err     error // why it ended; read after dead is closed
+	path      string
+	plugins   []string // beside those every test needs
+	workers   int      // threads that forward; 0: the main thread does
+	simulated []string // arguments of a simulated VPP alone
+	preload   string   // a library that its process loads before all others; "": none
+	dir       string
+	ns        *netns
+	cmd       *exec.Cmd
+	dead      chan struct{}
+	err       error // why it ended; read after dead is closed
 }
 
 func (p *process) socket() string { return filepath.Join(p.dir, startup.API) }
@@ -119,7 +120,7 @@ func (p *process) start() error {
 	_ = os.Remove(p.socket()) // of a former life
 	args := startup.VPP(p.dir, p.workers, p.plugins...)
 	if isSimulated(p.path) {
-		args = startup.Simulated(p.dir)
+		args = append(startup.Simulated(p.dir), p.simulated...)
 	}
 	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
