@@ -16,7 +16,8 @@ import (
 //	the end  ─▶ all that is left: changes, removals, and creations after them   as in any other transaction
 //
 // The agent changes and removes nothing before the end: a later portion may want an object in VPP that no portion has named yet.
-// As soon as such an object exists, creations wait for the end as well, because their order then matters.
+// As soon as such an object exists, creations wait for the end as well, because their order then matters. Interfaces that the agent has
+// closed are no such objects: the values that open them are last in any plan, so all else is carried out ahead of them.
 
 // ahead is the state of a resync that is executed before all portions have arrived.
 type ahead struct {
@@ -130,11 +131,12 @@ func (h *ahead) carryOut(ctx context.Context) {
 	}
 }
 
-// onlyCreates reports that the plan changes and removes nothing.
+// onlyCreates reports that the plan changes and removes nothing, but for openings of closed interfaces: they are held until the end.
 func (p *planner) onlyCreates() bool {
 	for _, v := range p.touched {
 		switch {
 		case v.plan.action == Create && !v.rebind:
+		case v.plan.action == Update && !v.unsure && v.last():
 		case v.plan.action != None || v.unsure || v.have != nil && v.ours && v.want == nil:
 			return false
 		}

@@ -129,6 +129,52 @@ func TestPortionsAreCarriedOutAhead(t *testing.T) {
 	}
 }
 
+// TestPortionsAreCarriedOutAheadOfOpenings: the first portion opens pods that the agent closed before. Nothing waits for that but the openings, which
+// are last.
+func TestPortionsAreCarriedOutAheadOfOpenings(t *testing.T) {
+	l := newLab(t, vppagent.Config{DenyUnknown: true, DenyEarly: true})
+	pods(l)
+	l.interfaces()
+	l.wantClosed("at first", "tap1", "tap2")
+	l.writes()
+	portions := cluster(3, 2)
+	for k, m := range portion(accessList("web", rule(acl.ACL_Rule_PERMIT, "", "", "")), &contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"web"}}) {
+		portions[0][k] = m
+	}
+	last := portion(&contivacl.InterfaceACLs{Interface: "tap2"})
+	seen := make(chan string, 1000)
+	l.sim.Fail(func(name string) (int32, bool) { seen <- name; return 0, false })
+	rest := make(chan map[string]proto.Message)
+	go func() {
+		defer close(rest)
+		for _, portion := range append(portions[1:], last) {
+			rest <- portion
+			for mappings := len(portion) / 2; mappings > 0; {
+				if <-seen == "nat44_add_del_lb_static_mapping" {
+					mappings--
+				}
+			}
+		}
+	}()
+	l.allConfigured(l.said(portions[0], rest))
+	l.sim.Fail(nil)
+	w := l.writes()
+	opened := slices.IndexFunc(w, func(s string) bool { return strings.HasPrefix(s, "acl_interface_set_acl_list") })
+	mapped := 0
+	for i, s := range w {
+		if strings.HasPrefix(s, "nat44_add_del_lb_static_mapping") {
+			mapped = i
+		}
+	}
+	if opened < mapped {
+		t.Errorf("message %d opens a pod, message %d is the last mapping:\n%s", opened, mapped, strings.Join(w, "\n"))
+	}
+	l.wantClosed("in the end")
+	l.want = together(append(portions, last)...)
+	l.allConfigured(l.resync())
+	l.quiet("resync")
+}
+
 // fresh1 is the state of VPP if all values arrive at once.
 func fresh1(t *testing.T, want kv.Values) string {
 	l := newLab(t, vppagent.Config{})
@@ -300,6 +346,22 @@ func TestALaterPortionCounts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestNothingIsChangedBeforeTheEnd: VPP has a value that one portion changes and a later one changes back: nothing is written.
+func TestNothingIsChangedBeforeTheEnd(t *testing.T) {
+	l := newLab(t, vppagent.Config{DenyUnknown: true, DenyEarly: true})
+	pods(l)
+	was := dnat("default/svc-0000", "10.96.0.1", 80, "10.1.1.2:8080")
+	open := func(lists ...string) *contivacl.InterfaceACLs {
+		return &contivacl.InterfaceACLs{Interface: "tap1", Input: lists}
+	}
+	first := portion(append(node(), was, accessList("web", rule(acl.ACL_Rule_PERMIT, "", "", "")), open("web"), &contivacl.InterfaceACLs{Interface: "tap2"})...)
+	l.allConfigured(l.inPortions(first))
+	l.writes()
+	l.restartAgent()
+	l.allConfigured(l.inPortions(first, portion(dnat("default/svc-0000", "10.96.0.1", 80, "10.1.1.9:8080")), portion(was)))
+	l.quiet("changed and changed back")
 }
 
 // TestPlanOfPortions is the plan of the whole.
