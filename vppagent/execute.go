@@ -249,7 +249,7 @@ func (a *Agent) costs(batch []request) []pace.Estimate {
 	for i := range batch {
 		op := &batch[i].op
 		if op.Call.Msg != nil {
-			out[i] = pace.Estimate{Name: op.Call.Msg.GetMessageName(), Cost: op.Cost, Known: op.Cost > 0, Apart: op.Apart}
+			out[i] = pace.Estimate{Name: op.Call.Msg.GetMessageName(), Cost: op.Cost, Size: descriptor.Size(op.Call.Msg), Known: op.Cost > 0, Apart: op.Apart}
 		}
 		if op.Cost == 0 {
 			out[i].Cost = a.g.world.Cost.Message(out[i].Name)

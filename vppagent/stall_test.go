@@ -158,6 +158,22 @@ func TestSlowVPPGetsSmallerGroups(t *testing.T) {
 	}
 }
 
+// TestNoPausesBetweenServices: VPP forwards between the requests of many Services by itself. So the agent pauses only until it has measured them.
+func TestNoPausesBetweenServices(t *testing.T) {
+	r := &recorder{slow: 5 * time.Microsecond}
+	a := vppagent.New(r.config())
+	r.commit(t, a, event.Full, services(3000, 10))
+	requests, last := 0, 0
+	for _, s := range r.story {
+		if requests++; s == "pause" {
+			last = requests
+		}
+	}
+	if requests < 3000 || last == 0 || last > 500 {
+		t.Errorf("%d requests, %d pauses, the last before request %d", requests, r.count()["pause"], last)
+	}
+}
+
 // TestRemovalsBeginWithFew: the time of removing a mapping depends on its number of NAT sessions. A removal that was quick may take long
 // later, so the first group is small.
 func TestRemovalsBeginWithFew(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/codec"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
@@ -282,6 +283,14 @@ func FixedText(s string) string {
 
 // Write is a request that changes VPP.
 func Write(m api.Message) vpp.Call { return vpp.Call{Msg: m} }
+
+// Size returns the size of a request in bytes, without its header, which VPP reads as well; 0: it is no message of VPP's API.
+func Size(m api.Message) int {
+	if m, ok := m.(codec.Marshaler); ok {
+		return m.Size()
+	}
+	return 0
+}
 
 // DumpRequest is a request answered by details.
 func DumpRequest(id string, m api.Message) Request {

@@ -3,6 +3,7 @@ package pace
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ type clock struct {
 	now    time.Time
 	groups []int
 	slow   time.Duration
+	pauses int
 }
 
 func (c *clock) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
@@ -22,7 +24,7 @@ func (c *clock) Do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
 }
 
 func (c *clock) pacer() *Pacer {
-	return &Pacer{Caller: c, Now: func() time.Time { return c.now }, Stall: 3 * time.Millisecond, Pause: func(_ context.Context, d time.Duration) { c.now = c.now.Add(d) }}
+	return &Pacer{Caller: c, Now: func() time.Time { return c.now }, Stall: 3 * time.Millisecond, Pause: func(_ context.Context, d time.Duration) { c.now, c.pauses = c.now.Add(d), c.pauses+1 }}
 }
 
 // TestGroups: a group takes Stall at most, and requests that may take longer together are in different groups.
@@ -48,6 +50,66 @@ func TestGroups(t *testing.T) {
 		if got := fmt.Sprint(c.groups); got != tc.want {
 			t.Errorf("%s: groups of %s, want %s", tc.name, got, tc.want)
 		}
+	}
+}
+
+// TestLightRequestsHaveNoPauses: VPP forwards between requests of which it serves little at once, whether or not the agent pauses. Their groups are
+// bounded, so that the pacer compares its estimates with the measured time.
+func TestLightRequestsHaveNoPauses(t *testing.T) {
+	const us = time.Microsecond
+	small := func(int) Estimate { return Estimate{Name: "small", Cost: 10 * us, Size: 200, Known: true} }    // 4,096 bytes take 205 µs
+	dense := func(int) Estimate { return Estimate{Name: "dense", Cost: 10 * us, Size: 50, Known: true} }     // 819 µs
+	long := func(int) Estimate { return Estimate{Name: "long", Cost: 800 * us, Size: 1 << 20, Known: true} } // one takes more than a quarter of Stall
+	for _, tc := range []struct {
+		name     string
+		estimate func(i int) Estimate
+		slow     time.Duration
+		want     string
+		pauses   int
+	}{
+		{name: "light", estimate: small, slow: us, want: "[2401 2401 198]"},
+		{name: "dense", estimate: dense, slow: 10 * us, want: "[300 300 300 300 300 300 300 300 300 300 300 300 300 300 300 300 200]", pauses: 16},
+		{name: "long", estimate: long, slow: 800 * us, want: fmt.Sprint(groupsOf(3, 5000)), pauses: 1666},
+		{name: "of no known size", estimate: func(int) Estimate { return Estimate{Cost: 10 * us, Known: true} }, slow: 10 * us, want: fmt.Sprint(groupsOf(300, 5000)), pauses: 16},
+		{name: "apart", estimate: func(i int) Estimate { e := small(i); e.Apart = 1; return e }, slow: us, want: fmt.Sprint(groupsOf(1, 5000)), pauses: 13},
+		// VPP takes 8 times as long as estimated: after the first group, the requests are no longer light.
+		{name: "slower than estimated", estimate: small, slow: 80 * us, want: fmt.Sprint(append([]int{2401}, groupsOf(75, 2599)...)), pauses: 34},
+	} {
+		c := &clock{now: time.Unix(1e6, 0), slow: tc.slow}
+		costs := make([]Estimate, 5000)
+		for i := range costs {
+			costs[i] = tc.estimate(i)
+		}
+		c.pacer().Do(t.Context(), make([]vpp.Call, len(costs)), costs)
+		if got := fmt.Sprint(c.groups); got != tc.want || c.pauses != tc.pauses {
+			t.Errorf("%s: %d pauses and groups of %s, want %d and %s", tc.name, c.pauses, got, tc.pauses, tc.want)
+		}
+	}
+}
+
+// groupsOf are the groups of all calls.
+func groupsOf(size, all int) (out []int) {
+	for ; all > 0; all -= size {
+		out = append(out, min(size, all))
+	}
+	return out
+}
+
+// TestLightRequestsWaitForThePause: the pause that follows from other requests comes before light ones, if these are not few. Light requests are in
+// a separate group, which ends behind no joined call.
+func TestLightRequestsWaitForThePause(t *testing.T) {
+	const pause = 0
+	c := &clock{now: time.Unix(1e6, 0), slow: 10 * time.Microsecond}
+	p := c.pacer()
+	p.Pause = func(_ context.Context, d time.Duration) { c.now, c.groups = c.now.Add(d), append(c.groups, pause) }
+	small := Estimate{Name: "small", Cost: 10 * time.Microsecond, Size: 200, Known: true}
+	large := Estimate{Name: "large", Cost: 3 * time.Millisecond, Size: 200, Known: true}
+	costs := slices.Concat([]Estimate{small, small, small, large}, slices.Repeat([]Estimate{small}, 100), []Estimate{large, small})
+	calls := make([]vpp.Call, len(costs))
+	calls[2].Joined = true
+	p.Do(t.Context(), calls, costs)
+	if got, want := c.groups, []int{2, 2, pause, 100, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("groups %d, want %d; %d is a pause", got, want, pause)
 	}
 }
 
