@@ -74,6 +74,19 @@ func beDriver(kind string) int {
 			}
 		})
 		return 0
+	case "decodes by protobuf": // the same messages, which it keeps as well, without this package's decoder
+		debug.SetGCPercent(300)
+		widen(d.in)
+		in := NewReader(d.in, 0)
+		for batch := []*pb.ToDataplane{}; ; {
+			m := &pb.ToDataplane{}
+			if err := in.Read(m); err != nil {
+				return 0
+			}
+			if batch = append(batch, m); m.GetInSync() != nil || m.GetConfigUpdate() != nil {
+				d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_DataplaneInSync{DataplaneInSync: &pb.DataplaneInSync{}}})
+			}
+		}
 	case "discards":
 		in := NewReader(os.NewFile(3, "from"), 0)
 		for {
