@@ -42,6 +42,7 @@ type Host struct {
 	ports map[uint32]*port
 	frame []byte
 	oob   []byte
+	came  []arrived     // in one round
 	deaf  time.Duration // how long a new interface receives nothing
 }
 
@@ -119,20 +120,34 @@ func (h *Host) hear(p *port) error {
 	)
 }
 
-// round reads the sockets that have frames.
+// arrived is a frame of an interface.
+type arrived struct {
+	port  *port
+	frame []byte
+}
+
+// round reads the sockets that have frames, and processes the frames after that. So what a frame leads to is read in a later round: as in VPP, a
+// sender that answers at once does not keep frames of other interfaces waiting.
 func (h *Host) round(g sim.Graph, now time.Time, events []unix.EpollEvent) {
+	h.came = h.came[:0]
 	for _, e := range events {
 		for _, p := range h.ports {
 			if p.fd == int(e.Fd) {
-				h.read(g, now, p)
+				h.read(p)
 				break
 			}
 		}
 	}
+	for _, a := range h.came {
+		if h.ports[a.port.index] == a.port { // no earlier frame has ended VPP
+			h.edge.Receive(g, now, a.port.index, a.frame)
+		}
+	}
+	clear(h.came) // the edge keeps what it needs
 }
 
 // read takes a burst of frames of one socket.
-func (h *Host) read(g sim.Graph, now time.Time, p *port) {
+func (h *Host) read(p *port) {
 	for range burst {
 		n, m, _, _, err := unix.Recvmsg(p.fd, h.frame, h.oob, unix.MSG_TRUNC)
 		if err != nil {
@@ -141,11 +156,7 @@ func (h *Host) read(g sim.Graph, now time.Time, p *port) {
 		if n > len(h.frame) {
 			continue
 		}
-		b := slices.Clone(h.frame[:n])
-		h.edge.Receive(g, now, p.index, p.restore(b, h.oob[:m]))
-		if h.ports[p.index] != p {
-			return
-		}
+		h.came = append(h.came, arrived{p, p.restore(slices.Clone(h.frame[:n]), h.oob[:m])})
 	}
 }
 
