@@ -56,6 +56,21 @@ func TestAs(t *testing.T) {
 	}
 }
 
+// TestAsOfLaterFragments: cnat takes the first bytes of a later fragment for ports. Other nodes leave its data as it is.
+func TestAsOfLaterFragments(t *testing.T) {
+	l := load(t, "udp 10.1.1.2:0 -> 10.96.0.10:0 fragment 7 offset 24 length 24")
+	const data = 20
+	p := l.Header
+	p.Src = netip.MustParseAddr("192.168.16.1")
+	if got := l.As(p); !bytes.Equal(got[data:], l.Bytes[data:]) || bytes.Equal(got, l.Bytes) {
+		t.Errorf("another address: %x, was %x", got, l.Bytes)
+	}
+	p.SrcPort = 49153
+	if got := l.As(p); !bytes.Equal(got[data:data+4], []byte{0xc0, 1, 0, 0}) {
+		t.Errorf("another port: the data is %x", got[data:])
+	}
+}
+
 // TestAsKeepsWrongChecksums: VPP corrects by the difference.
 func TestAsKeepsWrongChecksums(t *testing.T) {
 	l := load(t, "tcp 10.1.1.2:40000 -> 10.96.0.10:80 [S]")

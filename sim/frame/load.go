@@ -86,10 +86,15 @@ func (l *Load) As(p packet.Packet) []byte {
 	was := &l.Header
 	at, there := parts(b, was)
 	addresses(b, was, &p)
-	if there {
+	if there || mistaken(was, &p) {
 		transport(b[at:], was, &p, l.Whole)
 	}
 	return b
+}
+
+// mistaken reports whether a node changed the first bytes of a later fragment, because it took them for a transport header: VPP's cnat does.
+func mistaken(was, p *packet.Packet) bool {
+	return was.Fragment.Later() && (was.SrcPort != p.SrcPort || was.DstPort != p.DstPort || was.ICMPID != p.ICMPID)
 }
 
 // addresses writes addresses and a TTL that has changed, and the checksum of the IPv4 header.
@@ -166,7 +171,7 @@ func quoted(b []byte, was, p *packet.Packet) uint32 {
 	before := fold(wordSum(b))
 	at, there := parts(b, was)
 	addresses(b, was, p)
-	if there {
+	if there || mistaken(was, p) {
 		transport(b[at:], was, p, false)
 	}
 	return uint32(before) + uint32(^fold(wordSum(b)))
