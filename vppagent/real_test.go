@@ -33,6 +33,9 @@ func realVPP(t testing.TB, n int, startup string) *vpp.Conn {
 	if bin == "" {
 		t.Skip("CONTIV_VPP is not set: point it at a vpp binary (24.06 to 26.06, with the nat and acl plugins)")
 	}
+	if bin == "sim" {
+		t.Skip("the simulated VPP serves the package's other tests")
+	}
 	dir, err := os.MkdirTemp("", "contiv")
 	if err != nil {
 		t.Fatal(err)

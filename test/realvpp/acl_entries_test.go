@@ -27,6 +27,7 @@ func evilEgress(ports ...uint16) *model.Policy {
 // entries of VPP's hash table. An interface that has one entry for each rule takes VPP's main thread four times as long to switch: tuple merge gives
 // rules the first mask that contains theirs, so it depends on the rules before them.
 func TestVPPNeighboursShareEntries(t *testing.T) {
+	realVPP(t, "reads the tables of VPP's ACL plugin by its command line")
 	ingress, egress := put(evilPolicy(80)), put(evilEgress(80))
 	for name, policies := range map[string][]event.Change{"ingress": {ingress}, "egress": {egress}, "both": {ingress, egress}} {
 		t.Run(name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // TestVPPCNATMaglev holds Maglev's tables against those the real VPP shows, place by place.
 func TestVPPCNATMaglev(t *testing.T) {
-	l, err := openLab(theVPP(t))
+	l, err := openLab(realVPP(t, "reads cnat's table of backends by VPP's command line"))
 	defer l.close()
 	if err != nil {
 		t.Fatal(err)

@@ -60,7 +60,7 @@ spec:
 
 // TestVPPCounters: an agent shows what a real VPP counted for the rules of policies, also after VPP restarted.
 func TestVPPCounters(t *testing.T) {
-	l, err := openLab(theVPP(t))
+	l, err := openLab(realVPP(t, "reads VPP's stats segment"))
 	t.Cleanup(l.close)
 	if err != nil {
 		t.Fatal(err)

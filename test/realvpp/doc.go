@@ -25,7 +25,7 @@
 // balancer's choice for a packet that was dropped. Each excuse has a name, a count and a bound.
 //
 // The tests run when CONTIV_VPP names a vpp binary (24.06 to 26.06 with the nat, acl, cnat, af_packet and vxlan plugins) and the user is root;
-// `make vpp-test` says so. With CONTIV_VPP=sim it is a process of the simulated VPP with host interfaces (package sim/hostif): TestVPPDemo,
-// TestVPPTraffic, TestVPPWire, TestVPPClients and those called TestVPPPodNetwork… run on it, and `make sim-test` runs a part of them. The others
-// compare a VPP with the simulated one, or measure it. CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
+// `make vpp-test` says so. With CONTIV_VPP=sim it is a process of the simulated VPP with host interfaces (package sim/hostif). docs/testing.md
+// says which tests it serves; the others call realVPP with the reason. Those that compare then hold the sim's frames against its engine.
+// CONTIV_VPP_CASES is how many random cases there are, CONTIV_VPP_SEED the first one's seed.
 package realvpp

@@ -85,7 +85,7 @@ func TestVPPDoctorLikesOurStartup(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(conf)
-	newer := isNewerVPP(theVPP(t))
+	newer := isNewerVPP(realVPP(t, "starts VPP with a startup.conf"))
 	if newer {
 		before, rest, _ := strings.Cut(text, "\ncnat {")
 		_, after, _ := strings.Cut(rest, "\n}\n")
@@ -118,6 +118,7 @@ plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin acl_
 
 // TestVPPDoctorFinds lets a VPP become worse, and says what mends it; then does that, and finds it mended.
 func TestVPPDoctorFinds(t *testing.T) {
+	realVPP(t, "starts VPP with a startup.conf")
 	dir := patient(t, poor)
 	r := examine(t, dir)
 	want := map[string]doctor.Verdict{

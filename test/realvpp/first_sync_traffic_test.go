@@ -12,6 +12,7 @@ import (
 // long all are, and the longest delay, each beside 3 quiet seconds. It asserts that an agent restart loses nothing, and that the flow continues
 // after a restart of VPP.
 func TestVPPFirstSyncTraffic(t *testing.T) {
+	realVPP(t, "measures the time of VPP's main thread")
 	objects := append(append(members(), put(evilPolicy(80))), each(loadService)...)
 	objects = append(objects, each(func(i int) event.Change { return loadSlice(i, 0) })...)
 	w := openLoaded(t, 0, objects...)

@@ -62,6 +62,7 @@ func attacks() []attack {
 // time from each change of the victim to the first datagram that it lets pass, quiet and under attack, what the victim's flow met, and the CPU
 // time of the process during the attack, in cores. It asserts that VPP lives, and that every change of the victim comes into force.
 func TestVPPHostileLoad(t *testing.T) {
+	realVPP(t, "measures the time of VPP's main thread")
 	for _, a := range attacks() {
 		t.Run(a.name, func(t *testing.T) { underAttack(t, a) })
 	}

@@ -25,6 +25,9 @@ var coveredText, entryText = regexp.MustCompile(`covered:\[([^\]]*)\]`), regexp.
 // covers is an error if an entry of VPP's FIB is twice among those that a shorter prefix covers, or no longer exists and still is. VPP
 // dies of the latter as soon as the shorter prefix changes, or another one comes in between (TestVPPInterposedRoute).
 func (l *lab) covers() error {
+	if isSimulated(l.path) {
+		return nil // it ends where VPP would die
+	}
 	exists := map[string]string{}
 	for line := range strings.Lines(l.cli("show fib entry")) {
 		if number, prefix, is := strings.Cut(strings.TrimSpace(line), "@"); is {
@@ -55,7 +58,7 @@ func (l *lab) covers() error {
 // TestVPPInterposedRoute plays orders of requests about an address that cnat translates, and looks which of them VPP dies of. If it lives
 // where it is said to die, VPP has been mended, and the simulated one and docs/operations.md have to follow.
 func TestVPPInterposedRoute(t *testing.T) {
-	path := theVPP(t)
+	path := realVPP(t, "finds out what VPP dies of, and reads its FIB by its command line")
 	text, err := os.ReadFile("../../sim/testdata/lost_entries.txt")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const natCostRatio = 4
 // TestVPPNATRemovalCost compares package cost with a real VPP: a removed backend and a removed mapping, by the number of sessions in
 // VPP and the number of sessions that end.
 func TestVPPNATRemovalCost(t *testing.T) {
+	realVPP(t, "measures the time of VPP's main thread")
 	w := openLoaded(t, 0, append(each(loadService), each(func(i int) event.Change { return loadSlice(i, 0) })...)...)
 	w.stop()
 	_, err := w.l.dump(&nat44_ed.Nat44LbStaticMappingDump{}) // the guard has to know the mappings

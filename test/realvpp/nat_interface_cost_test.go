@@ -25,6 +25,7 @@ const mostOfRole = 3 * time.Millisecond
 // notes each mapping with the interface, and searches all notes for each (nat44_ed_get_fib_entry_reg). The test fails when VPP does that no longer:
 // the agent then needs no other arrangement.
 func TestVPPOutsideInterfaceCost(t *testing.T) {
+	realVPP(t, "measures the time of VPP's main thread")
 	w := openLoaded(t, 0, append(each(loadService), each(func(i int) event.Change { return loadSlice(i, 0) })...)...)
 	w.stop()
 	details, err := w.l.dump(&nat44_ed.Nat44InterfaceDump{}) // the guard has to know the roles

@@ -163,6 +163,7 @@ func (w *natTwin) want(when string, through [2]int, want int) {
 // TestVPPNATTable: one pod fills the table. The victim's connections fail until the agent frees sessions, at first because they live,
 // then although all have expired; the simulated VPP and its agent do the same.
 func TestVPPNATTable(t *testing.T) {
+	realVPP(t, "fills VPP's session table by its packet generator")
 	t.Run("expired", func(t *testing.T) {
 		w := openNATTwin(t, agent.Config{NATTable: nattable.Config{PodShare: 100}})
 		w.want("before", w.connect(), natVictims)
@@ -202,6 +203,7 @@ func TestVPPNATTable(t *testing.T) {
 
 // TestVPPNATTableGap: what a connection that is established sees while 60,000 sessions are freed.
 func TestVPPNATTableGap(t *testing.T) {
+	realVPP(t, "fills VPP's session table by its packet generator")
 	w := openNATTwin(t, agent.Config{NATTable: nattable.Config{PodShare: 100}})
 	flow := w.talk()
 	flow.settle()

@@ -15,7 +15,7 @@ import (
 const (
 	slowRate  = 1_000_000 // bits per second
 	slowBurst = 90_000    // bytes, what the agent makes of a burst that nobody chose
-	train     = 3000      // datagrams: at that rate they take half a minute
+	train     = 1500      // datagrams: at that rate they take 17 s
 	datagram  = 1400
 )
 

@@ -2,6 +2,7 @@ package realvpp
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -15,6 +16,7 @@ func TestVPPPodNetworkDoctor(t *testing.T) {
 	n := c.nodes[0]
 	c.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	c.attach(n, "web", "web")
+	c.until("the network configuration list", func() error { return exists(filepath.Join(n.lists(), "10-contiv.conflist")) })
 	good := c.examine(n)
 	for _, name := range []string{
 		"forwarding", "forwarding IPv6", "packet filter", "forward chains", "cni status", "state folder", "configuration list", "configuration first", "plugin",
@@ -33,6 +35,11 @@ func TestVPPPodNetworkDoctor(t *testing.T) {
 			t.Errorf("a faulty node: %+v", bad[name])
 		}
 	}
+}
+
+func exists(path string) error {
+	_, err := os.Stat(path)
+	return err
 }
 
 // examine executes the doctor on a node.

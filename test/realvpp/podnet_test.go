@@ -245,12 +245,8 @@ func TestVPPPodNetwork(t *testing.T) {
 	one, two := c.nodes[0], c.nodes[1]
 	for _, n := range c.nodes {
 		c.until("STATUS of "+n.name, func() error { return n.client().Status(t.Context()) })
-		c.until("the network configuration list of "+n.name, func() error {
-			_, err := os.Stat(filepath.Join(n.lists(), "10-contiv.conflist"))
-			return err
-		})
-		_, err := os.Stat(filepath.Join(n.programs(), "contiv-cni"))
-		c.check(err)
+		c.until("the network configuration list of "+n.name, func() error { return exists(filepath.Join(n.lists(), "10-contiv.conflist")) })
+		c.check(exists(filepath.Join(n.programs(), "contiv-cni")))
 	}
 	a, b, far := c.attach(one, "a", "client"), c.attach(one, "b", "web"), c.attach(two, "far", "web")
 	c.serve(b.netns, "b", 8080)

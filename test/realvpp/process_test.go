@@ -38,6 +38,15 @@ func theVPP(t *testing.T) string {
 	return path
 }
 
+// realVPP is theVPP for a test that the simulated VPP cannot serve. docs/testing.md has the same reason.
+func realVPP(t *testing.T, why string) string {
+	t.Helper()
+	if os.Getenv("CONTIV_VPP") == simulatedVPP {
+		t.Skip("not on the simulated VPP: " + why)
+	}
+	return theVPP(t)
+}
+
 // simulatedVPP is the value of CONTIV_VPP that stands for the simulated VPP: a process of contiv-agent with host interfaces.
 const simulatedVPP = "sim"
 

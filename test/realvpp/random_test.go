@@ -40,13 +40,12 @@ var configs = []nat44.Config{
 
 // TestVPPRandom grows random clusters on a real VPP and a simulated one: the agents must write the same, and random packets
 // must leave both alike.
-func TestVPPRandom(t *testing.T) { runRandom(t, oracle.IPv4) }
+func TestVPPRandom(t *testing.T) { runRandom(t, theVPP(t), oracle.IPv4) }
 
 // TestVPPRandomDual does the same with nodes, pods and Services of both families: those of IPv6 are served by cnat.
-func TestVPPRandomDual(t *testing.T) { runRandom(t, oracle.Dual) }
+func TestVPPRandomDual(t *testing.T) { runRandom(t, theVPP(t), oracle.Dual) }
 
-func runRandom(t *testing.T, families oracle.Families) {
-	path := theVPP(t)
+func runRandom(t *testing.T, path string, families oracle.Families) {
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
 	// A case alone has the configuration it has in the long run: it changes after the last case of renewEvery.

@@ -17,6 +17,7 @@ import (
 // TestVPPStallTraffic has a flow of the victim, one datagram each millisecond, while the tenant changes what it has, and shows how many
 // datagrams are lost and how long each took, with as many quiet seconds before for comparison. It asserts that the flow continues.
 func TestVPPStallTraffic(t *testing.T) {
+	realVPP(t, "measures the time of VPP's main thread")
 	for _, workers := range []int{0, 1} {
 		for _, port := range []uint16{80, 0} {
 			t.Run(fmt.Sprintf("workers=%d/port=%d", workers, port), func(t *testing.T) { stallTraffic(t, workers, port) })

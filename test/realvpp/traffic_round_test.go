@@ -140,7 +140,6 @@ func flowsOf(r *role, s *server, six bool) (out []*flow) {
 type happens struct {
 	name  string
 	moves func(*role) bool // whose rules change with it
-	drift bool             // VPP is not as the agent wants it
 	loses bool             // VPP ends, and with it all sessions
 	late  bool             // a pod appears; some send to it before it exists
 	do    func(w *traffic, policies string) time.Time
