@@ -84,8 +84,13 @@ func Nat44Interface() *descriptor.Descriptor {
 
 func readyNATInterface(w *descriptor.World, have, want any, sure func(key string) any) error {
 	i := want.(*natInterface)
-	if i.Arrangement == arrange.OfPod() && sure(kv.Nat44GlobalKey) == nil {
-		return errors.New("VPP does not forward yet what NAT44 does not translate")
+	if sure(kv.Nat44GlobalKey) == nil {
+		switch {
+		case i.Arrangement == arrange.OfPod():
+			return errors.New("VPP does not forward yet what NAT44 does not translate")
+		case i.Inside && i.Outside && w.OfPod(i.name): // it would keep both roles: see PodPart
+			return errors.New("VPP still forwards what NAT44 does not translate")
+		}
 	}
 	if i.Arrangement == arrange.OfPod() && !w.OfPod(i.name) {
 		return fmt.Errorf("VPP's command line does not find the new interface %s by its name", i.name) // it gets both roles at the next attempt

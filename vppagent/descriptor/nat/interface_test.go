@@ -124,3 +124,21 @@ func TestNodesOfDeletedInterface(t *testing.T) {
 		}
 	}
 }
+
+// TestPodWaitsForForwarding: whatever a pod's interface wants, it waits while VPP does not forward as wanted. It would keep both roles if forwarding
+// were wanted again.
+func TestPodWaitsForForwarding(t *testing.T) {
+	w := descriptor.NewWorld(descriptor.Options{}, nil)
+	w.AddInterface(&descriptor.Iface{Index: 1, Name: podName, VPPName: podName, Tag: "default/web"})
+	both := arrange.Regular(true, true, false)
+	for _, want := range []arrange.Arrangement{arrange.OfPod(), both} {
+		for _, have := range []any{&natInterface{podName, both}, &natInterface{podName, arrange.OfPod()}} {
+			for _, global := range []any{nil, &nat44Global{}} {
+				err := readyNATInterface(w, have, &natInterface{podName, want}, func(string) any { return global })
+				if (err == nil) != (global != nil) {
+					t.Errorf("%+v → %+v, certain %+v: %v", have, want, global, err)
+				}
+			}
+		}
+	}
+}
