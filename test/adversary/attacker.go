@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -263,26 +261,10 @@ func (k *Attacker) forge(s *trace.Step, objects []policy.Object, who party, v4 b
 	for _, p := range slices.Concat(pods, nodes, nodes) {
 		list = append(list, p.addrs...)
 	}
-	list = append(list, special(objects)...)
+	list = append(list, kube.Special(objects)...)
 	own, _ := who.of(v4)
 	list = slices.DeleteFunc(list, func(a netip.Addr) bool { return a.Is4() != v4 || slices.Contains(who.addrs, a) || a == own })
 	s.SourceAddress = oneOf(k.rng, list...).String()
-}
-
-// special are addresses of the plumbing: the host link, NAT loopbacks, gateways, the last and the first of a node's range.
-func special(objects []policy.Object) []netip.Addr {
-	list := kube.Plumbing()
-	for _, o := range objects {
-		if n, ok := o.(*corev1.Node); ok {
-			for _, text := range n.Spec.PodCIDRs {
-				if p := netip.MustParsePrefix(text); p.Addr().Is4() {
-					b := p.Addr().As4()
-					list = append(list, netip.AddrFrom4([4]byte{b[0], b[1], b[2], 254}), p.Addr().Next())
-				}
-			}
-		}
-	}
-	return list
 }
 
 // target draws a packet's destination and protocol: pods, Services by each of their addresses, nodes, the plumbing.
@@ -307,7 +289,7 @@ func (k *Attacker) target(objects []policy.Object, v4 bool, proto string) (netip
 	case n == 4:
 		list = oneOf(k.rng, nodes...).addrs
 	case n == 5:
-		list = special(objects)
+		list = kube.Special(objects)
 	default:
 		for _, p := range pods {
 			list = append(list, p.addrs...)
@@ -443,21 +425,6 @@ func own(objects []policy.Object, name string, v4 bool) netip.Addr {
 		}
 	}
 	return netip.Addr{}
-}
-
-// portsOf are ports that policies and containers speak of.
-func portsOf(w *generate.World) []int32 {
-	out := []int32{80, 81, 8080}
-	for _, o := range w.Objects() {
-		if p, ok := o.(*corev1.Pod); ok {
-			for _, c := range p.Spec.Containers {
-				for _, port := range c.Ports {
-					out = append(out, port.ContainerPort)
-				}
-			}
-		}
-	}
-	return out
 }
 
 // Check asks whether a new connection works, from a port that nobody else uses; false: there is nobody to ask.

@@ -78,7 +78,9 @@
 //	an outsider under the address of a node, to which the receiver sent   or of VPP as its router; from and to the same ports, as the
 //	                           receiver's own attempt; the network outside has to drop such packets, too
 //	a pod by the session of an outsider's forged packet   the outsider sent it between the same ends, where no list stopped it; the network
-//	                           outside has to drop such packets
+//	                           outside has to drop such packets. With cnat the pod may have the address there that the outsider dialled
+//	a pod under the address that a forged packet dialled   the pod itself may reach the receiver. A pod or an outsider dialled that address from the
+//	                           receiver's, and cnat has a session of that packet, which a list dropped (ADR 13)
 //	(counted apart) a connection that a forged packet may have ended   NAT has a session of that packet: from outside, between the same ends; or of a
 //	                           pod of the server's node, from the client's address and port to a Service, which cnat translates before the source
 //	                           check (ADR 13)

@@ -45,7 +45,7 @@ func (k *Attacker) Extras(objects []policy.Object) []trace.Step {
 func forgeOutside(k *Attacker, objects []policy.Object, s trace.Step) trace.Step {
 	pods, nodes, outside := parties(objects)
 	to := dialledAddr(s.To)
-	list := special(objects)
+	list := kube.Special(objects)
 	for _, p := range slices.Concat(pods, pods, nodes) {
 		list = append(list, p.addrs...)
 	}
@@ -117,7 +117,9 @@ func forgersExcuse(l *Law, who, owner *party, a *trace.Arrival) string {
 	switch {
 	case answersAsNode(l, who, a):
 		return "an outsider under the address of a node, to which the receiver sent"
-	case strings.HasPrefix(who.name, "pod:") && a.Sent.Src == a.Packet.Src && l.disturbed[endsOf(&a.Sent, &a.Packet)]: // sessions of such a packet let this one pass
+	case renamed(l, a) && evaluate(l, who, underOwn(a)).None():
+		return "a pod under the address that a forged packet dialled"
+	case strings.HasPrefix(who.name, "pod:") && (a.Sent.Src == a.Packet.Src || renamed(l, a)) && l.disturbed[endsOf(&a.Sent, &a.Packet)]: // sessions of such a packet let this one pass
 		return "a pod by the session of an outsider's forged packet"
 	case owner == nil:
 		return ""
@@ -168,6 +170,25 @@ type ends struct {
 	a, b  netip.AddrPort
 }
 
+// renamed reports whether cnat gave a pod's packet, by the session of a forged packet, the address and port that the forged packet had dialled from the
+// address and port of this packet's receiver. It does so behind the receiver's list, which knows the packet by its own address.
+func renamed(l *Law, a *trace.Arrival) bool {
+	e := endsOf(&a.Packet, &a.Packet)
+	return strings.HasPrefix(a.Sender, "pod:") && a.Packet.Src != a.Sent.Src && isForged(l, e.proto, e.b, e.a, a.AtNode)
+}
+
+// underOwn is an arrival under its sender's own address and port.
+func underOwn(a *trace.Arrival) *trace.Arrival {
+	own := *a
+	own.Packet.Src, own.Packet.SrcPort = a.Sent.Src, a.Sent.SrcPort
+	return &own
+}
+
+// isForged reports whether a node's NAT may have a session of a forged packet between two ends.
+func isForged(l *Law, proto policy.Protocol, from, to netip.AddrPort, node string) bool {
+	return slices.Contains(l.forged[forgery{proto, from, ""}], to) || slices.Contains(l.forged[forgery{proto, from, node}], to)
+}
+
 // disturb ends what the law expects of connections to which a packet under a foreign address belongs, because NAT makes a session of such a packet. If
 // the sender is outside, NAT translates the owner's next packet by it. If the sender is a pod, its list drops the packet, but cnat has chosen an
 // endpoint before: if that is at the same node, its answers to the owner, from and to these ports, get the Service's address (ADR 13).
@@ -178,9 +199,9 @@ func disturb(l *Law, who *party, a *trace.Arrival) {
 			e := endsOf(&a.Sent, to)
 			l.disturbed[e], l.disturbed[ends{e.proto, e.b, e.a}] = true, true
 		}
+		recordForgery(l, &a.Sent, "")
 	case strings.HasPrefix(who.name, "pod:") && !slices.Contains(who.addrs, a.Sent.Src) && !ofPod(l, a.Sent.Dst):
-		e := endsOf(&a.Sent, &a.Sent)
-		l.forged[forgery{e.proto, e.a, who.node}] = true
+		recordForgery(l, &a.Sent, who.node)
 	}
 	for _, c := range l.begun {
 		if c.kept && isDisturbed(l, c) {
@@ -195,11 +216,20 @@ func ofPod(l *Law, addr netip.Addr) bool {
 	return slices.ContainsFunc(slices.Collect(maps.Values(l.addrs)), func(p *party) bool { return strings.HasPrefix(p.name, "pod:") && slices.Contains(p.addrs, addr) })
 }
 
-// forgery is what cnat's session of a forged packet is about, as far as the law knows it: the owner's address and port, and the forger's node.
+// forgery is the client's side of cnat's session of a forged packet: the owner's address and port, and the node of a pod that forged it. A packet from
+// outside may have a session at each node, and has the node "".
 type forgery struct {
 	proto policy.Protocol
 	from  netip.AddrPort
 	node  string
+}
+
+// recordForgery remembers what a forged packet dialled.
+func recordForgery(l *Law, sent *packet.Packet, node string) {
+	e := endsOf(sent, sent)
+	if key := (forgery{e.proto, e.a, node}); !slices.Contains(l.forged[key], e.b) {
+		l.forged[key] = append(l.forged[key], e.b)
+	}
 }
 
 // endsOf are the source of one packet and the destination of another. Sessions of SCTP have addresses alone.
@@ -216,7 +246,7 @@ func endsOf(from, to *packet.Packet) ends {
 func isDisturbed(l *Law, c *conn) bool {
 	first := packet.Packet{Proto: c.sent.Proto, Src: c.first.Src, SrcPort: c.first.SrcPort, Dst: c.first.Dst, DstPort: c.first.DstPort}
 	e := endsOf(&first, &first)
-	return l.disturbed[e] || l.disturbed[endsOf(&first, &c.sent)] || l.forged[forgery{e.proto, e.a, c.node}]
+	return l.disturbed[e] || l.disturbed[endsOf(&first, &c.sent)] || len(l.forged[forgery{e.proto, e.a, c.node}]) > 0
 }
 
 // datagram identifies a datagram in fragments.

@@ -1,12 +1,14 @@
 package adversary
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -44,11 +46,17 @@ func TestExtrasLeaveSeedsAlone(t *testing.T) {
 	}
 }
 
+// secondNode is a node beside smallNode.
+func secondNode() *corev1.Node {
+	n := smallNode()
+	n.Name, n.Spec.PodCIDR, n.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24"}
+	n.Status.Addresses[0].Address = "192.168.16.2"
+	return n
+}
+
 // TestRightsOfForgers: from outside, an address gives the rights of who has it, except at that node itself.
 func TestRightsOfForgers(t *testing.T) {
-	other := smallNode()
-	other.Name, other.Spec.PodCIDR, other.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24"}
-	other.Status.Addresses[0].Address = "192.168.16.2"
+	other := secondNode()
 	far := smallPod("far", "10.1.2.3")
 	far.Spec.NodeName = "node-2"
 	l := NewLaw()
@@ -151,14 +159,81 @@ func TestForgedPacketsBeforeTheSourceCheck(t *testing.T) {
 	}
 }
 
+// TestForgedPacketsRename: a client's egress allows a node's address. The endpoint of a node port there gets the client's packet, and with cnat under
+// the address that a forged packet dialled from the endpoint's address. The client's own address counts, as the endpoint's list knows it by that one.
+func TestForgedPacketsRename(t *testing.T) {
+	for _, forger := range []string{"pod:prod/liar", "external:198.51.100.7@node-1"} {
+		t.Run(forger, func(t *testing.T) {
+			far, client, server := secondNode(), smallPod("client", "10.1.2.2"), smallPod("server", "10.1.1.3")
+			client.Spec.NodeName = far.Name
+			lure := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeClusterIP, Target: 80, Every: 1}
+			web := &kube.Service{N: 2, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeNodePort, Target: 8080, Every: 1}
+			out, in := deny("client", networkingv1.PolicyTypeEgress), deny("server", networkingv1.PolicyTypeIngress)
+			out.Spec.Egress = []networkingv1.NetworkPolicyEgressRule{{To: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "192.168.16.1/32"}}}}}
+			in.Spec.Ingress = []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: client.Labels}}}}}
+			in.Spec.PolicyTypes = append(in.Spec.PolicyTypes, networkingv1.PolicyTypeEgress)
+			objects := []policy.Object{smallNode(), far, client, server, smallPod("liar", "10.1.1.4"), out, in}
+			objects = append(append(objects, lure.Objects([]*corev1.Pod{client})...), web.Objects([]*corev1.Pod{server})...)
+			tb, play := lay(t, agent.RendererCNAT, objects)
+			vip := netip.AddrPortFrom(netip.MustParseAddr(lure.Addresses()[0]), uint16(lure.Port()))
+			lie := oneWay("", vip.String(), "TCP", 8080, "S")
+			lie.From, lie.SourceAddress = forger, "10.1.1.3"
+			if a := play(lie); a.At != "" {
+				t.Fatalf("%q got a forged packet", a.At)
+			}
+			got := play(oneWay("client", fmt.Sprintf("192.168.16.1:%d", web.NodePort()), "TCP", 80, "S"))
+			want := map[string]int{"egress to a frontend, not to its endpoint": 1, "a pod under the address that a forged packet dialled": 1}
+			if got.At != "pod:prod/server" || shown(&got) != vip || !maps.Equal(tb.law.Excused, want) {
+				t.Fatalf("%q got %s; excused: %v", got.At, &got.Packet, tb.law.Excused)
+			}
+			if a := play(oneWay("server", vip.String(), "TCP", 8080, "SA")); a.At != "pod:prod/client" {
+				t.Errorf("%q got the answer: %s", a.At, a.Lost)
+			}
+			other, direct, stranger := got, got, got
+			other.Packet.SrcPort++
+			direct.Sent.Dst = netip.MustParseAddr("192.168.16.2") // which is no frontend that the client may dial
+			direct.Packet.DstPort = 8081
+			stranger.Sender, stranger.Sent.Src = "pod:prod/liar", netip.MustParseAddr("10.1.1.4")
+			for _, a := range []trace.Arrival{other, direct, stranger} {
+				if tb.law.Judge(a.Sender, &a).None() {
+					t.Errorf("%s sent %s, and %s is excused", a.Sender, &a.Sent, &a.Packet)
+				}
+			}
+		})
+	}
+}
+
+// TestForgedPacketsLetAnswersPass: an outsider's packet under a pod's address reaches another pod of another node, or by a node port. That pod, whose
+// egress is denied, answers, and reaches the first one: by whatever address, if the outsider dialled that.
+func TestForgedPacketsLetAnswersPass(t *testing.T) {
+	first, second := smallPod("first", "10.1.1.2"), smallPod("second", "10.1.1.3")
+	web := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeNodePort, Target: 80, Every: 1}
+	lure := &kube.Service{N: 2, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeClusterIP, Target: 80, Every: 1}
+	objects := append([]policy.Object{smallNode(), first, second, deny("first", networkingv1.PolicyTypeEgress)}, web.Objects([]*corev1.Pod{first})...)
+	tb, play := lay(t, agent.RendererCNAT, append(objects, lure.Objects([]*corev1.Pod{second})...))
+	lie := oneWay("", fmt.Sprintf("192.168.16.1:%d", web.NodePort()), "TCP", 80, "S")
+	lie.From, lie.SourceAddress = "external:198.51.100.7@node-1", "10.1.1.3"
+	vip := netip.AddrPortFrom(netip.MustParseAddr(lure.Addresses()[0]), uint16(lure.Port())).String()
+	play(lie)
+	if a := play(oneWay("first", vip, "TCP", 81, "S")); a.At != "" {
+		t.Fatalf("%q got a packet that egress denies", a.At)
+	}
+	got, excuse := play(oneWay("first", vip, "TCP", 80, "S")), "a pod by the session of an outsider's forged packet"
+	if shown(&got).String() != lie.To || got.At != "pod:prod/second" || tb.law.Excused[excuse] != 1 {
+		t.Fatalf("%q got %s; excused: %v", got.At, &got.Packet, tb.law.Excused)
+	}
+	got.Packet.SrcPort++
+	if tb.law.Judge("pod:prod/first", &got).None() {
+		t.Error("excused by another port")
+	}
+}
+
 // TestSecondFirstFragments: nat44 gives the ports of a datagram's first fragment to a second one, which policies would deny with its own ports. The law
 // knows the first one, also if its datagram became whole; without it nothing is excused.
 func TestSecondFirstFragments(t *testing.T) {
 	far := smallPod("far", "10.1.2.3")
 	far.Spec.NodeName = "node-2"
-	other := smallNode()
-	other.Name, other.Spec.PodCIDR, other.Spec.PodCIDRs = "node-2", "10.1.2.0/24", []string{"10.1.2.0/24"}
-	other.Status.Addresses[0].Address = "192.168.16.2"
+	other := secondNode()
 	objects := []policy.Object{smallNode(), other, far, deny("far", networkingv1.PolicyTypeIngress)}
 	for _, only := range []string{"reversed", "first"} {
 		tb, play := lay(t, agent.RendererNAT44, objects)

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -403,11 +400,11 @@ func NewAttacker(seed uint64, limits Limits) *Attacker {
 	k := &Attacker{limits: limits, between: mostBetween, rng: rand.New(rand.NewPCG(seed, 15)), extra: rand.New(rand.NewPCG(seed, 16)), ids: map[string]uint16{}}
 	kinds := generate.Kinds{Admin: seed%2 == 0, Cluster: seed%3 == 0, Calico: seed%4 == 0 || seed%5 == 0, Hosts: seed%5 == 0}
 	for n := uint64(0); ; n++ {
-		if k.world = generate.NewWorld(seed+n<<40, kinds); count(k.world) == ourNodes && len(kube.Running(k.world.Objects())) > 1 {
+		if k.world = generate.NewWorld(seed+n<<40, kinds); kube.NodesOf(k.world.Objects()) == ourNodes && len(kube.Running(k.world.Objects())) > 1 {
 			break
 		}
 	}
-	k.targets, k.hosts = portsOf(k.world), hasHosts(k.world.Objects())
+	k.targets, k.hosts = kube.Ports(k.world.Objects()), kube.HasHosts(k.world.Objects())
 	var namespaces []string
 	for _, p := range kube.Running(k.world.Objects()) {
 		namespaces = append(namespaces, p.Namespace)
@@ -416,21 +413,4 @@ func NewAttacker(seed uint64, limits Limits) *Attacker {
 		k.services = append(k.services, kube.NewService(k.rng, int32(i+1), namespaces, k.targets))
 	}
 	return k
-}
-
-// hasHosts reports whether a host endpoint is among objects.
-func hasHosts(objects []policy.Object) bool {
-	return slices.ContainsFunc(objects, func(o policy.Object) bool {
-		_, is := o.(*policy.CalicoHostEndpoint)
-		return is
-	})
-}
-
-func count(w *generate.World) (n int) {
-	for _, o := range w.Objects() {
-		if _, ok := o.(*corev1.Node); ok {
-			n++
-		}
-	}
-	return n
 }

@@ -67,16 +67,16 @@ type state struct {
 
 // memory is what was sent, and what arrived.
 type memory struct {
-	begun     map[flow]*conn             // by the first packet that arrived and was allowed
-	dials     map[attempt]*conn          // the same, by the address that was dialled
-	seen      map[attempt]*conn          // the same, by what the server has to send to
-	fronts    map[flow]netip.AddrPort    // those of them that were allowed by the frontend that was dialled
-	sent      map[attempt]try            // all that were sent from own addresses, as they were last seen
-	revived   map[flow]bool              // by a packet that passed for ADR 12's sake and made a session where it arrived
-	pairs     map[pair]int               // of SCTP: after how many changes the last one was sent
-	disturbed map[ends]bool              // by packets from outside under foreign addresses
-	forged    map[forgery]bool           // what pods sent to Services under foreign addresses
-	headers   map[datagram]packet.Packet // of datagrams in fragments, by the first fragment that was sent, until time passes
+	begun     map[flow]*conn               // by the first packet that arrived and was allowed
+	dials     map[attempt]*conn            // the same, by the address that was dialled
+	seen      map[attempt]*conn            // the same, by what the server has to send to
+	fronts    map[flow]netip.AddrPort      // those of them that were allowed by the frontend that was dialled
+	sent      map[attempt]try              // all that were sent from own addresses, as they were last seen
+	revived   map[flow]bool                // by a packet that passed for ADR 12's sake and made a session where it arrived
+	pairs     map[pair]int                 // of SCTP: after how many changes the last one was sent
+	disturbed map[ends]bool                // by packets from outside under foreign addresses
+	forged    map[forgery][]netip.AddrPort // what packets under foreign addresses dialled, from outside and of pods to Services
+	headers   map[datagram]packet.Packet   // of datagrams in fragments, by the first fragment that was sent, until time passes
 }
 
 // conn is a connection that was opened.
@@ -166,7 +166,7 @@ func NewLaw() *Law {
 		masks: map[netip.AddrPort]bool{}, state: state{stopped: map[string]bool{}, unlisted: map[string]bool{}, lives: map[string]int{}},
 		memory: memory{
 			begun: map[flow]*conn{}, dials: map[attempt]*conn{}, seen: map[attempt]*conn{}, fronts: map[flow]netip.AddrPort{}, sent: map[attempt]try{}, revived: map[flow]bool{},
-			pairs: map[pair]int{}, headers: map[datagram]packet.Packet{}, disturbed: map[ends]bool{}, forged: map[forgery]bool{},
+			pairs: map[pair]int{}, headers: map[datagram]packet.Packet{}, disturbed: map[ends]bool{}, forged: map[forgery][]netip.AddrPort{},
 		},
 	}
 }

@@ -284,7 +284,10 @@ func (l *Law) answers(c *policy.Cluster, src netip.Addr, a *trace.Arrival, of fl
 	}
 	if front, dialled := l.fronts[of]; dialled {
 		hidden, egress := f, f
-		hidden.Src, egress.Dst, egress.DstPort = a.Sent.Dst, front.Addr(), front.Port()
+		egress.Dst, egress.DstPort = front.Addr(), front.Port()
+		if e := endsOf(&a.Sent, &a.Sent); !isForged(l, e.proto, e.a, e.b, a.Node) { // else the server's list knows the client by its own address
+			hidden.Src = a.Sent.Dst
+		}
 		return c.JudgeIngress(&hidden).Allowed && (c.JudgeEgress(&f).Allowed || c.JudgeEgress(&egress).Allowed)
 	}
 	return !strings.HasPrefix(a.At, "pod:") && c.JudgeHidden(&f, a.Sent.Dst).Allowed

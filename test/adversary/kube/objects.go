@@ -161,3 +161,52 @@ func PodNetworks(objects []policy.Object) map[string][]netip.Prefix {
 	}
 	return out
 }
+
+// Special are addresses of the plumbing: the host link, NAT loopbacks, gateways, the last and the first of a node's range.
+func Special(objects []policy.Object) []netip.Addr {
+	list := Plumbing()
+	for _, o := range objects {
+		if n, ok := o.(*corev1.Node); ok {
+			for _, text := range n.Spec.PodCIDRs {
+				if p := netip.MustParsePrefix(text); p.Addr().Is4() {
+					b := p.Addr().As4()
+					list = append(list, netip.AddrFrom4([4]byte{b[0], b[1], b[2], 254}), p.Addr().Next())
+				}
+			}
+		}
+	}
+	return list
+}
+
+// Ports are ports that policies and containers name.
+func Ports(objects []policy.Object) []int32 {
+	out := []int32{80, 81, 8080}
+	for _, o := range objects {
+		if p, ok := o.(*corev1.Pod); ok {
+			for _, c := range p.Spec.Containers {
+				for _, port := range c.Ports {
+					out = append(out, port.ContainerPort)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// HasHosts reports whether a host endpoint is among objects.
+func HasHosts(objects []policy.Object) bool {
+	return slices.ContainsFunc(objects, func(o policy.Object) bool {
+		_, is := o.(*policy.CalicoHostEndpoint)
+		return is
+	})
+}
+
+// NodesOf is the number of nodes among objects.
+func NodesOf(objects []policy.Object) (n int) {
+	for _, o := range objects {
+		if _, ok := o.(*corev1.Node); ok {
+			n++
+		}
+	}
+	return n
+}
