@@ -28,8 +28,8 @@
 // no time passed and no Service changed.
 //
 // An answer to a client that a node's address hides may reach that node itself, after its VPP lost the translation, or the translation expired. The law
-// takes it for an answer to that client: for the session at the server's interface, which knows the client by that address and port. A VPP that dies of a
-// packet breaks the law, too.
+// takes it for an answer to that client: for the session at the server's interface, which knows the client by that address and port. So does a pod that
+// reached itself by a node. A VPP that dies of a packet breaks the law, too.
 //
 // The law counts its excuses by name, and TestAdversary prints them. A test bounds each at one in 50 arrivals, from 200 sequences on. Where and until when each holds:
 //

@@ -24,7 +24,7 @@ func (l *Law) goesOn(c *policy.Cluster, a *trace.Arrival) string {
 		return why
 	}
 	for _, f := range []flow{there, back} {
-		if conn := l.begun[f]; conn != nil && f.sport >= clientPorts {
+		if conn := l.begun[f]; conn != nil && conn.client != conn.server && f.sport >= clientPorts {
 			first := conn.first
 			first.Src, first.Dst, first.SrcPort, first.DstPort = first.Dst, first.Src, first.DstPort, first.SrcPort
 			if c.JudgeEgress(&first).Allowed {
@@ -75,7 +75,7 @@ func (l *Law) serverGoesOn(a *trace.Arrival, back flow) string {
 		return "revoked, and another pod has the client's address"
 	case conn.spoke:
 		return "revoked, and nothing of the client came since: " + back.proto.String()
-	case conn.translated && (back.proto == model.UDP || back.proto == model.TCP && !opening(&a.Sent)):
+	case conn.translated && conn.client != conn.server && (back.proto == model.UDP || back.proto == model.TCP && !opening(&a.Sent)):
 		return "revoked, by a Service: " + back.proto.String()
 	}
 	return ""

@@ -368,6 +368,41 @@ func TestLostTranslations(t *testing.T) {
 	}
 }
 
+// TestPodsReachThemselvesByNodes: a pod dials a node port of another node, and is its endpoint itself, under that node's address. Its egress is revoked,
+// and that node's VPP restarts. Packets that the pod sends as the endpoint reach the node itself, until the pod's next packet arrives at its interface.
+func TestPodsReachThemselvesByNodes(t *testing.T) {
+	web := &kube.Service{N: 1, Namespace: "prod", Proto: corev1.ProtocolTCP, Kind: corev1.ServiceTypeNodePort, Target: 80, Every: 1}
+	pod := smallPod("pod", "10.1.1.2")
+	with := func(cidr string) policy.Object {
+		o := deny("pod", networkingv1.PolicyTypeEgress)
+		peer := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: cidr}}}
+		o.Spec.PolicyTypes = append(o.Spec.PolicyTypes, networkingv1.PolicyTypeIngress)
+		o.Spec.Egress, o.Spec.Ingress = []networkingv1.NetworkPolicyEgressRule{{To: peer}}, []networkingv1.NetworkPolicyIngressRule{{From: peer}}
+		return o
+	}
+	tb, play := lay(t, agent.RendererCNAT, append([]policy.Object{smallNode(), secondNode(), pod, with("192.168.16.2/32")}, web.Objects([]*corev1.Pod{pod})...))
+	dialled := play(oneWay("pod", fmt.Sprintf("192.168.16.2:%d", web.NodePort()), "TCP", 40000, "S"))
+	if dialled.At != "pod:prod/pod" || dialled.Packet.Src.String() != "192.168.16.2" {
+		t.Fatalf("%q got %s", dialled.At, &dialled.Packet)
+	}
+	play(Event{Changes: []generate.Change{{Key: policy.KeyOf(with("10.9.0.0/16")), Object: with("10.9.0.0/16")}}})
+	play(Event{Step: trace.Step{Restart: "vpp:node-2"}})
+	got := play(oneWay("pod", shown(&dialled).String(), "TCP", 80, "PA"))
+	if want := map[string]int{"revoked, and nothing of the client came since: TCP": 1}; got.At != "node:node-2" || !maps.Equal(tb.law.Excused, want) {
+		t.Fatalf("%q got %s; excused: %v", got.At, &got.Packet, tb.law.Excused)
+	}
+	other := got
+	other.Sent.DstPort, other.Packet.DstPort = 22, 22
+	if tb.law.Judge("pod:prod/pod", &other).None() {
+		t.Error("a packet to another port of the node is excused")
+	}
+	dialled.At, dialled.Lost = "", "node-1: acl-plugin-out-ip4-fa: drop"
+	tb.law.Try("pod:prod/pod", &dialled)
+	if tb.law.Judge("pod:prod/pod", &got).None() {
+		t.Errorf("after the pod's next packet, excused: %v", tb.law.Excused)
+	}
+}
+
 // TestForgottenTranslations: the translation of a client behind a node's address expires, and the client continues behind another port of that
 // address. The law takes an answer to the first port, which reaches the node itself, for an answer to that client, until the client's next packet
 // with that port comes to the server. Packets with the second port do not end that, as the server's interface has a session for each.

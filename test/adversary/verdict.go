@@ -47,6 +47,7 @@ func (l *Law) Judge(from string, a *trace.Arrival) Breach {
 	l.Try(from, a)
 	disturb(l, who, a)
 	if a.At == "" || a.At == a.Sender || a.Packet.IsICMPError() {
+		reachesItself(l, who, a)
 		return Breach{}
 	}
 	l.Arrived++
@@ -126,7 +127,7 @@ func (l *Law) Try(from string, a *trace.Arrival) {
 			shown := c.first
 			shown.Src = a.Packet.Src
 			passes := l.ever(func(p *policy.Cluster) bool {
-				return p.JudgePods(&c.first).Allowed || a.At != "" && p.JudgeIngress(&shown).Allowed // the server's list drops what its ingress denies
+				return c.client != c.server && p.JudgePods(&c.first).Allowed || a.At != "" && p.JudgeIngress(&shown).Allowed // the server's list drops what its ingress denies
 			})
 			// An echo reply answers another echo request, the other side's, and does not end the session of this one.
 			c.spoke = passes || c.spoke && a.Sent.IsICMP() && !opening(&a.Sent)
@@ -227,6 +228,15 @@ func (l *Law) allows(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arr
 		return true, ""
 	}
 	return false, reason
+}
+
+// reachesItself remembers a pod that reached itself under a node's address. Its list has a session with that address, by which it reaches the node
+// itself when the node's VPP has lost the translation.
+func reachesItself(l *Law, who *party, a *trace.Arrival) {
+	if src, ok := who.of(a.Packet.Dst.Is4()); ok && a.At == a.Sender && src == a.Sent.Src && l.nodes[a.Packet.Src] {
+		there, _ := flowsOf(a)
+		l.begin(there, who, src, a)
+	}
 }
 
 // begin remembers an opened connection.
