@@ -42,6 +42,8 @@ func Key(m proto.Message) string {
 		return Nat44SettingsKey
 	case *contivlinux.Handover:
 		return HandoverKey
+	case *contivlinux.NodePorts:
+		return NodePortsKey
 	case *contivcnat.SnatPolicy:
 		return SnatPolicyKey
 	case *l3.IPScanNeighbor:
@@ -180,6 +182,8 @@ func appendLinux(b []byte, m proto.Message) []byte {
 			b = append(b, dst...)
 		}
 		return append(append(b, '/'), m.GetOutgoingInterface()...)
+	case *contivlinux.NodePort:
+		return appendUint(appendPair(b, NodePortPrefix, m.GetProtocol().String(), "/"), m.GetPort())
 	case *iptables.RuleChain:
 		return append(append(b, ruleChainPrefix...), m.GetName()...)
 	case *contivlinux.HostPort:

@@ -102,6 +102,8 @@ var golden = []struct {
 	{m: &contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80}, key: "config/contiv/linux/v1/host-port/TCP/0.0.0.0/80", ours: true},
 	{m: &contivlinux.HostPort{Protocol: contivlinux.HostPort_UDP, HostAddress: "::", HostPort: 53}, key: "config/contiv/linux/v1/host-port/UDP/::/53", ours: true},
 	{m: &contivpolicer.Policer{Interface: "pod:a/b:1", Direction: contivpolicer.Policer_OUTPUT}, key: "config/contiv/vpp/v1/policer/pod:a/b:1/OUTPUT", ours: true},
+	{m: &contivlinux.NodePorts{Interface: "host"}, key: "config/contiv/linux/v1/node-ports", ours: true},
+	{m: &contivlinux.NodePort{Protocol: contivlinux.NodePort_UDP, Port: 30080}, key: "config/contiv/linux/v1/node-port/UDP/30080", ours: true},
 	{m: &contivnat.Nat44Settings{Sessions: 1}, key: "config/contiv/vpp/v1/nat44-settings", ours: true},
 }
 
@@ -175,6 +177,8 @@ func TestModelNames(t *testing.T) {
 	want := []string{
 		"contiv.linux.handover contiv.linux.Handover",
 		"contiv.linux.host-port contiv.linux.HostPort",
+		"contiv.linux.node-port contiv.linux.NodePort",
+		"contiv.linux.node-ports contiv.linux.NodePorts",
 		"contiv.vpp.cnat-interface contiv.vpp.cnat.Interface",
 		"contiv.vpp.cnat-snat-policy contiv.vpp.cnat.SnatPolicy",
 		"contiv.vpp.cnat-translation contiv.vpp.cnat.Translation",

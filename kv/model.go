@@ -29,6 +29,7 @@ import (
 // Prefixes of the models with names. Only a name follows a prefix.
 const (
 	hostPortPrefix       = "config/contiv/linux/v1/host-port/"
+	NodePortPrefix       = "config/contiv/linux/v1/node-port/"
 	cnatInterfacePrefix  = "config/contiv/vpp/v1/cnat-interface/"
 	translationPrefix    = "config/contiv/vpp/v1/cnat-translation/"
 	interfaceACLsPrefix  = "config/contiv/vpp/v1/interface-acls/"
@@ -69,6 +70,7 @@ const (
 // Keys of the models of which a node has at most one value.
 const (
 	HandoverKey       = "config/contiv/linux/v1/handover"
+	NodePortsKey      = "config/contiv/linux/v1/node-ports"
 	SnatPolicyKey     = "config/contiv/vpp/v1/cnat-snat-policy"
 	Nat44SettingsKey  = "config/contiv/vpp/v1/nat44-settings"
 	Nat44GlobalKey    = "config/vpp/nat/v2/nat44-global"
@@ -110,6 +112,8 @@ func (m Model) Key(name string) string {
 var models = []Model{
 	model[contivlinux.Handover](HandoverKey),
 	model[contivlinux.HostPort](hostPortPrefix),
+	model[contivlinux.NodePort](NodePortPrefix),
+	model[contivlinux.NodePorts](NodePortsKey),
 	model[contivcnat.Interface](cnatInterfacePrefix),
 	model[contivcnat.SnatPolicy](SnatPolicyKey),
 	model[contivcnat.Translation](translationPrefix),

@@ -84,6 +84,27 @@ type NodeState struct {
 
 	// NoNodePorts are the addresses of this and other nodes that node ports are not served on, sorted; nil: they are on all.
 	NoNodePorts []netip.Addr
+
+	Refusal Refusal // who refuses packets to addresses of Services in VPP's place
+}
+
+// Refusal names neighbours of VPP that refuse packets in its place, with answers that VPP does not have: a reset, or ICMP "port unreachable". The
+// zero value: VPP refuses them itself, with ICMP "host unreachable".
+type Refusal struct {
+	Interface  string
+	IPv4, IPv6 netip.Addr // of the neighbours; zero: none
+}
+
+// Neighbour returns the neighbour of a family, "" if none.
+func (r Refusal) Neighbour(v6 bool) (iface, addr string) {
+	a := r.IPv4
+	if v6 {
+		a = r.IPv6
+	}
+	if !a.IsValid() {
+		return "", ""
+	}
+	return r.Interface, a.String()
 }
 
 // RemoteNode is another node of the cluster. Empty fields are unknown.

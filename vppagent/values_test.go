@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 // The page on values lists every model once, on the right side.
@@ -22,7 +23,7 @@ func TestPageOnValues(t *testing.T) {
 	if !ok {
 		t.Fatal("no section on what is kept alone")
 	}
-	kinds := append(all.All(), linux.All()...)
+	kinds := slices.Concat(all.All(), linux.All(), nodeports.All())
 	for _, m := range kv.Models() {
 		key := m.Key("x")
 		implemented := slices.ContainsFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 // Config selects the VPP from which agents' objects are removed.
@@ -194,7 +195,7 @@ func (c *Cleaner) know(context.Context) error {
 	case err != nil:
 		return fmt.Errorf("journal: %w", err)
 	case bytes.Contains(text, []byte(" config/linux/")):
-		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn}, append(all.All(), linux.All()...)
+		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn}, slices.Concat(all.All(), linux.All(), nodeports.All())
 	}
 	c.vppagent = vppagent.New(cfg)
 	return nil

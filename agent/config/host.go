@@ -6,6 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	allvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -28,5 +29,5 @@ func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor
 	if c.Pods != nil {
 		caller = &rcu.Caller{VPP: caller, Expedite: c.Pods.Expedite}
 	}
-	return &linux.Caller{VPP: caller}, append(kinds, linux.All()...)
+	return &linux.Caller{VPP: caller}, append(append(kinds, linux.All()...), nodeports.All()...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 type silentVPP struct{}
@@ -33,8 +34,8 @@ func TestHostChangesOnlyOnRequest(t *testing.T) {
 	}{
 		{"nobody asks", Config{VPP: vpp.Config{Socket: "s"}}, nil, false, 0},
 		{"a simulation", Config{VPP: vpp.Config{Dial: dial}, External: asked}, nil, false, len(all.All())},
-		{"asked", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, nil, true, len(all.All()) + len(linux.All())},
-		{"asked, beside another agent", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, few, true, 1 + len(linux.All())},
+		{"asked", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, nil, true, len(all.All()) + len(linux.All()) + len(nodeports.All())},
+		{"asked, beside another agent", Config{VPP: vpp.Config{Socket: "s"}, External: asked}, few, true, 1 + len(linux.All()) + len(nodeports.All())},
 	} {
 		caller, kinds := c.cfg.WithHost(silentVPP{}, c.kinds)
 		_, plain := caller.(silentVPP)

@@ -24,12 +24,15 @@ type Pods struct {
 	Expedite rcu.Expedite
 }
 
-// ConnectPods makes the node's network a source of values. Its interfaces need not be looked for, unless others are given by name.
+// ConnectPods makes the node's network a source of values, and the kernel a part of the Services' way to VPP. Its interfaces need not be looked for,
+// unless others are given by name.
 func (c *Config) ConnectPods() {
 	if c.Pods == nil {
 		return
 	}
 	c.External = append(slices.Clone(c.External), c.Pods.Network)
+	c.Services.Refusal = podnet.RefusalOf(c.Pods.Network)
+	c.Services.More = append(slices.Clone(c.Services.More), podnet.NewFront)
 	if c.Override.Host == "" {
 		c.Override.Host = podnet.Host
 	}

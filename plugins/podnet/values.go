@@ -162,7 +162,7 @@ func unnumbered(i *interfaces.Interface) {
 // hostLink leads to the node's own network stack: to the node's addresses, and to all that is outside of the cluster.
 func (b *builder) hostLink(own *model.Node, detours []*contivlinux.Handover_Detour) {
 	near := &linuxinterfaces.Interface{Name: hostLink, HostIfName: hostLink, PhysAddress: hostMAC}
-	handover := &contivlinux.Handover{Interface: hostLink, VppLinks: []string{vppLinks}, VppDevices: b.s.Direct.devices(), Detours: detours}
+	handover := &contivlinux.Handover{Interface: hostLink, Refuse: b.s.refuse(), VppLinks: []string{vppLinks}, VppDevices: b.s.Direct.devices(), Detours: detours}
 	for _, v6 := range []bool{false, true} {
 		a := hostAddr(own, v6)
 		if !a.IsValid() {

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -112,7 +113,7 @@ func TestGolden(t *testing.T) {
 
 // TestValuesCompile: the agent accepts every value, and has a descriptor for it.
 func TestValuesCompile(t *testing.T) {
-	kinds := slices.Concat(all.All(), linux.All())
+	kinds := slices.Concat(all.All(), linux.All(), nodeports.All())
 	for key, m := range twoNodes().values(&Settings{NodeName: "node-1"}, []*Attachment{web()}) {
 		i := slices.IndexFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })
 		if i < 0 {

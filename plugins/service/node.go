@@ -71,6 +71,7 @@ func (p *Processor) refreshState() {
 
 		Remote:      p.remoteNodes,
 		NoNodePorts: p.noPorts,
+		Refusal:     p.cfg.Refusal,
 	}
 	p.placeInterfaces(remark)
 }
@@ -145,5 +146,5 @@ func equalStates(a, b renderer.NodeState) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
 		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
 		a.Overlay == b.Overlay && a.Host == b.Host && slices.Equal(a.HostIPs, b.HostIPs) && a.Loopback == b.Loopback && slices.EqualFunc(a.Remote, b.Remote, renderer.RemoteNode.Equal) &&
-		slices.Equal(a.NoNodePorts, b.NoNodePorts)
+		slices.Equal(a.NoNodePorts, b.NoNodePorts) && a.Refusal == b.Refusal
 }

@@ -27,6 +27,7 @@ type Config struct {
 	APIServers      []netip.Addr // addresses of the API server, in addition to the endpoints of Service default/kubernetes
 
 	NodePorts NodePortAddresses // addresses of all nodes on which node ports are served; zero: all
+	Refusal   renderer.Refusal  // who refuses packets to addresses of Services; zero: VPP
 
 	// KeepTerminating uses terminating endpoints that still serve beside ready ones; Kubernetes uses them only where none is ready.
 	// New connections then reach them, too, and nat44, which cannot drain, does not cut their existing connections.

@@ -17,7 +17,7 @@ type Functions struct {
 
 	// Service returns everything VPP must have for one Service. Its result may depend on those node fields that
 	// NodeMatters compares. It may also depend on which of these addresses are in nodeIPs: the Service's own, and, if
-	// the Service has node ports, this node's; with policy Local, all of nodeIPs.
+	// the Service has node ports, this node's.
 	Service func(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *renderer.IPAddresses) (kv.Values, []model.Note)
 
 	// Node returns everything that belongs to no Service.
@@ -101,8 +101,7 @@ func (r *Renderer) DeleteService(service *renderer.ContivService, _ []*renderer.
 }
 
 // UpdateNodePortServices implements renderer.ServiceRendererAPI. It renders services with an address that became or
-// ceased to be a node's; services with node ports if that address is this node's, or if their policy is Local, because
-// those are translated on every node's address.
+// ceased to be a node's; services with node ports if that address is this node's.
 func (r *Renderer) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*renderer.ContivService) error {
 	old := r.nodeIPs
 	r.nodeIPs = nodeIPs
@@ -111,7 +110,7 @@ func (r *Renderer) UpdateNodePortServices(nodeIPs *renderer.IPAddresses, _ []*re
 	}
 	own := differ(renderer.IPAddressesOf(r.node.IPs...), old, nodeIPs)
 	for _, svc := range r.services {
-		if svc.HasNodePort() && (own || svc.TrafficPolicy == renderer.NodeLocal) || differ(svc.ClusterIPs, old, nodeIPs) || differ(svc.ExternalIPs, old, nodeIPs) {
+		if svc.HasNodePort() && own || differ(svc.ClusterIPs, old, nodeIPs) || differ(svc.ExternalIPs, old, nodeIPs) {
 			r.render(svc)
 		}
 	}

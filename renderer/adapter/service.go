@@ -43,13 +43,14 @@ func DropOwnPods(values kv.Values, node renderer.NodeState, family func(netip.Ad
 	return dropped
 }
 
-// Refuse puts a reject route for each served address of the Service, so that VPP answers what it does not translate.
+// Refuse puts a reject route for each served address of the Service, so that VPP, or the node's Refusal, answers what VPP does not translate.
 // Addresses of nodes and pods are left out: their routes belong to others, and a reject route would replace them.
-func Refuse(values kv.Values, svc *renderer.ContivService, nodeIPs *renderer.IPAddresses, served func(netip.Addr) bool) {
+func Refuse(values kv.Values, svc *renderer.ContivService, refusal renderer.Refusal, nodeIPs *renderer.IPAddresses, served func(netip.Addr) bool) {
 	for _, addrs := range []*renderer.IPAddresses{svc.ClusterIPs, svc.ExternalIPs} {
 		for _, a := range addrs.Addrs() {
 			if served(a) && !nodeIPs.Contains(a) && !svc.PodIPs.Contains(a) {
-				values.Put(&contivl3.RejectRoute{DstNetwork: netip.PrefixFrom(a, a.BitLen()).String()})
+				iface, neighbour := refusal.Neighbour(a.Is6())
+				values.Put(&contivl3.RejectRoute{DstNetwork: netip.PrefixFrom(a, a.BitLen()).String(), OutgoingInterface: iface, NextHopAddr: neighbour})
 			}
 		}
 	}

@@ -22,6 +22,27 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// A refusal is a neighbour in the family of the address.
+func TestRefuseByNeighbour(t *testing.T) {
+	svc := newService("web", func(svc *renderer.ContivService) {
+		svc.ClusterIPs.Add(net.ParseIP("10.96.0.10"))
+		svc.ClusterIPs.Add(net.ParseIP("fd00:96::10"))
+	})
+	values := kv.Values{}
+	Refuse(values, svc, renderer.Refusal{Interface: "underlay", IPv4: netip.MustParseAddr("169.254.1.5")}, renderer.NewIPAddresses(), func(netip.Addr) bool { return true })
+	var got []string
+	for _, key := range values.Keys() {
+		got = append(got, kv.Format(key, values[key]))
+	}
+	want := []string{
+		`config/contiv/vpp/v1/reject-route/vrf/0/dst/10.96.0.10/32 {"dstNetwork":"10.96.0.10/32","outgoingInterface":"underlay","nextHopAddr":"169.254.1.5"}`,
+		`config/contiv/vpp/v1/reject-route/vrf/0/dst/fd00:96::10/128 {"dstNetwork":"fd00:96::10/128"}`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	svc := newService("web", func(svc *renderer.ContivService) {
 		for _, s := range []string{"10.96.0.10", "fd00:96::10"} {
@@ -40,7 +61,7 @@ func TestRefuse(t *testing.T) {
 		{netip.Addr.Is6, []string{"2001:db8::7/128", "fd00:96::10/128"}},
 	} {
 		values := kv.Values{}
-		Refuse(values, svc, renderer.NewIPAddresses(net.ParseIP("192.168.16.1")), tc.served)
+		Refuse(values, svc, renderer.Refusal{}, renderer.NewIPAddresses(net.ParseIP("192.168.16.1")), tc.served)
 		var got []string
 		for _, key := range values.Keys() {
 			got = append(got, key[len("config/contiv/vpp/v1/reject-route/vrf/0/dst/"):])

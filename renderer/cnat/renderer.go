@@ -24,7 +24,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		},
 		NodeIPs: true, // they are excluded from source NAT
 		NodeMatters: func(old, now renderer.NodeState) bool {
-			return !slices.Equal(old.IPs, now.IPs) || !slices.Equal(old.UplinkIPs, now.UplinkIPs) || !slices.Equal(old.NoNodePorts, now.NoNodePorts)
+			return !slices.Equal(old.IPs, now.IPs) || !slices.Equal(old.UplinkIPs, now.UplinkIPs) || !slices.Equal(old.NoNodePorts, now.NoNodePorts) || old.Refusal != now.Refusal
 		},
 		// A cluster without Services of a served family has no values of cnat, which VPP may lack.
 		Concerns: func(svc *renderer.ContivService) bool {

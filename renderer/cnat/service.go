@@ -27,7 +27,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 	} else {
 		s.renderPorts()
 	}
-	adapter.Refuse(s.values, svc, nodeIPs, cfg.Has)
+	adapter.Refuse(s.values, svc, node.Refusal, nodeIPs, cfg.Has)
 	return s.values, s.notes.List
 }
 
@@ -64,7 +64,7 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort, v6 bool)
 	clusterIPs, externalIPs := addrsOfFamily(s.svc.ClusterIPs, v6), addrsOfFamily(s.svc.ExternalIPs, v6)
 	var nodes []netip.Addr
 	if port.NodePort != 0 && len(clusterIPs) > 0 {
-		nodes = addrsOfFamily(s.nodeIPs, v6)
+		nodes = slices.DeleteFunc(addrsOfFamily(s.nodeIPs, v6), s.anotherNodes)
 	}
 	switch {
 	case len(clusterIPs)+len(externalIPs)+len(nodes) == 0:
@@ -94,15 +94,17 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort, v6 bool)
 	}
 	outside := s.external(cluster, local)
 	for _, a := range externalIPs {
-		if adapter.Restricted(s.svc, a) {
+		switch {
+		case s.anotherNodes(a):
+		case adapter.Restricted(s.svc, a):
 			s.notes.Add(true, "load-balancer IP %s is not served: cnat cannot check loadBalancerSourceRanges", a)
-			continue
+		default:
+			s.addTranslation(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, outside)
 		}
-		s.addTranslation(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, s.choose(a, outside, cluster))
 	}
 	for _, a := range nodes {
 		if s.node.ServesNodePorts(a) {
-			s.addTranslation(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, cluster))
+			s.addTranslation(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, outside)
 		}
 	}
 }
@@ -138,16 +140,10 @@ func (s *rendering) external(cluster, local []*cnat.Path) []*cnat.Path {
 	return local
 }
 
-// choose omits another node's address, because that node translates it and hides the client. Only with policy Local do pods of
-// this node reach every endpoint directly, because the other node would offer them only its endpoints.
-func (s *rendering) choose(a netip.Addr, outside, inside []*cnat.Path) []*cnat.Path {
-	switch {
-	case !s.nodeIPs.Contains(a) || slices.Contains(s.node.IPs, a):
-		return outside
-	case s.svc.TrafficPolicy == renderer.ClusterWide:
-		return nil
-	}
-	return inside
+// anotherNodes reports whether an address is another node's. That node translates packets to it, for this node's pods as for all other
+// clients: its external policy Local offers them its endpoints only.
+func (s *rendering) anotherNodes(a netip.Addr) bool {
+	return s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a)
 }
 
 // discard returns the path that drops packets.
@@ -162,7 +158,7 @@ func discard(v6 bool) []*cnat.Path {
 // addTranslation makes the translation of one frontend, unless it belongs to another service or this one has it already.
 func (s *rendering) addTranslation(f renderer.Frontend, nodePort bool, paths []*cnat.Path) {
 	if len(paths) == 0 {
-		return // the reject route answers, or another node
+		return // the reject route answers
 	}
 	if _, taken := s.svc.ConflictWith(f, nodePort); taken {
 		return

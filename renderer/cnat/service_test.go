@@ -137,14 +137,14 @@ func TestFrontendRules(t *testing.T) {
 		{"node port, Cluster: this node's address", v6, web(endpoints(oneThere), nodePort), []string{
 			"[fd00:16::1]:30080/TCP [fd00:1:2::2]:8080", "[fd00:96::10]:80/TCP [fd00:1:2::2]:8080", vip,
 		}},
-		{"node port, Local: pods reach all by other nodes' addresses", v6, web(endpoints(oneHere, oneThere), nodePort, externalLocal), []string{
-			"[fd00:16::1]:30080/TCP [fd00:1:1::2]:8080", "[fd00:16::2]:30080/TCP [fd00:1:1::2]:8080 [fd00:1:2::2]:8080",
+		{"node port, Local: other nodes serve their own addresses", v6, web(endpoints(oneHere, oneThere), nodePort, externalLocal), []string{
+			"[fd00:16::1]:30080/TCP [fd00:1:1::2]:8080",
 			"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080 [fd00:1:2::2]:8080", vip,
 		}},
 		{"external IP that is this node's", v6, web(endpoints(oneHere), externalIP("fd00:16::1")), []string{
 			"[fd00:16::1]:80/TCP [fd00:1:1::2]:8080", "[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip,
 		}},
-		{"external IP that is another node's, Cluster: left to it", v6, web(endpoints(oneHere), externalIP("fd00:16::2")), []string{
+		{"external IP that is another node's", v6, web(endpoints(oneHere), externalIP("fd00:16::2")), []string{
 			"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip,
 		}},
 		{"affinity", v6, web(endpoints(oneHere), affinity), []string{"[fd00:96::10]:80/TCP MAGLEV[SRC_ADDRESS] [fd00:1:1::2]:8080", vip, sticky}},

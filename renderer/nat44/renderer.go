@@ -24,7 +24,7 @@ func New(cfg Config, sink renderer.Sink) *Renderer {
 		},
 		NodeMatters: func(old, now renderer.NodeState) bool {
 			return old.Name != now.Name || !slices.Equal(old.IPs, now.IPs) || !slices.Equal(old.NoNodePorts, now.NoNodePorts) || !slices.Equal(old.ServiceCIDRs, now.ServiceCIDRs) ||
-				old.Loopback.Is4() != now.Loopback.Is4()
+				old.Loopback.Is4() != now.Loopback.Is4() || old.Refusal != now.Refusal
 		},
 	}, sink)}
 }

@@ -33,7 +33,7 @@ func Service(svc *renderer.ContivService, node renderer.NodeState, nodeIPs *rend
 		values.Put(&nat.DNat44{Label: svc.ID.String(), StMappings: s.mappings})
 	}
 	s.putRestricted(values)
-	adapter.Refuse(values, svc, nodeIPs, netip.Addr.Is4)
+	adapter.Refuse(values, svc, node.Refusal, nodeIPs, netip.Addr.Is4)
 	return values, s.notes.List
 }
 
@@ -55,7 +55,7 @@ type rendering struct {
 type target struct {
 	locals []*nat.DNat44_StaticMapping_LocalIP // none: packets are dropped
 	source nat.DNat44_StaticMapping_TwiceNatMode
-	reject bool // no mapping: the reject route answers, or another node
+	reject bool // no mapping: the reject route answers
 }
 
 // elsewhere reports that this renderer serves nothing of the Service: the Service names another renderer, or all its addresses are of IPv6,
@@ -99,34 +99,35 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort) {
 	for _, a := range s.svc.ClusterIPs.Addrs() {
 		s.addMapping(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
 	}
-	var outside, inside target
-	if outer {
-		outside, inside = s.external(cluster, local), s.podsOnly(cluster)
+	if !outer {
+		return
 	}
+	outside := s.external(cluster, local)
 	for _, a := range s.svc.ExternalIPs.Addrs() {
-		f, to := renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, s.choose(a, outside, inside)
-		if adapter.Restricted(s.svc, a) {
-			s.restrict(f, to)
-		} else {
-			s.addMapping(f, false, to)
+		f := renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}
+		switch {
+		case s.anotherNodes(a):
+		case adapter.Restricted(s.svc, a):
+			s.restrict(f, outside)
+		default:
+			s.addMapping(f, false, outside)
 		}
 	}
 	if port.NodePort == 0 {
 		return
 	}
 	for _, a := range s.nodeIPs.Addrs() {
-		if s.node.ServesNodePorts(a) {
-			s.addMapping(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, s.choose(a, outside, inside))
+		if s.node.ServesNodePorts(a) && !s.anotherNodes(a) {
+			s.addMapping(renderer.Frontend{IP: a, Port: port.NodePort, Protocol: port.Protocol}, true, outside)
 		}
 	}
 }
 
-// choose returns inside for addresses of other nodes: only pods of this node dial them through this VPP.
-func (s *rendering) choose(a netip.Addr, outside, inside target) target {
-	if s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a) {
-		return inside
-	}
-	return outside
+// anotherNodes reports whether an address is another node's. That node translates packets to it, for this node's pods as for all other clients:
+// its external policy Local offers them its endpoints only. So no mapping follows the addition and removal of nodes, which would end the
+// connections of other mappings to the same endpoints (rule C20).
+func (s *rendering) anotherNodes(a netip.Addr) bool {
+	return s.nodeIPs.Contains(a) && !slices.Contains(s.node.IPs, a)
 }
 
 // internal returns the target of cluster IPs: the source is kept.
@@ -165,17 +166,6 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 		set = cluster
 	}
 	return s.shown(set)
-}
-
-// podsOnly returns the target of other nodes' addresses. With policy Cluster no mapping exists: the other node translates and
-// hides the client, so the return path is the same. That saves a mapping for every node, whose removal with the node would cut
-// the connections of all others to the same endpoints (rule C20). With policy Local the other node keeps the client's address,
-// and the answer of an endpoint elsewhere would bypass it: so pods reach every endpoint directly.
-func (s *rendering) podsOnly(cluster []*nat.DNat44_StaticMapping_LocalIP) target {
-	if s.svc.TrafficPolicy == renderer.ClusterWide {
-		return target{reject: true}
-	}
-	return s.shown(cluster)
 }
 
 // hidden replaces the client by the NAT loopback. Without it VPP would drop such packets ("out of ports", rule A8).

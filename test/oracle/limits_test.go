@@ -28,9 +28,9 @@ func nat44Limit(c *Cluster, p Packet, want Expectation) string {
 		return unusedPort
 	case want.Service.Name == "":
 		return ""
-	case want.External && want.Policy == model.PolicyLocal && p.Class != Outside && want.Fate == Delivered:
+	case want.External && want.Policy == model.PolicyLocal && !want.Outside && want.Fate == Delivered:
 		return localSubset
-	case want.External && want.Policy == model.PolicyLocal && p.Class == Outside && want.Fate == Dropped:
+	case want.External && want.Policy == model.PolicyLocal && want.Outside && want.Fate == Dropped:
 		return notAnswered
 	case !want.External && p.Class == Outside && want.Fate == Delivered:
 		return fromOutside
@@ -52,9 +52,9 @@ func cnatLimit(c *Cluster, p Packet, want Expectation) string {
 		return ""
 	case p.Class == Host && p.Src != p.Dst.Addr() && c.mayMeetItself(p, want):
 		return ownNode
-	case want.External && want.Policy == model.PolicyLocal && p.Class != Outside && want.Fate == Delivered:
+	case want.External && want.Policy == model.PolicyLocal && !want.Outside && want.Fate == Delivered:
 		return localSubset
-	case want.External && want.Policy == model.PolicyLocal && p.Class == Outside && want.Fate == Dropped:
+	case want.External && want.Policy == model.PolicyLocal && want.Outside && want.Fate == Dropped:
 		return elsewhere
 	}
 	return ""
@@ -77,10 +77,9 @@ func judgeLimit(c *Cluster, p Packet, limit string, want Expectation, got Fate, 
 		if got != Delivered {
 			return fmt.Sprintf("%s (%s), Kubernetes says delivered", got, a.Reason)
 		}
-		here := c.expectBy(p, p.Node) // another node's address is translated right here
-		p.Class = Outside             // whose mapping it is
+		p.Class = Outside // whose mapping it is
 		outside := c.Expect(p)
-		if backends := backendsOf(a); !slices.Equal(backends, want.Backends) && !slices.Equal(backends, outside.Backends) && !slices.Equal(backends, here.Backends) {
+		if backends := backendsOf(a); !slices.Equal(backends, want.Backends) && !slices.Equal(backends, outside.Backends) {
 			return fmt.Sprintf("may reach %v, Kubernetes says %v, or %v outside", backends, want.Backends, outside.Backends)
 		}
 	case unusedPort, refused:
@@ -100,12 +99,14 @@ func judgeLimit(c *Cluster, p Packet, limit string, want Expectation, got Fate, 
 		}
 	case unallocated, directly: // whatever comes of it
 	case elsewhere:
-		p.Class = Pod // who may reach all
+		p.Class, p.Node = Pod, c.balancer(p) // who may reach all
 		if backends := backendsOf(a); got != Delivered || !slices.Equal(backends, c.Expect(p).Backends) {
 			return fmt.Sprintf("%s to %v, where all are to be reached", got, backends)
 		}
 	case notAnswered:
-		if got == Delivered {
+		p.Class, p.Node = Pod, c.balancer(p)
+		itself := func(b netip.AddrPort) bool { return b.Addr() == p.Src }
+		if got == Delivered && !slices.ContainsFunc(c.Expect(p).Backends, itself) {
 			return "delivered, Kubernetes says dropped"
 		}
 	case fromOutside:

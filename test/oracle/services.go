@@ -56,6 +56,8 @@ type Expectation struct {
 	Policy model.TrafficPolicy
 	// Restricted: source ranges say who may use the frontend.
 	Restricted bool
+	// Outside: the proxy takes the client for one outside its node, as every client of another node's address.
+	Outside bool
 }
 
 // Cluster is everything there is, in any order.
@@ -69,15 +71,12 @@ type Cluster struct {
 }
 
 // Expect is the fate Kubernetes promises to the packet.
-func (c *Cluster) Expect(p Packet) Expectation { return c.expectBy(p, c.balancer(p)) }
-
-// expectBy is Expect with the proxy of another node.
-func (c *Cluster) expectBy(p Packet, node string) Expectation {
+func (c *Cluster) Expect(p Packet) Expectation {
 	if svc, port, external := c.frontend(p.Dst, p.Proto); svc != nil {
 		restricted, may := sourceRanges(svc, port, p)
 		e := Expectation{Fate: Dropped, Why: "outside the source ranges", Service: svc.ID, External: external}
 		if may {
-			e = c.balance(p, node, svc, port, external)
+			e = c.balance(p, c.balancer(p), svc, port, external)
 		}
 		e.Restricted = restricted
 		return e
@@ -209,16 +208,16 @@ func (c *Cluster) balance(p Packet, node string, svc *model.Service, port model.
 	if external {
 		policy = svc.ExternalTrafficPolicy
 	}
-	e := Expectation{Service: svc.ID, External: external, Policy: policy}
+	e := Expectation{Service: svc.ID, External: external, Policy: policy, Outside: p.Class == Outside || node != p.Node}
 	set := everywhere
-	if policy == model.PolicyLocal && !(external && p.Class != Outside) {
+	if policy == model.PolicyLocal && !(external && !e.Outside) {
 		set = here
 	}
 	switch {
 	case len(set) > 0:
 		e.Fate, e.Backends, e.Why = Delivered, set, "balanced"
 		e.KeepsSource = p.Class == Pod && (!external || policy == model.PolicyLocal) ||
-			p.Class == Outside && external && policy == model.PolicyLocal
+			e.Outside && external && policy == model.PolicyLocal
 	case len(everywhere) > 0:
 		e.Fate, e.Why = Dropped, "Local policy, no endpoint on this node"
 	default:

@@ -149,7 +149,7 @@ func (c *podCluster) serviceCIDRs() string {
 	if c.only6 {
 		return "2001:db8:96::/112"
 	}
-	return "10.96.0.0/16"
+	return "10.96.0.0/16,2001:db8:96::/112"
 }
 
 // status is the status of a running pod, as a kubelet reports it.

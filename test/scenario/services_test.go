@@ -149,8 +149,9 @@ var situations = map[string]struct {
 		s.Ports["p"].NodePort, s.TrafficPolicy = 30080, renderer.NodeLocal
 	}},
 	"`sessionAffinity: ClientIP`": {change: func(s *renderer.ContivService) { s.SessionAffinityTimeout = 10800 }},
-	"the same with `externalTrafficPolicy: Local`, and other nodes": {change: func(s *renderer.ContivService) {
-		s.SessionAffinityTimeout, s.TrafficPolicy, s.Ports["p"].NodePort, s.Backends["p"][0].Local = 10800, renderer.NodeLocal, 30080, true
+	"the same, with an external IP": {change: func(s *renderer.ContivService) {
+		s.SessionAffinityTimeout = 10800
+		s.ExternalIPs.Add(net.ParseIP("198.51.100.7"))
 	}},
 	"more than 253 endpoints":                    {change: endpoints(300)},
 	"more than 8,192 endpoints":                  {change: endpoints(9000)},

@@ -23,6 +23,7 @@ const plainName = "{{.Name}}"
 // nameTemplates are the templates of other names, in ligato's form. Clients form names with them.
 var nameTemplates = map[string]string{
 	"contiv.linux.host-port":      "{{.Protocol}}/{{.HostAddress}}/{{.HostPort}}",
+	"contiv.linux.node-port":      "{{.Protocol}}/{{.Port}}",
 	"contiv.vpp.interface-acls":   "{{.Interface}}",
 	"contiv.vpp.sctp-ports":       "{{.Interface}}",
 	"contiv.vpp.policer":          "{{.Interface}}/{{.Direction}}",

@@ -14,8 +14,8 @@ func compareOuter(a, b dataplane.Outer) int {
 }
 
 // outerOf returns the frontends of a service other than its cluster IPs, each address and port once. It agrees with renderer/nat44:
-// policy Cluster hides clients behind the node's loopback, if the node has one, and does not serve other nodes' addresses; policy
-// Local keeps client addresses, and leads to endpoints of this node, if any.
+// policy Cluster hides clients behind the node's loopback, if the node has one; policy Local keeps client addresses, and leads to endpoints of
+// this node, if any. Other nodes' addresses are not served here.
 func (t *Translations) outerOf(svc *renderer.ContivService) []dataplane.Outer {
 	var out []dataplane.Outer
 	for _, name := range svc.PortNames() {
@@ -45,15 +45,12 @@ func (t *Translations) appendOuter(out []dataplane.Outer, svc *renderer.ContivSe
 	if _, taken := svc.ConflictWith(f, node); taken {
 		return out
 	}
-	elsewhere := t.nodeIPs.Contains(f.IP) && !slices.Contains(t.node.IPs, f.IP)
-	backends := svc.Backends[port]
-	switch {
-	case svc.TrafficPolicy == renderer.ClusterWide && elsewhere:
+	if t.nodeIPs.Contains(f.IP) && !slices.Contains(t.node.IPs, f.IP) {
 		return out
-	case svc.TrafficPolicy == renderer.NodeLocal && !elsewhere:
-		if local := svc.Local(port); len(local) > 0 {
-			backends = local
-		}
+	}
+	backends := svc.Backends[port]
+	if local := svc.Local(port); svc.TrafficPolicy == renderer.NodeLocal && len(local) > 0 {
+		backends = local
 	}
 	o := dataplane.Outer{
 		Addr: f.IP, Proto: uint8(f.Protocol), Port: f.Port,

@@ -52,11 +52,11 @@ func TestOuter(t *testing.T) {
 			"hides 192.168.16.1:30080/6 " + all, "hides 198.51.100.1:80/6 " + all,
 		}},
 		{"without a loopback nobody can be hidden", "", outward(), []string{"192.168.16.1:30080/6 " + all, "198.51.100.1:80/6 " + all}},
-		{"policy Local keeps clients, also on the way to other nodes", "10.1.1.254", outward(local), []string{
-			"192.168.16.1:30080/6 [10.1.1.2:8080]", "192.168.16.2:30080/6 " + all, "198.51.100.1:80/6 [10.1.1.2:8080]",
+		{"policy Local keeps clients, and leaves other nodes to themselves", "10.1.1.254", outward(local), []string{
+			"192.168.16.1:30080/6 [10.1.1.2:8080]", "198.51.100.1:80/6 [10.1.1.2:8080]",
 		}},
 		{"policy Local, nothing here", "10.1.1.254", outward(local, func(s *renderer.ContivService) { s.Backends["http"] = s.Backends["http"][1:] }), []string{
-			"192.168.16.1:30080/6 [10.1.2.2:8080]", "192.168.16.2:30080/6 [10.1.2.2:8080]", "198.51.100.1:80/6 [10.1.2.2:8080]",
+			"192.168.16.1:30080/6 [10.1.2.2:8080]", "198.51.100.1:80/6 [10.1.2.2:8080]",
 		}},
 		{"no endpoint leads nowhere", "10.1.1.254", outward(func(s *renderer.ContivService) { clear(s.Backends) }), nil},
 		{"SCTP is not translated", "10.1.1.254", outward(func(s *renderer.ContivService) { s.Ports["http"].Protocol = renderer.SCTP }), nil},

@@ -74,6 +74,109 @@ func (HostPort_Protocol) EnumDescriptor() ([]byte, []int) {
 	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{1, 0}
 }
 
+// Protocol is the protocol of a port.
+type NodePort_Protocol int32
+
+const (
+	NodePort_TCP  NodePort_Protocol = 0
+	NodePort_UDP  NodePort_Protocol = 1
+	NodePort_SCTP NodePort_Protocol = 2
+)
+
+// Enum value maps for NodePort_Protocol.
+var (
+	NodePort_Protocol_name = map[int32]string{
+		0: "TCP",
+		1: "UDP",
+		2: "SCTP",
+	}
+	NodePort_Protocol_value = map[string]int32{
+		"TCP":  0,
+		"UDP":  1,
+		"SCTP": 2,
+	}
+)
+
+func (x NodePort_Protocol) Enum() *NodePort_Protocol {
+	p := new(NodePort_Protocol)
+	*p = x
+	return p
+}
+
+func (x NodePort_Protocol) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodePort_Protocol) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_linux_linux_proto_enumTypes[1].Descriptor()
+}
+
+func (NodePort_Protocol) Type() protoreflect.EnumType {
+	return &file_contiv_linux_linux_proto_enumTypes[1]
+}
+
+func (x NodePort_Protocol) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodePort_Protocol.Descriptor instead.
+func (NodePort_Protocol) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{3, 0}
+}
+
+// Clients are senders of packets.
+type NodePort_Clients int32
+
+const (
+	// Nobody's: the port is the node's own.
+	NodePort_NOBODY NodePort_Clients = 0
+	// Everybody's.
+	NodePort_ALL NodePort_Clients = 1
+	// The node's own. Packets of other hosts are dropped.
+	NodePort_NODE NodePort_Clients = 2
+)
+
+// Enum value maps for NodePort_Clients.
+var (
+	NodePort_Clients_name = map[int32]string{
+		0: "NOBODY",
+		1: "ALL",
+		2: "NODE",
+	}
+	NodePort_Clients_value = map[string]int32{
+		"NOBODY": 0,
+		"ALL":    1,
+		"NODE":   2,
+	}
+)
+
+func (x NodePort_Clients) Enum() *NodePort_Clients {
+	p := new(NodePort_Clients)
+	*p = x
+	return p
+}
+
+func (x NodePort_Clients) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (NodePort_Clients) Descriptor() protoreflect.EnumDescriptor {
+	return file_contiv_linux_linux_proto_enumTypes[2].Descriptor()
+}
+
+func (NodePort_Clients) Type() protoreflect.EnumType {
+	return &file_contiv_linux_linux_proto_enumTypes[2]
+}
+
+func (x NodePort_Clients) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use NodePort_Clients.Descriptor instead.
+func (NodePort_Clients) EnumDescriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{3, 1}
+}
+
 // Handover says which packets the node's network stack hands over to VPP and
 // takes from it, by rules of its packet filter. Key:
 // config/contiv/linux/v1/handover.
@@ -95,7 +198,12 @@ type Handover struct {
 	// Connections whose answers VPP would not return by the link.
 	Detours []*Handover_Detour `protobuf:"bytes,6,rep,name=detours,proto3" json:"detours,omitempty"`
 	// Names of further links that VPP reads.
-	VppDevices    []string `protobuf:"bytes,7,rep,name=vpp_devices,json=vppDevices,proto3" json:"vpp_devices,omitempty"`
+	VppDevices []string `protobuf:"bytes,7,rep,name=vpp_devices,json=vppDevices,proto3" json:"vpp_devices,omitempty"`
+	// Logical name of a link by which VPP sends the packets that are to be
+	// refused: the node's network stack answers with a reset of the connection,
+	// or with ICMP "port unreachable". Packets of tunnels, and between link-local
+	// addresses, are exempt.
+	Refuse        string `protobuf:"bytes,8,opt,name=refuse,proto3" json:"refuse,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -177,6 +285,13 @@ func (x *Handover) GetVppDevices() []string {
 		return x.VppDevices
 	}
 	return nil
+}
+
+func (x *Handover) GetRefuse() string {
+	if x != nil {
+		return x.Refuse
+	}
+	return ""
 }
 
 // HostPort is a port of the node that leads to a port of a pod. Key:
@@ -263,6 +378,136 @@ func (x *HostPort) GetPort() uint32 {
 	return 0
 }
 
+// NodePorts says how packets to node ports at the node's addresses reach VPP,
+// although the addresses are the kernel's: by rules of its packet filter, both
+// ways and without connection tracking. The ports are values of NodePort. Key:
+// config/contiv/linux/v1/node-ports.
+type NodePorts struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Logical name of the link to VPP. Required.
+	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	// Addresses of the node that node ports are served on.
+	Addresses     []*NodePorts_Address `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePorts) Reset() {
+	*x = NodePorts{}
+	mi := &file_contiv_linux_linux_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePorts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePorts) ProtoMessage() {}
+
+func (x *NodePorts) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_linux_linux_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePorts.ProtoReflect.Descriptor instead.
+func (*NodePorts) Descriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodePorts) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *NodePorts) GetAddresses() []*NodePorts_Address {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+// NodePort is a port of a Service at the node's addresses. Key:
+// config/contiv/linux/v1/node-port/<protocol>/<port>.
+type NodePort struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Protocol NodePort_Protocol      `protobuf:"varint,1,opt,name=protocol,proto3,enum=contiv.linux.NodePort_Protocol" json:"protocol,omitempty"`
+	// Required.
+	Port uint32 `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	// Whose packets to IPv4 and to IPv6 addresses VPP gets.
+	Ipv4          NodePort_Clients `protobuf:"varint,3,opt,name=ipv4,proto3,enum=contiv.linux.NodePort_Clients" json:"ipv4,omitempty"`
+	Ipv6          NodePort_Clients `protobuf:"varint,4,opt,name=ipv6,proto3,enum=contiv.linux.NodePort_Clients" json:"ipv6,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePort) Reset() {
+	*x = NodePort{}
+	mi := &file_contiv_linux_linux_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePort) ProtoMessage() {}
+
+func (x *NodePort) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_linux_linux_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePort.ProtoReflect.Descriptor instead.
+func (*NodePort) Descriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *NodePort) GetProtocol() NodePort_Protocol {
+	if x != nil {
+		return x.Protocol
+	}
+	return NodePort_TCP
+}
+
+func (x *NodePort) GetPort() uint32 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *NodePort) GetIpv4() NodePort_Clients {
+	if x != nil {
+		return x.Ipv4
+	}
+	return NodePort_NOBODY
+}
+
+func (x *NodePort) GetIpv6() NodePort_Clients {
+	if x != nil {
+		return x.Ipv6
+	}
+	return NodePort_NOBODY
+}
+
 // Tunnel is one end of tunnels over UDP.
 type Handover_Tunnel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -278,7 +523,7 @@ type Handover_Tunnel struct {
 
 func (x *Handover_Tunnel) Reset() {
 	*x = Handover_Tunnel{}
-	mi := &file_contiv_linux_linux_proto_msgTypes[2]
+	mi := &file_contiv_linux_linux_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +535,7 @@ func (x *Handover_Tunnel) String() string {
 func (*Handover_Tunnel) ProtoMessage() {}
 
 func (x *Handover_Tunnel) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_linux_linux_proto_msgTypes[2]
+	mi := &file_contiv_linux_linux_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -342,7 +587,7 @@ type Handover_Detour struct {
 
 func (x *Handover_Detour) Reset() {
 	*x = Handover_Detour{}
-	mi := &file_contiv_linux_linux_proto_msgTypes[3]
+	mi := &file_contiv_linux_linux_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -354,7 +599,7 @@ func (x *Handover_Detour) String() string {
 func (*Handover_Detour) ProtoMessage() {}
 
 func (x *Handover_Detour) ProtoReflect() protoreflect.Message {
-	mi := &file_contiv_linux_linux_proto_msgTypes[3]
+	mi := &file_contiv_linux_linux_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,11 +629,78 @@ func (x *Handover_Detour) GetAddress() string {
 	return ""
 }
 
+// Address is an address of the node.
+type NodePorts_Address struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The address. Required.
+	NodeAddress string `protobuf:"bytes,1,opt,name=node_address,json=nodeAddress,proto3" json:"node_address,omitempty"`
+	// Address that is in its place while the kernel routes a packet, of the same
+	// family. Its route leads to VPP, and no packet has it outside of the
+	// kernel. Required.
+	StandIn string `protobuf:"bytes,2,opt,name=stand_in,json=standIn,proto3" json:"stand_in,omitempty"`
+	// Source address of packets that the node itself sends to the node address,
+	// of the same family. VPP's route to it leads to the link. Required.
+	HostAddress   string `protobuf:"bytes,3,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePorts_Address) Reset() {
+	*x = NodePorts_Address{}
+	mi := &file_contiv_linux_linux_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePorts_Address) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePorts_Address) ProtoMessage() {}
+
+func (x *NodePorts_Address) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_linux_linux_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePorts_Address.ProtoReflect.Descriptor instead.
+func (*NodePorts_Address) Descriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{2, 0}
+}
+
+func (x *NodePorts_Address) GetNodeAddress() string {
+	if x != nil {
+		return x.NodeAddress
+	}
+	return ""
+}
+
+func (x *NodePorts_Address) GetStandIn() string {
+	if x != nil {
+		return x.StandIn
+	}
+	return ""
+}
+
+func (x *NodePorts_Address) GetHostAddress() string {
+	if x != nil {
+		return x.HostAddress
+	}
+	return ""
+}
+
 var File_contiv_linux_linux_proto protoreflect.FileDescriptor
 
 const file_contiv_linux_linux_proto_rawDesc = "" +
 	"\n" +
-	"\x18contiv/linux/linux.proto\x12\fcontiv.linux\"\xb0\x03\n" +
+	"\x18contiv/linux/linux.proto\x12\fcontiv.linux\"\xc8\x03\n" +
 	"\bHandover\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x127\n" +
 	"\atunnels\x18\x02 \x03(\v2\x1d.contiv.linux.Handover.TunnelR\atunnels\x12\x1e\n" +
@@ -399,7 +711,8 @@ const file_contiv_linux_linux_proto_rawDesc = "" +
 	"\tvpp_links\x18\x05 \x03(\tR\bvppLinks\x127\n" +
 	"\adetours\x18\x06 \x03(\v2\x1d.contiv.linux.Handover.DetourR\adetours\x12\x1f\n" +
 	"\vvpp_devices\x18\a \x03(\tR\n" +
-	"vppDevices\x1a`\n" +
+	"vppDevices\x12\x16\n" +
+	"\x06refuse\x18\b \x01(\tR\x06refuse\x1a`\n" +
 	"\x06Tunnel\x12!\n" +
 	"\fnode_address\x18\x01 \x01(\tR\vnodeAddress\x12\x1f\n" +
 	"\vvpp_address\x18\x02 \x01(\tR\n" +
@@ -417,7 +730,28 @@ const file_contiv_linux_linux_proto_rawDesc = "" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
 	"\x03UDP\x10\x01\x12\b\n" +
-	"\x04SCTP\x10\x02B?Z=github.com/contiv-agent/contiv-agent/proto/contiv/linux;linuxb\x06proto3"
+	"\x04SCTP\x10\x02\"\xd4\x01\n" +
+	"\tNodePorts\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12=\n" +
+	"\taddresses\x18\x02 \x03(\v2\x1f.contiv.linux.NodePorts.AddressR\taddresses\x1aj\n" +
+	"\aAddress\x12!\n" +
+	"\fnode_address\x18\x01 \x01(\tR\vnodeAddress\x12\x19\n" +
+	"\bstand_in\x18\x02 \x01(\tR\astandIn\x12!\n" +
+	"\fhost_address\x18\x03 \x01(\tR\vhostAddress\"\x95\x02\n" +
+	"\bNodePort\x12;\n" +
+	"\bprotocol\x18\x01 \x01(\x0e2\x1f.contiv.linux.NodePort.ProtocolR\bprotocol\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\rR\x04port\x122\n" +
+	"\x04ipv4\x18\x03 \x01(\x0e2\x1e.contiv.linux.NodePort.ClientsR\x04ipv4\x122\n" +
+	"\x04ipv6\x18\x04 \x01(\x0e2\x1e.contiv.linux.NodePort.ClientsR\x04ipv6\"&\n" +
+	"\bProtocol\x12\a\n" +
+	"\x03TCP\x10\x00\x12\a\n" +
+	"\x03UDP\x10\x01\x12\b\n" +
+	"\x04SCTP\x10\x02\"(\n" +
+	"\aClients\x12\n" +
+	"\n" +
+	"\x06NOBODY\x10\x00\x12\a\n" +
+	"\x03ALL\x10\x01\x12\b\n" +
+	"\x04NODE\x10\x02B?Z=github.com/contiv-agent/contiv-agent/proto/contiv/linux;linuxb\x06proto3"
 
 var (
 	file_contiv_linux_linux_proto_rawDescOnce sync.Once
@@ -431,24 +765,33 @@ func file_contiv_linux_linux_proto_rawDescGZIP() []byte {
 	return file_contiv_linux_linux_proto_rawDescData
 }
 
-var file_contiv_linux_linux_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_contiv_linux_linux_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_contiv_linux_linux_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_contiv_linux_linux_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_contiv_linux_linux_proto_goTypes = []any{
-	(HostPort_Protocol)(0),  // 0: contiv.linux.HostPort.Protocol
-	(*Handover)(nil),        // 1: contiv.linux.Handover
-	(*HostPort)(nil),        // 2: contiv.linux.HostPort
-	(*Handover_Tunnel)(nil), // 3: contiv.linux.Handover.Tunnel
-	(*Handover_Detour)(nil), // 4: contiv.linux.Handover.Detour
+	(HostPort_Protocol)(0),    // 0: contiv.linux.HostPort.Protocol
+	(NodePort_Protocol)(0),    // 1: contiv.linux.NodePort.Protocol
+	(NodePort_Clients)(0),     // 2: contiv.linux.NodePort.Clients
+	(*Handover)(nil),          // 3: contiv.linux.Handover
+	(*HostPort)(nil),          // 4: contiv.linux.HostPort
+	(*NodePorts)(nil),         // 5: contiv.linux.NodePorts
+	(*NodePort)(nil),          // 6: contiv.linux.NodePort
+	(*Handover_Tunnel)(nil),   // 7: contiv.linux.Handover.Tunnel
+	(*Handover_Detour)(nil),   // 8: contiv.linux.Handover.Detour
+	(*NodePorts_Address)(nil), // 9: contiv.linux.NodePorts.Address
 }
 var file_contiv_linux_linux_proto_depIdxs = []int32{
-	3, // 0: contiv.linux.Handover.tunnels:type_name -> contiv.linux.Handover.Tunnel
-	4, // 1: contiv.linux.Handover.detours:type_name -> contiv.linux.Handover.Detour
+	7, // 0: contiv.linux.Handover.tunnels:type_name -> contiv.linux.Handover.Tunnel
+	8, // 1: contiv.linux.Handover.detours:type_name -> contiv.linux.Handover.Detour
 	0, // 2: contiv.linux.HostPort.protocol:type_name -> contiv.linux.HostPort.Protocol
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	9, // 3: contiv.linux.NodePorts.addresses:type_name -> contiv.linux.NodePorts.Address
+	1, // 4: contiv.linux.NodePort.protocol:type_name -> contiv.linux.NodePort.Protocol
+	2, // 5: contiv.linux.NodePort.ipv4:type_name -> contiv.linux.NodePort.Clients
+	2, // 6: contiv.linux.NodePort.ipv6:type_name -> contiv.linux.NodePort.Clients
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_contiv_linux_linux_proto_init() }
@@ -461,8 +804,8 @@ func file_contiv_linux_linux_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_linux_linux_proto_rawDesc), len(file_contiv_linux_linux_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   4,
+			NumEnums:      3,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -57,18 +57,13 @@ func Route() *descriptor.Descriptor {
 	d := descriptor.Spec[*l3.Route, *route]{
 		Name: "route", Prefix: "config/vpp/v2/route/",
 		Compile: compileRoute, Message: (*route).routeMessage,
-		Equal: func(have, want *route) bool { return have.path() == want.path() },
-		Dependencies: func(r *route) (deps []descriptor.Dependency) {
-			if r.iface != "" {
-				deps = append(deps, descriptor.Dependency{Key: kv.InterfaceKey(r.iface), Bond: descriptor.Dies})
-			}
-			return append(deps, r.tables()...)
-		},
-		Create:   func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.sendPath(w, true, true) },
-		Delete:   func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.sendPath(w, false, true) },
-		Update:   replacePath,
-		Dumps:    routeDumps,
-		Retrieve: retrieveRoutes,
+		Equal:        func(have, want *route) bool { return have.path() == want.path() },
+		Dependencies: (*route).links,
+		Create:       func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.sendPath(w, true, true) },
+		Delete:       func(w *descriptor.World, r *route) ([]descriptor.Op, error) { return r.sendPath(w, false, true) },
+		Update:       replacePath,
+		Dumps:        routeDumps,
+		Retrieve:     retrieveRoutes,
 	}.Descriptor()
 	d.Many = true
 	return d
@@ -79,8 +74,10 @@ func RejectRoute() *descriptor.Descriptor {
 	d := descriptor.Spec[*contivl3.RejectRoute, *route]{
 		Name: "reject-route", Prefix: "config/contiv/vpp/v1/reject-route/",
 		Compile: compileReject, Message: (*route).rejectMessage,
-		Equal:        func(have, want *route) bool { return have.kind == want.kind && have.last == want.last },
-		Dependencies: (*route).tables,
+		Equal: func(have, want *route) bool {
+			return have.kind == want.kind && have.last == want.last && have.iface == want.iface && have.nextHop == want.nextHop
+		},
+		Dependencies: (*route).links,
 		Create:       createReject,
 		Update: func(w *descriptor.World, _, want *route) ([]descriptor.Op, error) {
 			return want.sendPath(w, true, false)
@@ -239,7 +236,28 @@ func compileReject(_ string, m *contivl3.RejectRoute) (*route, error) {
 		}
 		r.last, r.pref = true, lastResort
 	}
+	if err := r.compileNeighbour(m); err != nil {
+		return nil, err
+	}
 	return r, r.onlyInTable0()
+}
+
+// compileNeighbour reads the neighbour that answers in VPP's place.
+func (r *route) compileNeighbour(m *contivl3.RejectRoute) (err error) {
+	r.iface, r.gateway = m.GetOutgoingInterface(), m.GetNextHopAddr()
+	switch {
+	case r.iface == "" && r.gateway == "":
+		return nil
+	case r.iface == "" || r.gateway == "":
+		return errors.New("outgoing_interface, next_hop_addr: one of them is empty")
+	case r.kind != fib_types.FIB_API_PATH_TYPE_ICMP_UNREACH:
+		return fmt.Errorf("next_hop_addr: only with action UNREACHABLE, not %s", m.GetAction())
+	}
+	r.kind = fib_types.FIB_API_PATH_TYPE_NORMAL
+	if r.nextHop, err = descriptor.ParseAddr("next_hop_addr", r.gateway); err == nil && r.nextHop.Is4() != r.dst.Addr().Is4() {
+		err = fmt.Errorf("next_hop_addr: %s is of another family than %s", r.nextHop, r.dst)
+	}
+	return err
 }
 
 // onlyInTable0: VPP aborts on a drop, unreach or prohibit path in any other table (SIGSEGV in fib_attached_export_import,
@@ -252,7 +270,7 @@ func (r *route) onlyInTable0() error {
 }
 
 func (r *route) rejectMessage() *contivl3.RejectRoute {
-	m := &contivl3.RejectRoute{VrfId: r.vrf, DstNetwork: r.dst.String(), LastResort: r.last}
+	m := &contivl3.RejectRoute{VrfId: r.vrf, DstNetwork: r.dst.String(), LastResort: r.last, OutgoingInterface: r.iface, NextHopAddr: r.gateway}
 	switch r.kind {
 	case fib_types.FIB_API_PATH_TYPE_ICMP_PROHIBIT:
 		m.Action = contivl3.RejectRoute_PROHIBIT
@@ -260,6 +278,14 @@ func (r *route) rejectMessage() *contivl3.RejectRoute {
 		m.Action = contivl3.RejectRoute_DROP
 	}
 	return m
+}
+
+// links are the interface and the tables of a route.
+func (r *route) links() (deps []descriptor.Dependency) {
+	if r.iface != "" {
+		deps = append(deps, descriptor.Dependency{Key: kv.InterfaceKey(r.iface), Bond: descriptor.Dies})
+	}
+	return append(deps, r.tables()...)
 }
 
 func (r *route) tables() (deps []descriptor.Dependency) {

@@ -3,6 +3,7 @@ package linux
 import (
 	"context"
 
+	"github.com/google/nftables"
 	"go.fd.io/govpp/api"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -13,6 +14,33 @@ type request interface {
 	api.Message
 	// do executes the request; details are the answer to a list.
 	do(h *handles) (details []api.Message, err error)
+}
+
+// FilterRequest is a request of another package for the kernel's packet filter.
+type FilterRequest interface {
+	api.Message
+	// Filter executes the request; details are the answer to a list.
+	Filter(c *nftables.Conn) (details []api.Message, err error)
+}
+
+// filterRequest makes a FilterRequest a request.
+type filterRequest struct{ FilterRequest }
+
+func (r filterRequest) do(h *handles) ([]api.Message, error) {
+	c, err := h.filter()
+	if err != nil {
+		return nil, err
+	}
+	return r.Filter(c)
+}
+
+// requestOf returns a message as a request for the kernel.
+func requestOf(m api.Message) (request, bool) {
+	if f, ok := m.(FilterRequest); ok {
+		return filterRequest{f}, true
+	}
+	r, ok := m.(request)
+	return r, ok
 }
 
 // Message has the methods of VPP's messages for requests and details.
@@ -37,7 +65,7 @@ type Caller struct {
 func (c *Caller) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 	mixed := false
 	for _, call := range calls {
-		_, ours := call.Msg.(request)
+		_, ours := requestOf(call.Msg)
 		mixed = mixed || ours
 	}
 	if !mixed {
@@ -47,14 +75,14 @@ func (c *Caller) Do(ctx context.Context, calls ...vpp.Call) []vpp.Reply {
 	defer h.close()
 	replies := make([]vpp.Reply, 0, len(calls))
 	for len(calls) > 0 {
-		if r, ours := calls[0].Msg.(request); ours {
+		if r, ours := requestOf(calls[0].Msg); ours {
 			replies = append(replies, carryOut(ctx, h, r))
 			calls = calls[1:]
 			continue
 		}
 		n := 1
 		for n < len(calls) {
-			if _, ours := calls[n].Msg.(request); ours {
+			if _, ours := requestOf(calls[n].Msg); ours {
 				break
 			}
 			n++

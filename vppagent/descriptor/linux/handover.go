@@ -20,6 +20,7 @@ import (
 // handover is what the node's network stack forwards for VPP, and what it must not take.
 type handover struct {
 	iface              string // logical name of the link to VPP
+	refuse             string // logical name of the link with packets to be refused; "": none
 	tunnels            []tunnel
 	masquerade, exempt []netip.Prefix
 	links              []string // beginnings of names
@@ -47,7 +48,11 @@ func Handover() *descriptor.Descriptor {
 		Compile: compileHandover, Message: (*handover).handoverMessage,
 		Equal: func(have, want *handover) bool { return have.print == want.print },
 		Dependencies: func(o *handover) []descriptor.Dependency {
-			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(o.iface)}}
+			deps := []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(o.iface)}}
+			if o.refuse != "" {
+				deps = append(deps, descriptor.Dependency{Key: kv.LinuxInterfaceKey(o.refuse)})
+			}
+			return deps
 		},
 		Create: func(w *descriptor.World, o *handover) ([]descriptor.Op, error) { return o.putHandover(w) },
 		Update: func(w *descriptor.World, _, want *handover) ([]descriptor.Op, error) { return want.putHandover(w) },
@@ -84,7 +89,7 @@ func handoverRequest() descriptor.Request {
 }
 
 func compileHandover(_ string, m *contivlinux.Handover) (*handover, error) {
-	o := &handover{iface: m.GetInterface(), links: m.GetVppLinks(), devices: m.GetVppDevices()}
+	o := &handover{iface: m.GetInterface(), refuse: m.GetRefuse(), links: m.GetVppLinks(), devices: m.GetVppDevices()}
 	if o.iface == "" {
 		return nil, errors.New("interface: empty")
 	}
@@ -157,7 +162,7 @@ func compileDetour(field string, m *contivlinux.Handover_Detour) (d detour, err 
 }
 
 func (o *handover) handoverMessage() *contivlinux.Handover {
-	m := &contivlinux.Handover{Interface: o.iface, VppLinks: o.links, VppDevices: o.devices}
+	m := &contivlinux.Handover{Interface: o.iface, Refuse: o.refuse, VppLinks: o.links, VppDevices: o.devices}
 	for _, t := range o.tunnels {
 		m.Tunnels = append(m.Tunnels, &contivlinux.Handover_Tunnel{NodeAddress: t.node.String(), VppAddress: t.vpp.String(), Port: uint32(t.port)})
 	}
@@ -191,14 +196,19 @@ func (o *handover) putHandover(w *descriptor.World) ([]descriptor.Op, error) {
 	if !ok {
 		return nil, fmt.Errorf("interface %q is not on the host", o.iface)
 	}
-	return []descriptor.Op{{Call: vpp.Call{Msg: &PutHandover{Link: l.name, Rules: o}}}}, nil
+	refuse, ok := LinkName(w, o.refuse)
+	if !ok && o.refuse != "" {
+		return nil, fmt.Errorf("interface %q is not on the host", o.refuse)
+	}
+	return []descriptor.Op{{Call: vpp.Call{Msg: &PutHandover{Link: l.name, Refuse: refuse, Rules: o}}}}, nil
 }
 
 // PutHandover replaces our tables of the packet filter, all at once.
 type PutHandover struct {
 	Message
-	Link  string `binapi:"string,name=link"`
-	Rules *handover
+	Link   string `binapi:"string,name=link"`
+	Refuse string `binapi:"string,name=refuse"`
+	Rules  *handover
 }
 
 // GetMessageName is "handover_put".
@@ -210,7 +220,7 @@ func (r *PutHandover) do(h *handles) ([]api.Message, error) {
 		return nil, err
 	}
 	dropTables(c)
-	for _, t := range r.Rules.tables(r.Link) {
+	for _, t := range r.Rules.tables(r.Link, r.Refuse) {
 		t.addTo(c)
 	}
 	return nil, wrap("replace the tables "+table+" of the packet filter", c.Flush())

@@ -20,5 +20,11 @@ func hostLinksOf(w *descriptor.World) hostLinks {
 	return descriptor.FactsOf(w, func() hostLinks { return hostLinks{} })
 }
 
+// LinkName returns the kernel's name of an interface of the agent's host, by its logical name.
+func LinkName(w *descriptor.World, iface string) (name string, ok bool) {
+	l, ok := hostLinksOf(w)[iface]
+	return l.name, ok
+}
+
 // Clone implements descriptor.Facts.
 func (l hostLinks) Clone() descriptor.Facts { return maps.Clone(l) }

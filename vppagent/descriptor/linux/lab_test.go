@@ -27,6 +27,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 // netNS is a network namespace without a name that ends with the test.
@@ -116,7 +117,7 @@ func (n *netNS) text(t *testing.T) string {
 	return b.String()
 }
 
-// filter returns the chains of the packet filter, with the numbers of their rules and the rules' comments.
+// filter returns the chains of the packet filter, with the numbers of their rules, the rules' comments, and the elements of its sets.
 func (n *netNS) filter(t *testing.T) string {
 	t.Helper()
 	at, err := netns.GetFromPath(n.path)
@@ -142,6 +143,25 @@ func (n *netNS) filter(t *testing.T) string {
 		for _, r := range rules {
 			if comment, has := userdata.GetString(r.UserData, userdata.TypeComment); has {
 				lines = append(lines, fmt.Sprintf("filter %d %s %s: %s\n", chain.Table.Family, chain.Table.Name, chain.Name, comment))
+			}
+		}
+	}
+	tables, err := c.ListTables()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range tables {
+		sets, err := c.GetSets(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range sets {
+			elements, err := c.GetSetElements(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range elements {
+				lines = append(lines, fmt.Sprintf("filter %d %s %s: %x\n", table.Family, table.Name, set.Name, e.Key))
 			}
 		}
 	}
@@ -220,7 +240,7 @@ func newLab(t *testing.T) *lab {
 
 // restart replaces the agent by one that has only the journal.
 func (l *lab) restart() {
-	l.agent = vppagent.New(vppagent.Config{Caller: l.caller, Journal: l.journal, Descriptors: append(all.All(), linux.All()...)})
+	l.agent = vppagent.New(vppagent.Config{Caller: l.caller, Journal: l.journal, Descriptors: slices.Concat(all.All(), linux.All(), nodeports.All())})
 }
 
 func (l *lab) commit(kind event.ResyncKind, values map[string]proto.Message) *event.Committed {

@@ -25,6 +25,7 @@ import (
 	vppinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
 // law is the test of a kind of value: one value of it, another of the same key, and the values they need.
@@ -120,7 +121,7 @@ func (l *lab) laws() []law {
 				},
 			},
 			two: &contivlinux.Handover{
-				Interface: "eth", VppLinks: []string{"cv-", "tap"}, Masquerade: []string{"10.2.0.0/16"},
+				Interface: "eth", VppLinks: []string{"cv-", "tap"}, Masquerade: []string{"10.2.0.0/16"}, Refuse: "eth",
 				Detours: []*contivlinux.Handover_Detour{
 					{Sources: []string{"10.2.0.0/16", "192.168.16.2/32"}, Address: "169.254.1.9"}, {Sources: []string{"2001:db8:16::2/128"}, Address: "fd69:254:1::9"},
 				},
@@ -138,6 +139,19 @@ func (l *lab) laws() []law {
 			name: "host port, beside another", needs: []proto.Message{&contivlinux.HostPort{HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.2", Port: 8080}},
 			one: &contivlinux.HostPort{Protocol: contivlinux.HostPort_SCTP, HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.4", Port: 36412},
 			two: &contivlinux.HostPort{Protocol: contivlinux.HostPort_SCTP, HostAddress: "0.0.0.0", HostPort: 80, Address: "10.1.0.4", Port: 36413},
+		},
+		{
+			name: "node ports", needs: []proto.Message{eth},
+			one: &contivlinux.NodePorts{Interface: "eth", Addresses: []*contivlinux.NodePorts_Address{
+				{NodeAddress: "192.168.16.1", StandIn: "169.254.1.128", HostAddress: "10.1.1.1"},
+				{NodeAddress: "2001:db8::1", StandIn: "fd69:254:1::80", HostAddress: "2001:db8:1::1"},
+			}},
+			two: &contivlinux.NodePorts{Interface: "eth", Addresses: []*contivlinux.NodePorts_Address{{NodeAddress: "192.168.16.1", StandIn: "169.254.1.129", HostAddress: "10.1.1.1"}}},
+		},
+		{
+			name: "node port", needs: []proto.Message{eth, &contivlinux.NodePorts{Interface: "eth"}},
+			one: &contivlinux.NodePort{Protocol: contivlinux.NodePort_UDP, Port: 30080, Ipv4: contivlinux.NodePort_NODE},
+			two: &contivlinux.NodePort{Protocol: contivlinux.NodePort_UDP, Port: 30080, Ipv4: contivlinux.NodePort_ALL, Ipv6: contivlinux.NodePort_NODE},
 		},
 		{
 			name: "neighbour", needs: pair, one: &l3.ARPEntry{Interface: "b", IpAddress: "10.1.0.1", HwAddress: "02:00:00:00:00:01"},
@@ -450,6 +464,12 @@ func TestRefuses(t *testing.T) {
 		"address: 10.0.0.1 is of another family than ::":                 &contivlinux.HostPort{HostAddress: "::", HostPort: 80, Address: "10.0.0.1", Port: 80},
 		"protocol: unknown 9":                                            &contivlinux.HostPort{Protocol: 9, HostAddress: "0.0.0.0", HostPort: 80, Address: "10.0.0.1", Port: 80},
 		`vpp_links[0]: "" begins no name of a link`:                      &contivlinux.Handover{Interface: "a", VppLinks: []string{""}},
+		"interface: empty":                                               &contivlinux.NodePorts{},
+		"addresses[0].stand_in: ::1 is of another family than 10.0.0.1":  &contivlinux.NodePorts{Interface: "a", Addresses: []*contivlinux.NodePorts_Address{{NodeAddress: "10.0.0.1", StandIn: "::1"}}},
+		"port: 0 is not a port (1 to 65535)":                             &contivlinux.NodePort{},
+		"protocol: unknown 7":                                            &contivlinux.NodePort{Port: 1, Protocol: 7},
+		"ipv6: unknown 7":                                                &contivlinux.NodePort{Port: 1, Ipv6: 7},
+		"ipv4, ipv6: nobody's packets reach VPP":                         &contivlinux.NodePort{Port: 1},
 		`ip_address: "x" is no address`:                                  &l3.ARPEntry{Interface: "a", IpAddress: "x", HwAddress: "02:00:00:00:00:01"},
 	} {
 		if s := state(l.put(m), m); s.State != event.Invalid || s.Err != want {
@@ -468,7 +488,7 @@ func TestMessageIsInverse(t *testing.T) {
 		for _, m := range []proto.Message{law.one, law.two} {
 			key := kv.Key(m)
 			var d *descriptor.Descriptor
-			for _, o := range linux.All() {
+			for _, o := range slices.Concat(linux.All(), nodeports.All()) {
 				if o.Has(key) {
 					d = o
 				}

@@ -47,15 +47,16 @@ func (t *ruleTable) addTo(c *nftables.Conn) {
 	c.AddChain(&nftables.Chain{Name: fmt.Sprintf("%s%s-%d", markPrefix, t.mark, n), Table: to})
 }
 
-// tables returns the rules, for the link that leads to VPP.
+// tables returns the rules, for the link that leads to VPP and the link with packets to be refused; "": none.
 //
 //	prerouting, before conntrack   packets from VPP's links are dropped: VPP has them
 //	                               tunnel's packets for the node's address get VPP's address, without conntrack
+//	                               packets to be refused are
 //	postrouting                    tunnel's packets of VPP get the node's address
 //	                               other packets of pods that leave by another link get the node's address (masquerade)
 //	                               connections to host ports get a source by which VPP returns the answers (detours)
 //	output                         nothing is sent by VPP's links
-func (o *handover) tables(link string) []*ruleTable {
+func (o *handover) tables(link, refuse string) []*ruleTable {
 	t := &ruleTable{family: nftables.TableFamilyINet, mark: o.print}
 	arp := &ruleTable{family: nftables.TableFamilyARP, mark: o.print}
 	raw, filter := nftables.ChainPriorityRaw, nftables.ChainTypeFilter
@@ -82,6 +83,9 @@ func (o *handover) tables(link string) []*ruleTable {
 			join(f.is(f.destination, u.node), f.udpTo(u.port), rule{&expr.Notrack{}}, f.set(f.destination, u.vpp), rule{verdict(expr.VerdictAccept)}),
 			join(f.is(f.source, u.vpp), f.udpTo(u.port), rule{&expr.Notrack{}, verdict(expr.VerdictAccept)}))
 		back.rules = append(back.rules, join(f.is(f.source, u.vpp), f.udpTo(u.port), f.set(f.source, u.node), rule{verdict(expr.VerdictAccept)}))
+	}
+	if refuse != "" {
+		in.rules = append(in.rules, refuseFrom(refuse)...)
 	}
 	masquerade := chain{name: "pods-out", kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: nftables.ChainPriorityNATSource}
 	for _, p := range o.exempt {

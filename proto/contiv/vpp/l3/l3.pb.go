@@ -90,9 +90,13 @@ type RejectRoute struct {
 	// Any other route to the same prefix takes precedence, whoever makes it and
 	// whenever: the value is then in place without a route in VPP. Only with
 	// action DROP.
-	LastResort    bool `protobuf:"varint,4,opt,name=last_resort,json=lastResort,proto3" json:"last_resort,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastResort bool `protobuf:"varint,4,opt,name=last_resort,json=lastResort,proto3" json:"last_resort,omitempty"`
+	// Neighbour that answers in VPP's place, on an interface: packets are sent to
+	// it. Both or none; only with action UNREACHABLE.
+	OutgoingInterface string `protobuf:"bytes,5,opt,name=outgoing_interface,json=outgoingInterface,proto3" json:"outgoing_interface,omitempty"`
+	NextHopAddr       string `protobuf:"bytes,6,opt,name=next_hop_addr,json=nextHopAddr,proto3" json:"next_hop_addr,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *RejectRoute) Reset() {
@@ -153,18 +157,34 @@ func (x *RejectRoute) GetLastResort() bool {
 	return false
 }
 
+func (x *RejectRoute) GetOutgoingInterface() string {
+	if x != nil {
+		return x.OutgoingInterface
+	}
+	return ""
+}
+
+func (x *RejectRoute) GetNextHopAddr() string {
+	if x != nil {
+		return x.NextHopAddr
+	}
+	return ""
+}
+
 var File_contiv_vpp_l3_l3_proto protoreflect.FileDescriptor
 
 const file_contiv_vpp_l3_l3_proto_rawDesc = "" +
 	"\n" +
-	"\x16contiv/vpp/l3/l3.proto\x12\rcontiv.vpp.l3\"\xd4\x01\n" +
+	"\x16contiv/vpp/l3/l3.proto\x12\rcontiv.vpp.l3\"\xa7\x02\n" +
 	"\vRejectRoute\x12\x15\n" +
 	"\x06vrf_id\x18\x01 \x01(\rR\x05vrfId\x12\x1f\n" +
 	"\vdst_network\x18\x02 \x01(\tR\n" +
 	"dstNetwork\x129\n" +
 	"\x06action\x18\x03 \x01(\x0e2!.contiv.vpp.l3.RejectRoute.ActionR\x06action\x12\x1f\n" +
 	"\vlast_resort\x18\x04 \x01(\bR\n" +
-	"lastResort\"1\n" +
+	"lastResort\x12-\n" +
+	"\x12outgoing_interface\x18\x05 \x01(\tR\x11outgoingInterface\x12\"\n" +
+	"\rnext_hop_addr\x18\x06 \x01(\tR\vnextHopAddr\"1\n" +
 	"\x06Action\x12\x0f\n" +
 	"\vUNREACHABLE\x10\x00\x12\f\n" +
 	"\bPROHIBIT\x10\x01\x12\b\n" +

@@ -1,0 +1,170 @@
+package nodeports
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"go.fd.io/govpp/api"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	contivlinux "github.com/contiv-agent/contiv-agent/proto/contiv/linux"
+	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+)
+
+// nodePorts says how packets to node ports reach VPP.
+type nodePorts struct {
+	iface string // logical name of the link to VPP
+	addrs []servedAddr
+	print string // fingerprint of all fields and of the rules they become
+}
+
+// servedAddr is an address of the node with node ports.
+type servedAddr struct{ node, standIn, host netip.Addr }
+
+// NodePorts describes our NodePorts: the table contiv-node-ports of the packet filter.
+func NodePorts() *descriptor.Descriptor {
+	return descriptor.Spec[*contivlinux.NodePorts, *nodePorts]{
+		Name: "linux-node-ports", Prefix: kv.NodePortsKey,
+		Compile: compileNodePorts, Message: (*nodePorts).nodePortsMessage,
+		Equal: func(have, want *nodePorts) bool { return have.print == want.print },
+		Dependencies: func(o *nodePorts) []descriptor.Dependency {
+			return []descriptor.Dependency{{Key: kv.LinuxInterfaceKey(o.iface)}}
+		},
+		Create: func(w *descriptor.World, o *nodePorts) ([]descriptor.Op, error) { return o.putNodePorts(w) },
+		Update: func(w *descriptor.World, _, want *nodePorts) ([]descriptor.Op, error) { return want.putNodePorts(w) },
+		Delete: func(*descriptor.World, *nodePorts) ([]descriptor.Op, error) {
+			return []descriptor.Op{{Call: vpp.Call{Msg: &DropNodePorts{}}}}, nil
+		},
+		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
+			c.Each(func(string, any, bool) { out = []descriptor.Request{nodePortsRequest()} })
+			return out
+		},
+		Retrieve: func(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
+			c.Each(func(key string, state any, wanted bool) {
+				if !wanted && c.Wanted(key) != nil {
+					return
+				}
+				all, failed := descriptor.Details[*GetNodePorts](d, nodePortsRequest().ID)
+				if failed != nil {
+					err = failed
+					return
+				}
+				for _, m := range all {
+					got := *state.(*nodePorts)
+					got.print = m.Print
+					out = append(out, descriptor.Found{Key: key, State: &got})
+				}
+			})
+			return out, err
+		},
+	}.Descriptor()
+}
+
+func nodePortsRequest() descriptor.Request {
+	return descriptor.Request{ID: "node_ports_get", Call: vpp.Call{Dump: true, Msg: &GetNodePorts{}}}
+}
+
+func compileNodePorts(_ string, m *contivlinux.NodePorts) (*nodePorts, error) {
+	o := &nodePorts{iface: m.GetInterface()}
+	if o.iface == "" {
+		return nil, errors.New("interface: empty")
+	}
+	for i, a := range m.GetAddresses() {
+		var s servedAddr
+		for _, field := range []struct {
+			name, text string
+			out        *netip.Addr
+		}{{"node_address", a.GetNodeAddress(), &s.node}, {"stand_in", a.GetStandIn(), &s.standIn}, {"host_address", a.GetHostAddress(), &s.host}} {
+			name := fmt.Sprintf("addresses[%d].%s", i, field.name)
+			addr, err := descriptor.ParseAddr(name, field.text)
+			if err != nil {
+				return nil, err
+			}
+			if *field.out = addr; addr.Is4() != s.node.Is4() {
+				return nil, fmt.Errorf("%s: %s is of another family than %s", name, addr, s.node)
+			}
+		}
+		o.addrs = append(o.addrs, s)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", nodePortsVersion, kv.Format(kv.NodePortsKey, o.nodePortsMessage())))
+	o.print = fmt.Sprintf("%x", sum[:8])
+	return o, nil
+}
+
+func (o *nodePorts) nodePortsMessage() *contivlinux.NodePorts {
+	m := &contivlinux.NodePorts{Interface: o.iface}
+	for _, a := range o.addrs {
+		m.Addresses = append(m.Addresses, &contivlinux.NodePorts_Address{NodeAddress: a.node.String(), StandIn: a.standIn.String(), HostAddress: a.host.String()})
+	}
+	return m
+}
+
+func (o *nodePorts) putNodePorts(w *descriptor.World) ([]descriptor.Op, error) {
+	link, ok := linux.LinkName(w, o.iface)
+	if !ok {
+		return nil, fmt.Errorf("interface %q is not on the host", o.iface)
+	}
+	return []descriptor.Op{{Call: vpp.Call{Msg: &PutNodePorts{Link: link, Rules: o}}}}, nil
+}
+
+// PutNodePorts replaces the rules of node ports, all at once. The ports stay.
+type PutNodePorts struct {
+	linux.Message
+	Link  string `binapi:"string,name=link"`
+	Rules *nodePorts
+}
+
+// GetMessageName is "node_ports_put".
+func (*PutNodePorts) GetMessageName() string { return "node_ports_put" }
+
+// Filter implements linux.FilterRequest.
+func (r *PutNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
+	had, err := portSetsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	dropTable(c)
+	t := c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet})
+	for _, name := range portSets {
+		if err := c.AddSet(portSet(t, name), had[name]); err != nil {
+			return nil, wrap("make the set "+name+" of the packet filter", err)
+		}
+	}
+	r.Rules.addRules(c, t, r.Link)
+	return nil, wrap("replace the table "+nodePortsTable+" of the packet filter", c.Flush())
+}
+
+// DropNodePorts removes rules and ports.
+type DropNodePorts struct{ linux.Message }
+
+// GetMessageName is "node_ports_drop".
+func (*DropNodePorts) GetMessageName() string { return "node_ports_drop" }
+
+// Filter implements linux.FilterRequest.
+func (*DropNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
+	dropTable(c)
+	return nil, wrap("remove the table "+nodePortsTable+" of the packet filter", c.Flush())
+}
+
+// GetNodePorts asks for the fingerprint of the rules. There is no answer without the table.
+type GetNodePorts struct {
+	linux.Message
+	Print string // "": the table is not as the agent made it
+}
+
+// GetMessageName is "node_ports_get".
+func (*GetNodePorts) GetMessageName() string { return "node_ports_get" }
+
+// Filter implements linux.FilterRequest.
+func (*GetNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
+	print, exists, err := printOf(c)
+	if err != nil || !exists {
+		return nil, err
+	}
+	return []api.Message{&GetNodePorts{Print: print}}, nil
+}
