@@ -106,7 +106,7 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	fi
 
 # Tests on the simulated VPP that make sim-test leaves out, because they take long (docs/testing.md).
-SIM_SKIP = TestVPPTraffic$$|TestVPPAccessSessions$$|TestVPPCleanup$$|TestVPPHostile$$|TestVPPConnections$$|TestVPPCNATAge$$|TestVPPDemo$$/^traffic$$|TestVPPClients$$/^nat44$$|TestVPPClients$$/^cnat$$
+SIM_SKIP = TestVPPTraffic$$|TestVPPScenarios$$|TestVPPAccessSessions$$|TestVPPCleanup$$|TestVPPHostile$$|TestVPPConnections$$|TestVPPCNATAge$$|TestVPPDemo$$/^traffic$$|TestVPPClients$$/^nat44$$|TestVPPClients$$/^cnat$$
 
 sim-test: ## the tests of a real VPP on the simulated one, as a process with real packets (docs/testing.md; root, or unshare -Urn make sim-test)
 	CONTIV_VPP=sim CONTIV_VPP_CASES=20 CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(GO) test -count=1 -timeout 20m -v -run '^TestVPP' -skip '$(SIM_SKIP)' ./test/realvpp/
