@@ -153,7 +153,7 @@ func TestSlowVPPGetsSmallerGroups(t *testing.T) {
 		r.commit(t, a, event.Full, services(3000, 3))
 		pauses[slow] = r.count()["pause"]
 	}
-	if pauses[true] < 2*pauses[false] || pauses[false] < 3 {
+	if pauses[true] < 20*pauses[false] || pauses[false] == 0 {
 		t.Errorf("%d pauses where VPP is quick, %d where it is slow", pauses[false], pauses[true])
 	}
 }

@@ -10,8 +10,9 @@
 //	light requests ─▶ replies                                  no pause: VPP forwards between them
 //
 // VPP reads 4,096 bytes of requests at once, serves them, and forwards what waits before it reads more (vl_socket_read_ready, 24.06 to 26.06). If
-// it has much to forward it reads again only after 1,024 rounds (vlib_file_poll). Requests are light if 4,096 bytes of them take a quarter
-// of Stall at most: thousands of mappings of Services and routes. A pause between them would shorten no stall.
+// it has much to forward it reads again only after 1,024 rounds (vlib_file_poll). Requests are light if 4,096 bytes of them take half of
+// Stall at most, and thus what ends in one read takes Stall at most: mappings of Services and routes, by the thousand. A pause between them
+// would shorten no stall.
 //
 // Of other requests VPP spends at most half of its time on requests, and a transaction takes at most twice as long as without pauses. Small
 // transactions do not pause: the pacer counts only the busy time since the last pause.
@@ -104,9 +105,9 @@ const readAtOnce = 4096
 // mostLight bounds a group of light requests, in multiples of Stall: the pacer then compares its estimates with the measured time.
 const mostLight = 8
 
-// light reports that as many such requests as VPP reads at once take a quarter of Stall at most.
+// light reports that as many such requests as VPP reads at once take half of Stall at most. The first of them may have begun in the read before.
 func (p *Pacer) light(e Estimate) bool {
-	return e.Apart == 0 && p.scaled(e)*readAtOnce <= p.Stall/4*time.Duration(min(e.Size, readAtOnce))
+	return e.Apart == 0 && p.scaled(e)*readAtOnce <= p.Stall/2*time.Duration(min(e.Size, readAtOnce))
 }
 
 // lightGroup is the number of light calls before the first other one, and their cost. It ends behind no joined call.

@@ -57,9 +57,9 @@ func TestGroups(t *testing.T) {
 // bounded, so that the pacer compares its estimates with the measured time.
 func TestLightRequestsHaveNoPauses(t *testing.T) {
 	const us = time.Microsecond
-	small := func(int) Estimate { return Estimate{Name: "small", Cost: 10 * us, Size: 200, Known: true} }    // 4,096 bytes take 205 µs
-	dense := func(int) Estimate { return Estimate{Name: "dense", Cost: 10 * us, Size: 50, Known: true} }     // 819 µs
-	long := func(int) Estimate { return Estimate{Name: "long", Cost: 800 * us, Size: 1 << 20, Known: true} } // one takes more than a quarter of Stall
+	small := func(int) Estimate { return Estimate{Name: "small", Cost: 10 * us, Size: 100, Known: true} }     // 4,096 bytes take 410 µs
+	dense := func(int) Estimate { return Estimate{Name: "dense", Cost: 10 * us, Size: 20, Known: true} }      // 2 ms
+	long := func(int) Estimate { return Estimate{Name: "long", Cost: 1600 * us, Size: 1 << 20, Known: true} } // one takes more than half of Stall
 	for _, tc := range []struct {
 		name     string
 		estimate func(i int) Estimate
@@ -69,7 +69,7 @@ func TestLightRequestsHaveNoPauses(t *testing.T) {
 	}{
 		{name: "light", estimate: small, slow: us, want: "[2401 2401 198]"},
 		{name: "dense", estimate: dense, slow: 10 * us, want: "[300 300 300 300 300 300 300 300 300 300 300 300 300 300 300 300 200]", pauses: 16},
-		{name: "long", estimate: long, slow: 800 * us, want: fmt.Sprint(groupsOf(3, 5000)), pauses: 1666},
+		{name: "long", estimate: long, slow: 1600 * us, want: fmt.Sprint(groupsOf(1, 5000)), pauses: 4999},
 		{name: "of no known size", estimate: func(int) Estimate { return Estimate{Cost: 10 * us, Known: true} }, slow: 10 * us, want: fmt.Sprint(groupsOf(300, 5000)), pauses: 16},
 		{name: "apart", estimate: func(i int) Estimate { e := small(i); e.Apart = 1; return e }, slow: us, want: fmt.Sprint(groupsOf(1, 5000)), pauses: 13},
 		// VPP takes 8 times as long as estimated: after the first group, the requests are no longer light.
