@@ -82,6 +82,7 @@ type Located struct {
 	Uplink    string                // interface that leads out of the node: holds the node's address, or is behind the default route
 	Overlay   string                // interface that leads to other nodes' pods; "" or Uplink if the uplink does
 	Host      string                // interface of the host link, to the node's own network stack; "" if the node has none
+	ByHost    bool                  // Uplink is "", and Host is among Node: packets from and to the outside cross it
 	UplinkIPs []netip.Prefix
 	// HostIPs are the addresses at the other end of Host, sorted: the addresses the node's own network stack may send
 	// from. They are VPP's neighbours on Host.

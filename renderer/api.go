@@ -73,7 +73,8 @@ type NodeState struct {
 	IPs          []netip.Addr   // this node's addresses, internal ones first
 	PodCIDRs     []netip.Prefix // this node's
 	ServiceCIDRs []netip.Prefix // of the cluster, sorted
-	Uplink       string         // interface to the outside
+	Uplink       string         // interface to the outside; "": none is known
+	ByHost       bool           // Uplink is "", and packets from and to the outside cross Host: the node's network stack has the node's addresses
 	UplinkIPs    []netip.Prefix // its addresses
 	Overlay      string         // interface towards pods of other nodes, if it is not the uplink
 	Host         string         // interface to the node's network stack

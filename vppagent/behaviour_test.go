@@ -381,6 +381,7 @@ func TestLocateUplinkBesideHost(t *testing.T) {
 		routes                  []sim.Route
 		uplink, overlay, leaves string
 	}{
+		{nil, "", "", "nothing has a route"},
 		{[]sim.Route{route("192.168.16.1/32", "host0")}, "", "", "only the node's address has a route"},
 		{[]sim.Route{route("0.0.0.0/0", "uplink")}, "uplink", "uplink", "the default route leads to the uplink"},
 		{[]sim.Route{route("0.0.0.0/0", "host0")}, "", "", "all but the pods leave by the node's network stack"},
@@ -392,7 +393,7 @@ func TestLocateUplinkBesideHost(t *testing.T) {
 			}
 		}
 		got, err := l.agent.Locate(context.Background(), ask)
-		if err != nil || got.Uplink != c.uplink || got.Overlay != c.overlay || got.Host != "host0" {
+		if err != nil || got.Uplink != c.uplink || got.Overlay != c.overlay || got.Host != "host0" || got.ByHost != (c.uplink == "" && len(c.routes) > 0) {
 			t.Errorf("%s: located %+v, %v", c.leaves, got, err)
 		}
 	}

@@ -294,6 +294,23 @@ func TestLocateAsksForOverlayAgain(t *testing.T) {
 	}
 }
 
+// TestUplinkOfTheKernel: where the outside is behind the host link, no uplink is missing: nothing is looked up again, and no remark says so.
+func TestUplinkOfTheKernel(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, byHost := range []bool{true, false} {
+		p, r := newTest(t)
+		apply(p, node(1, "192.168.16.1"))
+		_ = p.Locate(start)
+		p.Located(&event.Located{Host: "host", HostIPs: addrs("10.1.1.1"), ByHost: byHost})
+		_ = p.Flush()
+		_ = p.Locate(start) // a pause would begin
+		again, notes := p.Locate(start.Add(firstRetry)) != nil, len(reasons(p.Notes()))
+		if r.node.ByHost != byHost || again == byHost || (notes == 0) != byHost {
+			t.Errorf("by the host link %v: asked again %v, %v, node %+v", byHost, again, reasons(p.Notes()), r.node)
+		}
+	}
+}
+
 func TestServiceCIDRs(t *testing.T) {
 	r := &recorder{services: map[model.ServiceID]*renderer.ContivService{}}
 	p := New(Config{NodeName: "node-1", ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.98.0.0/16")}}, r)

@@ -149,7 +149,8 @@ func (p *Processor) placeNode(front, back renderer.Interfaces, remark func(bool,
 	if host != "" && len(p.state.HostIPs) == 0 { // the kernel's address may still be unknown
 		p.missing = true
 	}
-	if uplink == "" {
+	p.state.ByHost = uplink == "" && p.located.ByHost
+	if uplink == "" && !p.located.ByHost {
 		p.missing = true
 		remark(false, "no uplink was found in VPP: services are not reachable from outside through it")
 	}

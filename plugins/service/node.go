@@ -144,7 +144,7 @@ func sortPrefixes(list []netip.Prefix) { slices.SortFunc(list, netip.Prefix.Comp
 
 func equalStates(a, b renderer.NodeState) bool {
 	return a.Name == b.Name && slices.Equal(a.IPs, b.IPs) && slices.Equal(a.PodCIDRs, b.PodCIDRs) &&
-		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
+		slices.Equal(a.ServiceCIDRs, b.ServiceCIDRs) && a.Uplink == b.Uplink && a.ByHost == b.ByHost && slices.Equal(a.UplinkIPs, b.UplinkIPs) &&
 		a.Overlay == b.Overlay && a.Host == b.Host && slices.Equal(a.HostIPs, b.HostIPs) && a.Loopback == b.Loopback && slices.EqualFunc(a.Remote, b.Remote, renderer.RemoteNode.Equal) &&
 		slices.Equal(a.NoNodePorts, b.NoNodePorts) && a.Refusal == b.Refusal
 }

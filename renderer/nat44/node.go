@@ -81,7 +81,7 @@ func snat(node renderer.NodeState, cfg Config) (netip.Addr, []model.Note) {
 		}}
 	}
 	switch {
-	case cfg.DisableSNAT:
+	case cfg.DisableSNAT, node.ByHost: // there the node's network stack decides
 		return netip.Addr{}, nil
 	case node.Uplink == "":
 		return off("VPP has no known uplink")

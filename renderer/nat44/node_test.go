@@ -52,8 +52,9 @@ func TestSNATOff(t *testing.T) {
 		change func(*renderer.NodeState, *Config)
 		note   string
 	}{
-		"by configuration": {func(_ *renderer.NodeState, c *Config) { c.DisableSNAT = true }, ""},
-		"no uplink":        {func(n *renderer.NodeState, _ *Config) { n.Uplink = "" }, kept + "VPP has no known uplink (refused false)"},
+		"by configuration":           {func(_ *renderer.NodeState, c *Config) { c.DisableSNAT = true }, ""},
+		"no uplink":                  {func(n *renderer.NodeState, _ *Config) { n.Uplink = "" }, kept + "VPP has no known uplink (refused false)"},
+		"the uplink is the kernel's": {func(n *renderer.NodeState, _ *Config) { n.Uplink, n.ByHost = "", true }, ""},
 		"no overlay": {func(n *renderer.NodeState, _ *Config) { n.Overlay = "" }, kept +
 			"pods of other nodes are behind the uplink eth0 as well, and nat44 cannot tell them from the rest (refused false)"},
 		"no address": {func(n *renderer.NodeState, _ *Config) { n.UplinkIPs, n.IPs = nil, nil }, kept + "neither the uplink eth0 nor the node has an IPv4 address (refused false)"},

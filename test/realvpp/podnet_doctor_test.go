@@ -2,9 +2,11 @@ package realvpp
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/doctor"
@@ -26,6 +28,7 @@ func TestVPPPodNetworkDoctor(t *testing.T) {
 			t.Errorf("a good node: %+v", good[name])
 		}
 	}
+	c.until("no remark on the Node", func() error { return c.noRemark(n) })
 	c.check(n.ns.set("ipv4/ip_forward", "0"))
 	c.check(n.ns.ip("link add cv-left type veth peer name left\nlink set eth0 mtu 1400\n"))
 	n.stopAgent()
@@ -39,6 +42,17 @@ func TestVPPPodNetworkDoctor(t *testing.T) {
 
 func exists(path string) error {
 	_, err := os.Stat(path)
+	return err
+}
+
+// noRemark returns the remarks that the agent's status has on its Node. The uplink is the kernel's, so VPP misses none.
+func (c *podCluster) noRemark(n *podNode) (err error) {
+	n.ns.do(func() {
+		text, failed := exec.Command(c.program, "status", "--status-socket", n.status()).CombinedOutput()
+		if remarks := regexp.MustCompile(`(?m)^.*(no uplink|outside the cluster).*$`).FindAllString(string(text), -1); failed != nil || len(remarks) > 0 {
+			err = fmt.Errorf("status: %v, %q", failed, remarks)
+		}
+	})
 	return err
 }
 

@@ -34,6 +34,7 @@ func Locate(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Rep
 	override(&f.out.Uplink, l.Override.Uplink)
 	override(&f.out.Overlay, l.Override.Overlay)
 	override(&f.out.Host, l.Override.Host)
+	f.out.ByHost = f.out.Uplink == "" && f.host != "" && slices.Contains(f.out.Node, f.host)
 	for addr, name := range l.Override.Pods {
 		f.out.Pods[addr] = name
 	}
