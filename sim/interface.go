@@ -209,6 +209,9 @@ func (v *VPP) destroy(f *iface) {
 	v.acl.InterfaceDeleted(f.index)
 	v.classify.InterfaceDeleted(f.index)
 	if f.kind == kindAfPacket {
+		if f.up { // as vnet_delete_hw_interface
+			v.cfg.Wire.SetUp(f.index, false)
+		}
 		v.cfg.Wire.Close(f.index)
 	}
 	for fam := range v.fib {

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet/takeover"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -20,6 +21,8 @@ type Pods struct {
 	Spool   string // folder with the DELs that found no agent; "": none
 	// List says by a file whether the node can serve pods; nil: another program does.
 	List *cni.Publisher
+	// NIC gives the node's NIC to VPP; nil: the kernel keeps it.
+	NIC *takeover.Takeover
 	// Expedite shortens the kernel's waits while VPP makes or removes an interface of a pod.
 	Expedite rcu.Expedite
 }
@@ -64,6 +67,9 @@ func (p *Pods) Serve(ctx context.Context, server *cni.Server, vppPID func() uint
 	}
 	start(func() error { p.Expedite.Hasten(ctx, vppPID); return nil })
 	start(func() error { server.Run(ctx); return nil })
+	if p.NIC != nil {
+		start(func() error { p.NIC.Run(ctx); return nil })
+	}
 	if p.List != nil {
 		start(func() error { p.List.Run(ctx, p.Network.Status, log); return nil })
 	}

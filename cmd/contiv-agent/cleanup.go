@@ -21,6 +21,7 @@ type cleanupFlags struct {
 	show.Output
 	cfg     cleanup.Config
 	files   flags.CNIFolders
+	state   string
 	dry     bool
 	timeout time.Duration
 }
@@ -46,7 +47,7 @@ Connections through Services served by NAT44 end, because VPP removes their sess
 sessions expire. Policies are no longer enforced. See docs/handover.md.
 
 Of an agent with --cni, cleanup first removes the network configuration list and the CNI plugin from the node's folders, so that container
-runtimes start no more pods with them. Then it removes the links of pods and of the node. The files in --cni-state stay: a new agent connects
+runtimes start no more pods with them, and gives the node's NIC back to the kernel if VPP has it. Then it removes the links of pods and of the node. The files in --cni-state stay: a new agent connects
 the pods again whose sandboxes still exist.
 
 Exit code 1: an object could not be removed, or VPP could not be reached; 2: an agent is running; 3: --dry-run found objects to remove.`,
@@ -64,12 +65,13 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 	fs.StringVar(&f.cfg.Journal, "journal", flags.Auto, "journal of the agent; empty: none; auto: /run/contiv-agent/journal for root, else none")
 	fs.StringVar(&f.cfg.StatusSocket, "status-socket", flags.Auto, "unix socket of the agent's status, which cleanup occupies while it runs; empty: none; auto: the default of run")
 	f.files.AddFlags(fs, "cleanup removes the agent's file there; empty: it does not", "cleanup removes the agent's plugin there; empty: it does not")
+	fs.StringVar(&f.state, "cni-state", flags.CNIState, "folder of the agent's files: cleanup gives a NIC that VPP has (run --node-nic) back to the kernel")
 	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
 }
 
-func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
+func (f *cleanupFlags) runCleanup(cmd *cobra.Command) (result error) {
 	if err := f.Check(); err != nil {
 		return err
 	}
@@ -86,6 +88,13 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 	c, err := cleanup.New(ctx, cfg)
 	if errors.Is(err, cleanup.ErrInUse) {
 		return exit.Usage(err)
+	}
+	if !f.dry { // first, also without VPP: the node reaches nobody by a VPP without the agent's interfaces
+		finish, failed := flags.SettleNIC(f.state)
+		if failed != nil {
+			return errors.Join(err, failed)
+		}
+		defer func() { result = errors.Join(result, finish()) }()
 	}
 	if err != nil {
 		return err

@@ -186,7 +186,7 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if err := f.pods.Open(&cfg, time.Now(), cfg.Process.Logger); err != nil {
+	if err := f.pods.Open(&cfg, f.sources.ServerHostPort(), time.Now(), cfg.Process.Logger); err != nil {
 		return err
 	}
 	synced := make(chan *event.Committed, 1)

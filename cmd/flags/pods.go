@@ -22,6 +22,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
+// CNIState is the default of --cni-state.
+const CNIState = "/var/lib/contiv-agent"
+
 // Pods are the flags of the node's network.
 type Pods struct {
 	on    bool
@@ -58,7 +61,7 @@ func (f *CNIFolders) Files() (out []string) {
 func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	f.set = set
 	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
-	set.StringVar(&f.state, "cni-state", "/var/lib/contiv-agent", "folder with the Bolt files of attachments and addresses, and with the memif sockets of pods, which VPP must see under the same path; needs --cni")
+	set.StringVar(&f.state, "cni-state", CNIState, "folder with the Bolt files of attachments and addresses, and with the memif sockets of pods, which VPP must see under the same path; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; with tunnels between nodes pods get 50 bytes less, or 70 if the tunnels cross IPv6; needs --cni (default: 1500)")
 	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+rcu.SwitchPath+" while VPP makes or removes the interface of a pod, or ends, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
 	f.path.addFlags(set)
@@ -90,8 +93,8 @@ func (f *Pods) Check(node string, embedded bool) error {
 	return nil
 }
 
-// Open opens the files and completes the configuration. Without --cni it changes nothing.
-func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
+// Open opens the files and completes the configuration. server is the API server's host and port. Without --cni it changes nothing.
+func (f *Pods) Open(cfg *agent.Config, server string, now time.Time, log *slog.Logger) error {
 	if !f.on {
 		return nil
 	}
@@ -114,6 +117,9 @@ func (f *Pods) Open(cfg *agent.Config, now time.Time, log *slog.Logger) error {
 		return errors.Join(err, pool.Close())
 	}
 	cfg.Pods = &config.Pods{Network: network, ToNodes: path.ToNodes(), Spool: filepath.Join(f.state, "cni"), Expedite: f.expedite(log)}
+	if cfg.Pods.NIC, err = f.path.takeOver(f.state, network, server, log); err != nil {
+		return err
+	}
 	if f.node.Lists != "" {
 		content, err := cni.ListConfig{Socket: other(cfg.Listen.Status, protocol.DefaultSocket), Spool: other(cfg.Pods.Spool, protocol.DefaultSpool)}.Encode()
 		if err != nil {

@@ -30,7 +30,7 @@ func openPods(t *testing.T, log *strings.Builder, args ...string) (*config.Pods,
 		t.Fatal(err)
 	}
 	cfg := agent.Config{NodeName: "node-1", Listen: config.Listeners{Status: "/run/other.sock"}}
-	err := f.Open(&cfg, time.Now(), slog.New(slog.NewTextHandler(log, nil)))
+	err := f.Open(&cfg, "", time.Now(), slog.New(slog.NewTextHandler(log, nil)))
 	return cfg.Pods, err
 }
 
@@ -114,7 +114,7 @@ func TestCNIFiles(t *testing.T) {
 
 // A flag of the node's network that --cni alone makes effective is an error without it.
 func TestPodsFlagsNeedCNI(t *testing.T) {
-	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", "--node-to-node=direct", "--node-uplink=eth1", ""} {
+	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", "--node-to-node=direct", "--node-uplink=eth1", "--node-nic=eth1", "--nic-check=192.0.2.1:6443", "--nic-confirm-within=1s", ""} {
 		var f Pods
 		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 		f.AddFlags(set)
@@ -133,12 +133,16 @@ func TestPodsFlagsNeedCNI(t *testing.T) {
 // The uplink must exist, and must not be a link that the kernel uses.
 func TestNodeUplink(t *testing.T) {
 	for want, args := range map[string][]string{
-		"must be vxlan or direct":       {"--node-to-node=ipip"},
-		"direct needs an uplink":        {"--node-to-node=direct"},
-		"nothing else has one":          {"--node-uplink=eth1"},
-		"--node-uplink none":            {"--node-to-node=direct", "--node-uplink=none"},
-		"the link has the address 127.": {"--node-to-node=direct", "--node-uplink=lo"},
-		"":                              {"--node-to-node=direct", "--node-uplink=vpp:GigabitEthernet0/8/0"},
+		"must be vxlan or direct":                 {"--node-to-node=ipip"},
+		`--node-nic "": direct needs one of both`: {"--node-to-node=direct"},
+		"nothing else has one":                    {"--node-uplink=eth1"},
+		"direct needs one of both":                {"--node-to-node=direct", "--node-uplink=lo", "--node-nic=lo"},
+		"--node-nic none":                         {"--node-to-node=direct", "--node-nic=none"},
+		"--nic-check: needs --node-nic":           {"--node-to-node=direct", "--node-uplink=lo", "--nic-check=192.0.2.1:6443"},
+		"--nic-confirm-within 0s":                 {"--node-to-node=direct", "--node-nic=lo", "--nic-confirm-within=0s"},
+		"--node-uplink none":                      {"--node-to-node=direct", "--node-uplink=none"},
+		"the link has the address 127.":           {"--node-to-node=direct", "--node-uplink=lo"},
+		"":                                        {"--node-to-node=direct", "--node-uplink=vpp:GigabitEthernet0/8/0"},
 	} {
 		var f Pods
 		set := pflag.NewFlagSet("run", pflag.ContinueOnError)

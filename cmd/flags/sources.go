@@ -48,6 +48,14 @@ func (f *Sources) Server() netip.Addr {
 	return (&kube.Config{Kubeconfig: f.Kubeconfig, Server: f.APIServer}).Addr()
 }
 
+// ServerHostPort returns the API server's host and port; "": none.
+func (f *Sources) ServerHostPort() string {
+	if f.Kubeconfig == "" && !f.InCluster {
+		return ""
+	}
+	return (&kube.Config{Kubeconfig: f.Kubeconfig, Server: f.APIServer}).HostPort()
+}
+
 // Sources returns the sources of objects for the agent of a node. The error names all wrong flags.
 func (f *Sources) Sources(node, version string, watch bool, log *slog.Logger) (map[string]agent.Source, error) {
 	out := map[string]agent.Source{}

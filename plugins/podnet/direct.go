@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
+	linuxinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l2"
 )
 
 // Direct is an interface of VPP to a link that all nodes share. The zero value: there is none, and tunnels lead to other nodes.
@@ -23,6 +26,11 @@ type Direct struct {
 	MAC  string // of Link
 	// Interface is the name of an interface that VPP has, with its addresses, from its own configuration: DPDK, AF_XDP.
 	Interface string
+	// NIC: Link is the NIC that has the node's addresses. VPP bridges it with the link NICLink, which gets them (plugins/podnet/takeover).
+	//
+	//	NIC ── nic ── bridge ── nic-kernel ── contiv-nic, with the node's addresses
+	//	                 └ uplink, with VPP's own addresses
+	NIC bool
 }
 
 // On reports that there are no tunnels.
@@ -34,6 +42,8 @@ func (d *Direct) validate() error {
 		return nil
 	case (d.Link == "") == (d.Interface == ""):
 		return errors.New("uplink: either a link of the kernel or an interface of VPP")
+	case d.NIC && d.Link == "":
+		return errors.New("uplink: an interface of VPP is no NIC of the kernel")
 	case d.Link != "" && d.MAC == "":
 		return fmt.Errorf("uplink %s: it has no MAC address", d.Link)
 	}
@@ -51,9 +61,9 @@ func (d *Direct) ToNodes() string {
 	return Uplink
 }
 
-// devices are the links that the kernel gives away.
+// devices are the links that the kernel gives away for good.
 func (d *Direct) devices() (out []string) {
-	if d.Link != "" {
+	if d.Link != "" && !d.NIC {
 		out = append(out, d.Link)
 	}
 	return out
@@ -95,9 +105,10 @@ func (d *Direct) incomplete(own *model.Node) string {
 func (b *builder) direct(own *model.Node, others []*model.Node) {
 	here, _ := onUplink(own) // Status returns the error
 	if d := &b.s.Direct; d.Link != "" {
-		uplink := &interfaces.Interface{
-			Name: Uplink, Type: interfaces.Interface_AF_PACKET, Enabled: true, PhysAddress: d.MAC, Mtu: uint32(b.mtu),
-			Link: &interfaces.Interface_Afpacket{Afpacket: &interfaces.AfpacketLink{HostIfName: d.Link}},
+		uplink := b.deviceOf(Uplink)
+		if d.NIC {
+			uplink = &interfaces.Interface{Name: Uplink, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, PhysAddress: uplinkMAC(own.Name), Mtu: uint32(b.mtu)}
+			b.bridgeNIC()
 		}
 		for _, p := range here {
 			uplink.IpAddresses = append(uplink.IpAddresses, p.String())
@@ -107,6 +118,31 @@ func (b *builder) direct(own *model.Node, others []*model.Node) {
 	for _, n := range others {
 		there, _ := onUplink(n) // of a Node that cannot be reached
 		b.behind(n, b.s.Direct.ToNodes(), func(v6 bool) netip.Addr { return sharedLink(here, there, v6) })
+	}
+}
+
+// deviceOf is an interface on the kernel's link.
+func (b *builder) deviceOf(name string) *interfaces.Interface {
+	return &interfaces.Interface{
+		Name: name, Type: interfaces.Interface_AF_PACKET, Enabled: true, PhysAddress: b.s.Direct.MAC, Mtu: uint32(b.mtu),
+		Link: &interfaces.Interface_Afpacket{Afpacket: &interfaces.AfpacketLink{HostIfName: b.s.Direct.Link}},
+	}
+}
+
+// bridgeNIC connects the NIC with the kernel's link that stands for it, frame by frame: ARP, discovery, DHCP and ICMP of the node stay the kernel's.
+func (b *builder) bridgeNIC() {
+	b.put(b.deviceOf(nicPort), &l2.BridgeDomain{
+		Name: nicPort, Flood: true, UnknownUnicastFlood: true, Forward: true, Learn: true,
+		Interfaces: []*l2.BridgeDomain_Interface{{Name: Uplink, BridgedVirtualInterface: true}, {Name: nicPort}, {Name: nicKernel}},
+	})
+	near := &linuxinterfaces.Interface{Name: NICLink, HostIfName: NICLink, PhysAddress: b.s.Direct.MAC, LinkOnly: true}
+	b.wire(nicKernel, nicPeer, near, b.mtu, func(*interfaces.Interface) {})
+}
+
+// nicKeys are the keys of the values without which VPP does not carry the NIC's frames.
+func nicKeys() []string {
+	return []string{
+		kv.InterfaceKey(nicPort), kv.InterfaceKey(nicKernel), kv.InterfaceKey(Uplink), kv.LinuxInterfaceKey(NICLink), kv.Key(&l2.BridgeDomain{Name: nicPort}),
 	}
 }
 

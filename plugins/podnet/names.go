@@ -14,11 +14,13 @@ import (
 
 // Logical names of the interfaces that VPP has on every node.
 const (
-	Gateway  = "gateway"  // loopback with the addresses that pods use as their router
-	Host     = "host"     // host link: leads to the node's own network stack
-	Overlay  = "overlay"  // loopback in the bridge domain of the tunnels: leads to the pods and addresses of other nodes
-	Uplink   = "uplink"   // instead of overlay and underlay: leads to the other nodes directly
-	underlay = "underlay" // carries the tunnels' outer packets to the node's network stack
+	Gateway   = "gateway"    // loopback with the addresses that pods use as their router
+	Host      = "host"       // host link: leads to the node's own network stack
+	Overlay   = "overlay"    // loopback in the bridge domain of the tunnels: leads to the pods and addresses of other nodes
+	Uplink    = "uplink"     // instead of overlay and underlay: leads to the other nodes directly
+	nicPort   = "nic"        // the node's NIC, and the bridge domain that it is in
+	nicKernel = "nic-kernel" // leads from that bridge to the node's network stack
+	underlay  = "underlay"   // carries the tunnels' outer packets to the node's network stack
 )
 
 // Links of the kernel. VPP's ends begin with vppLinks, so that one rule keeps the kernel off their packets.
@@ -26,6 +28,8 @@ const (
 	vppLinks   = "cv-"
 	hostLink   = "contiv-host"
 	vxlanLink  = "contiv-vxlan"
+	NICLink    = "contiv-nic" // stands for the NIC
+	nicPeer    = vppLinks + "nic"
 	hostPeer   = vppLinks + "host"
 	vxlanPeer  = vppLinks + "vxlan"
 	maxLinkTag = 12 // hexadecimal digits of a pod's link
@@ -74,6 +78,12 @@ func podMAC(a protocol.Attachment) string {
 // overlayMAC is the MAC address of a node's overlay interface. All nodes derive it from the node's name.
 func overlayMAC(node string) string {
 	sum := sha256.Sum256([]byte("overlay " + node))
+	return localMAC(sum[:])
+}
+
+// uplinkMAC is the MAC address of VPP on a link that it shares with the node's network stack.
+func uplinkMAC(node string) string {
+	sum := sha256.Sum256([]byte("uplink " + node))
 	return localMAC(sum[:])
 }
 

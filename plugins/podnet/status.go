@@ -21,7 +21,7 @@ func (n *Network) Status(context.Context) error {
 	if why := n.unready(); why != "" {
 		return protocol.Errorf(protocol.CodeNotAvailable, "%s", why)
 	}
-	if why := n.limited(); why != "" {
+	if why := limited(n); why != "" {
 		return protocol.Errorf(protocol.CodeLimited, "%s", why)
 	}
 	return nil
@@ -51,7 +51,7 @@ var essential = []string{
 }
 
 // limited returns why packets of pods do not leave the node; "": they do. The caller holds mu.
-func (n *Network) limited() string {
+func limited(n *Network) string {
 	if why := forwards(settings, n.cluster.ownNode(&n.cfg.Settings)); why != "" {
 		return why
 	}
@@ -64,6 +64,23 @@ func (n *Network) limited() string {
 		}
 	}
 	return ""
+}
+
+// Bridges returns why VPP does not carry the frames of the node's NIC; "": it does. connected is about VPP's connection alone.
+func (n *Network) Bridges(connected bool) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.vpp != nil:
+		return fmt.Sprintf("VPP is away: %v", n.vpp)
+	case connected:
+		return ""
+	case n.emit == nil:
+		return "the agent is starting or stopping"
+	case n.states.last != nil:
+		return fmt.Sprintf("VPP does not take transactions: %v", n.states.last)
+	}
+	return n.states.firstMissing(nicKeys())
 }
 
 // settings is the folder of the settings of the reader's network namespace.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -134,6 +135,22 @@ func (c *Config) Addr() netip.Addr {
 	}
 	a, _ := netip.ParseAddr(u.Hostname()) // zero if it is a host name
 	return a.Unmap()
+}
+
+// HostPort returns the API server's host and port, as "192.0.2.1:6443"; "" if the configuration cannot be read.
+func (c *Config) HostPort() string {
+	cfg, err := c.rest()
+	if err != nil {
+		return ""
+	}
+	u, err := url.Parse(cfg.Host)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	if u.Port() == "" {
+		return net.JoinHostPort(u.Hostname(), "443")
+	}
+	return u.Host
 }
 
 // Source follows an API server. Create with New, start with Run; a Source runs once.

@@ -1,6 +1,7 @@
 package realvpp
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 type clusterShape struct {
 	only6     bool     // neither nodes nor pods have IPv4
 	direct    bool     // VPPs share a link, br1; that of node-3 has its interface by its own configuration
+	nic       string   // nodes give their only NIC to VPP, and check this address; "": they do not
 	flags     []string // of each agent
 	plugins   []string // of each VPP, beside those that every test needs
 	simulated []string // arguments of each VPP that is simulated
@@ -101,6 +103,13 @@ func (c *podCluster) boot(n *podNode) {
 	c.check(n.ns.set("ipv6/conf/all/forwarding", "1"))
 	if c.direct {
 		c.wireUplink(n)
+	}
+	if c.nic != "" {
+		n.uplink = fmt.Sprintf("192.168.16.%d/24,2001:db8:16::%d/64", 100+n.number, 100+n.number)
+		n.flags = []string{"--node-to-node", "direct", "--node-nic", "eth0", "--nic-check", c.nic, "--nic-confirm-within", "5s"}
+		// As NICs do, the far end of this one finishes checksums.
+		c.world.do(func() { err = errors.Join(wholeChecksums("br0"), wholeChecksums(n.name)) })
+		c.check(err)
 	}
 	c.check(n.start())
 	if c.direct && n.number == 3 {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func TestVPPPodNetworkDirect(t *testing.T) {
 			t.Errorf("%s has\n%s", n.name, text)
 		}
 	}
-	c.once(pods[1], pods[0])
+	c.once(pods[1].netns, pods[0].netns, pods[0].addr(false))
 	c.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
 	c.until("the policy is enforced", func() error {
 		if _, err := ask(pods[0].netns, hostPort(pods[1].addr(false), 8080), 300*time.Millisecond); err == nil {
@@ -82,7 +83,7 @@ func TestVPPPodNetworkDirect(t *testing.T) {
 }
 
 // once fails if a datagram arrives twice: the kernel, which sees the frames of VPP's link, too, must not forward them.
-func (c *podCluster) once(from, to *podOf) {
+func (c *podCluster) once(from, to *netns, addr netip.Addr) {
 	c.t.Helper()
 	var in, out net.PacketConn
 	var err, failed error
@@ -93,7 +94,7 @@ func (c *podCluster) once(from, to *podOf) {
 	defer out.Close()
 	seen := map[string]int{}
 	for i := range 20 {
-		_, err := out.WriteTo([]byte(fmt.Sprint(i)), &net.UDPAddr{IP: to.addr(false).AsSlice(), Port: 7070})
+		_, err := out.WriteTo([]byte(fmt.Sprint(i)), &net.UDPAddr{IP: addr.AsSlice(), Port: 7070})
 		c.check(err)
 	}
 	buf := make([]byte, 100)
