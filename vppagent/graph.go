@@ -88,6 +88,7 @@ type kind struct {
 	plain  bool     // Has only compares Prefix
 	// foreign are the objects of the kind that other clients own, as of the last dump.
 	foreign []string
+	pods    *bool // see ofPods; nil: not known yet
 }
 
 func newKind(d *descriptor.Descriptor) *kind {

@@ -41,13 +41,7 @@ func (p *planner) shut() [][]Step {
 		}
 		steps = append(steps, Step{Action: Create, Key: v.key, v: v, shut: true})
 	}
-	if len(steps) == 0 {
-		return nil
-	}
-	if len(on) == 0 {
-		return [][]Step{steps}
-	}
-	return [][]Step{on, steps}
+	return slices.DeleteFunc([][]Step{on, steps}, func(level []Step) bool { return len(level) == 0 })
 }
 
 // closeEarly closes the interfaces that may be a pod's and have no lists, before the desired state is known. It changes nothing else.
@@ -115,7 +109,8 @@ func (a *Agent) giveParts(touch func(*value)) {
 	}
 	now := map[string]*value{}
 	for _, i := range acl.Unknown(a.g.world, a.roles != nil) {
-		if d := acl.Closed(i.Name); !a.spokenOf(i) {
+		if !a.spokenOf(i) {
+			d := acl.Closed(i.Name)
 			now[d.Key] = a.g.nodeOf(d.Key)
 			a.g.give(d.Key, d.State, touch)
 		}
@@ -144,7 +139,7 @@ func (a *Agent) learnAddressed(ctx context.Context) error {
 
 // spokenOf reports that an interface is the node's, or that a value names it.
 func (a *Agent) spokenOf(i *descriptor.Iface) bool {
-	for _, name := range []string{i.Name, i.VPPName, i.Tag} {
+	for _, name := range slices.Compact([]string{i.VPPName, i.Name, i.Tag}) { // the name in values is one of the others
 		if name == "" {
 			continue
 		}
@@ -174,9 +169,13 @@ func (v *value) speaks() bool {
 	return false
 }
 
-// ofPods reports that interfaces of pods have values of this kind, too.
+// ofPods reports that interfaces of pods have values of this kind, too. Every plan asks it for every interface, so the kind remembers the answer.
 func (k *kind) ofPods(state any, iface string) bool {
-	return k.Dependencies != nil && slices.ContainsFunc(k.Dependencies(state), func(d descriptor.Dependency) bool { return d.Key == iface && d.Pods })
+	if k.pods == nil {
+		is := k.Dependencies != nil && slices.ContainsFunc(k.Dependencies(state), func(d descriptor.Dependency) bool { return d.Key == iface && d.Pods })
+		k.pods = &is
+	}
+	return *k.pods
 }
 
 // learnRoles records which interfaces are the node's.

@@ -142,7 +142,8 @@ type Dependency struct {
 	Loose bool
 	// Bond is the fate of the value when Key is deleted.
 	Bond Bond
-	// Pods reports that an interface of a pod has such a value too: the value does not show that the interface Key is the node's.
+	// Pods reports that an interface of a pod has such a value too: the value does not show that the interface Key is the node's. All values of a kind
+	// report the same.
 	Pods bool
 }
 
