@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/source/kube/api"
 	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
@@ -81,5 +84,31 @@ func TestConfigValidate(t *testing.T) {
 	}
 	if err := (&Config{Server: "https://192.168.16.1:6443"}).Validate(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A server beside a service account changes the address alone. The loader is as client-go's: with a server it reads no service account.
+func TestConfigServerOfServiceAccount(t *testing.T) {
+	const server, token = "https://192.168.16.2:6443", "of a pod"
+	inPod := func(server string) (*rest.Config, error) {
+		if server != "" {
+			return &rest.Config{Host: server}, nil
+		}
+		return &rest.Config{Host: "https://10.96.0.1:443", BearerToken: token}, nil
+	}
+	if cfg, err := atServer(server, inPod); err != nil || cfg.Host != server || cfg.BearerToken != token {
+		t.Errorf("%v, %v", cfg, err)
+	}
+	if cfg, err := atServer("", inPod); err != nil || cfg.Host != "https://10.96.0.1:443" {
+		t.Errorf("%v, %v", cfg, err)
+	}
+	nowhere := func(server string) (*rest.Config, error) {
+		if server == "" {
+			return nil, clientcmd.ErrEmptyConfig
+		}
+		return &rest.Config{Host: server}, nil
+	}
+	if cfg, err := atServer(server, nowhere); err != nil || cfg.Host != server {
+		t.Errorf("%v, %v", cfg, err)
 	}
 }

@@ -113,11 +113,25 @@ func (c *Config) Clients() (api.Client, dynamic.Interface, error) {
 func (c *Config) rest() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = c.Kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
-	overrides.ClusterInfo.Server = c.Server
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
-	if err == nil && c.Server != "" {
-		cfg.Host = c.Server // also with a service account's configuration
+	return atServer(c.Server, func(server string) (*rest.Config, error) {
+		overrides := &clientcmd.ConfigOverrides{CurrentContext: c.Context}
+		overrides.ClusterInfo.Server = server
+		return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	})
+}
+
+// atServer loads a configuration and changes its server; "": no change. Client-go takes a server that is given to it for a complete configuration, and
+// reads no service account then: neither the authority of its certificate nor a token. So only a configuration that is empty otherwise is loaded with it.
+func atServer(server string, load func(server string) (*rest.Config, error)) (*rest.Config, error) {
+	cfg, err := load("")
+	if server == "" {
+		return cfg, err
+	}
+	if clientcmd.IsEmptyConfig(err) {
+		return load(server)
+	}
+	if err == nil {
+		cfg.Host = server
 	}
 	return cfg, err
 }
