@@ -6,44 +6,24 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
 
 	"github.com/contiv-agent/contiv-agent/cmd/driver"
 )
 
 // overlays are the folders of deploy that operators apply.
-var overlays = []string{"standalone", "fanout", "calico-typha", "felix-driver", "monitoring"}
-
-// customization is the part of kustomization.yaml that deploy uses.
-type customization struct {
-	APIVersion         string   `json:"apiVersion"`
-	Kind               string   `json:"kind"`
-	Namespace          string   `json:"namespace"`
-	Resources          []string `json:"resources"`
-	Patches            []struct{ Path string }
-	ConfigMapGenerator []struct {
-		Name  string
-		Files []string
-	} `json:"configMapGenerator"`
-	GeneratorOptions struct {
-		DisableNameSuffixHash bool `json:"disableNameSuffixHash"`
-	} `json:"generatorOptions"`
-}
+var overlays = []string{"standalone", "other-cni", "fanout", "calico-typha", "felix-driver", "monitoring"}
 
 // serviceMonitor is the part of the Prometheus operator's type that deploy uses.
 type serviceMonitor struct {
@@ -126,84 +106,6 @@ func (o objects) read(t *testing.T, path string, text []byte) (name string, docu
 		t.Fatalf("%s: %v", path, err)
 	}
 	return head.Kind + " " + head.Metadata.Namespace + "/" + head.Metadata.Name, document
-}
-
-func documents(t *testing.T, path string) (out [][]byte) {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for doc := range strings.SplitSeq(string(text), "---\n") {
-		if strings.TrimSpace(doc) != "" {
-			out = append(out, []byte(doc))
-		}
-	}
-	return out
-}
-
-// build does for a folder of deploy what kustomize does: documents by name, as JSON.
-func build(t *testing.T, dir string) map[string][]byte {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var c customization
-	if err := yaml.UnmarshalStrict(text, &c); err != nil {
-		t.Fatalf("%s: %v", dir, err)
-	}
-	out := map[string][]byte{}
-	add := func(name string, doc []byte) {
-		if out[name] != nil {
-			t.Errorf("%s: %s is there twice", dir, name)
-		}
-		out[name] = doc
-	}
-	for _, r := range c.Resources {
-		path := filepath.Join(dir, r)
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			for name, doc := range build(t, path) {
-				add(name, doc)
-			}
-			continue
-		}
-		for _, doc := range documents(t, path) {
-			name, doc := objects{}.read(t, path, doc)
-			add(name, doc)
-		}
-	}
-	for _, g := range c.ConfigMapGenerator {
-		cm := corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, Data: map[string]string{}}
-		cm.Name, cm.Namespace = g.Name, c.Namespace
-		for _, f := range g.Files {
-			content, err := os.ReadFile(filepath.Join(dir, f))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cm.Data[f] = string(content)
-		}
-		doc, err := json.Marshal(cm)
-		if err != nil || !c.GeneratorOptions.DisableNameSuffixHash {
-			t.Fatalf("%s: %s gets another name (%v)", dir, g.Name, err)
-		}
-		add("ConfigMap "+c.Namespace+"/"+g.Name, doc)
-	}
-	for _, p := range c.Patches {
-		for _, patch := range documents(t, filepath.Join(dir, p.Path)) {
-			name, patch := objects{}.read(t, p.Path, patch)
-			was := out[name]
-			if was == nil {
-				t.Fatalf("%s: %s patches %s, which is not there", dir, p.Path, name)
-			}
-			kind, _, _ := strings.Cut(name, " ")
-			schema := map[string]any{"DaemonSet": appsv1.DaemonSet{}, "ConfigMap": corev1.ConfigMap{}}[kind]
-			if out[name], err = strategicpatch.StrategicMergePatch(was, patch, schema); err != nil {
-				t.Fatalf("%s: %s: %v", dir, p.Path, err)
-			}
-		}
-	}
-	return out
 }
 
 // built returns the objects of an overlay.
@@ -330,7 +232,7 @@ func checkPod(t *testing.T, all objects, pod *corev1.PodTemplateSpec, selector *
 		}
 		s := c.SecurityContext
 		if s == nil || s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation || s.ReadOnlyRootFilesystem == nil || !*s.ReadOnlyRootFilesystem ||
-			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || c.Name != "vpp" && len(s.Capabilities.Add) > 0 {
+			s.Capabilities == nil || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || !slices.Equal(s.Capabilities.Add, needs(c)) {
 			t.Errorf("%s may do more than it needs: %+v", c.Name, s)
 		}
 		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
@@ -339,13 +241,13 @@ func checkPod(t *testing.T, all objects, pod *corev1.PodTemplateSpec, selector *
 		switch c.Name {
 		case "vpp":
 		case "driver":
-			checkCommand(t, all, c, pod.Spec.Volumes)
+			checkCommand(t, all, c, &pod.Spec)
 		case "felix":
 			checkProbes(t, c)
 			checkFelix(t, all, c, pod.Spec.InitContainers[0])
 		default:
 			checkProbes(t, c)
-			checkCommand(t, all, c, pod.Spec.Volumes)
+			checkCommand(t, all, c, &pod.Spec)
 		}
 	}
 }
@@ -407,13 +309,16 @@ func checkFelix(t *testing.T, all objects, c *corev1.Container, init corev1.Cont
 }
 
 // checkCommand makes the program parse its arguments.
-func checkCommand(t *testing.T, all objects, c *corev1.Container, volumes []corev1.Volume) {
+func checkCommand(t *testing.T, all objects, c *corev1.Container, pod *corev1.PodSpec) {
 	t.Helper()
 	samples := map[string]string{"api-server": "https://192.0.2.1:6443"}
 	args := strings.Join(c.Args, "\n")
 	for _, e := range c.Env {
 		value := samples["api-server"]
-		if e.ValueFrom.ConfigMapKeyRef != nil {
+		switch {
+		case e.ValueFrom == nil:
+			value = e.Value
+		case e.ValueFrom.ConfigMapKeyRef != nil:
 			ref := e.ValueFrom.ConfigMapKeyRef
 			cm, ok := all["ConfigMap contiv-system/"+ref.Name].(*corev1.ConfigMap)
 			has, there := "", false
@@ -455,50 +360,13 @@ func checkCommand(t *testing.T, all objects, c *corev1.Container, volumes []core
 		if _, file, ok := strings.Cut(arg, "=/"); ok && !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
 			return strings.HasPrefix("/"+file+"/", m.MountPath+"/")
 		}) {
-			t.Errorf("%s: %s is in no volume of %v", c.Name, arg, volumes)
+			t.Errorf("%s: %s is in no volume of %v", c.Name, arg, pod.Volumes)
 		}
 	}
-}
-
-// order sorts lists of named things, because a patch may put its items first or last.
-func (o objects) order() {
-	for _, object := range o {
-		if d, ok := object.(*appsv1.DaemonSet); ok {
-			pod := &d.Spec.Template.Spec
-			slices.SortFunc(pod.Containers, func(a, b corev1.Container) int { return strings.Compare(a.Name, b.Name) })
-			slices.SortFunc(pod.Volumes, func(a, b corev1.Volume) int { return strings.Compare(a.Name, b.Name) })
-			for _, c := range pod.Containers {
-				slices.SortFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
-				slices.SortFunc(c.VolumeMounts, func(a, b corev1.VolumeMount) int { return strings.Compare(a.Name, b.Name) })
-			}
-		}
+	if f := cmd.Flags().Lookup("cni"); f != nil && (f.Value.String() == "true") != connectsPods(c) {
+		t.Errorf("%s: --cni=%s, and the environment is %v", c.Name, f.Value, c.Env)
 	}
-}
-
-// TestKustomizeBuildsTheSame compares this test's build of the folders with kubectl's kustomize, if kubectl exists.
-func TestKustomizeBuildsTheSame(t *testing.T) {
-	kubectl, err := exec.LookPath("kubectl")
-	if err != nil {
-		t.Skip("needs kubectl, for its kustomize")
-	}
-	for _, overlay := range overlays {
-		out, err := exec.Command(kubectl, "kustomize", filepath.Join("..", "..", "deploy", overlay)).Output()
-		if err != nil {
-			t.Fatalf("%s: %v", overlay, err)
-		}
-		theirs := objects{}
-		for doc := range strings.SplitSeq(string(out), "\n---\n") {
-			name, _ := objects{}.read(t, overlay, []byte(doc))
-			var head metav1.TypeMeta
-			_ = yaml.Unmarshal([]byte(doc), &head) // it was read before
-			theirs[name] = blank(head.APIVersion + "/" + head.Kind)
-			_ = yaml.UnmarshalStrict([]byte(doc), theirs[name])
-		}
-		ours := built(t, overlay)
-		ours.order()
-		theirs.order()
-		if !reflect.DeepEqual(ours, theirs) {
-			t.Errorf("%s (- ours, + kustomize):\n%s", overlay, cmp.Diff(ours, theirs))
-		}
+	if connectsPods(c) {
+		checkNode(t, cmd.Flags(), c, pod)
 	}
 }

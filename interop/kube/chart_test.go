@@ -130,9 +130,12 @@ func TestChart(t *testing.T) {
 			}
 		}
 	})
-	for _, folder := range []string{"standalone", "fanout", "calico-typha", "felix-driver"} {
+	for folder, values := range map[string]string{
+		"standalone": "mode: standalone", "other-cni": "mode: standalone\ncni: {enabled: false}", "fanout": "mode: fanout", "calico-typha": "mode: calico-typha",
+		"felix-driver": "mode: felix-driver",
+	} {
 		t.Run(folder, func(t *testing.T) {
-			theirs, err := render(t, system, "mode: "+folder+"\ncreateNamespace: true\nmonitoring: true\nclosed: true\n")
+			theirs, err := render(t, system, values+"\ncreateNamespace: true\nmonitoring: true\nclosed: true\n")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,6 +162,8 @@ func refusedValues(t *testing.T) {
 		"agnet: {}":                               "agnet",
 		"agent: {extraArgs: --no-snat}":           "extraArgs",
 		"agent: {hostAddress: tap0}":              "hostAddress",
+		"cni: {confDir: net.d}":                   "confDir",
+		"cni: {enable: false}":                    "enable",
 		"images: {agent: {repository: ''}}":       "repository",
 		"images: {agent: {digest: v1}}":           "digest",
 		"fanout: {replicas: 0}":                   "replicas",
@@ -188,6 +193,7 @@ vswitch:
   podAnnotations: {note: "42"}
   maxUnavailable: 10%
 vpp: {startupConf: "unix { nodaemon }\n", capabilities: [NET_ADMIN], resources: {requests: {cpu: 2}}}
+cni: {confDir: /var/lib/other/net.d, binDir: /var/lib/other/bin, netnsDir: /run/other/netns}
 agent: {hostAddress: 169.254.1.2, extraArgs: [--no-snat, --nat-sessions=100000], resources: {limits: {memory: 3Gi}}}
 fanout: {replicas: 3, extraArgs: [--max-connections=7], resources: {limits: {memory: 3Gi}}}
 typha: {service: kube-system/typha, cn: some-typha, serviceCIDR: 10.7.0.0/16}
@@ -199,7 +205,7 @@ monitoring: true
 func (c *cluster) chartTaken(t *testing.T) {
 	c.kubectl(nil, "create", "namespace", "vswitch")
 	for mode, wants := range map[string][]string{
-		"standalone":   {"registry.example.com/agent:v1.2.3", "--nat-sessions=100000", `"--host-address=$(HOST_ADDRESS)"`, `"host-address":"169.254.1.2"`},
+		"standalone":   {`"path":"/var/lib/other/net.d"`, `"path":"/var/lib/other/bin"`, `"mountPath":"/run/other/netns"`, `"path":"/run/other/netns"`, "registry.example.com/agent:v1.2.3", "--nat-sessions=100000", `"--host-address=$(HOST_ADDRESS)"`, `"host-address":"169.254.1.2"`},
 		"fanout":       {`"--max-connections=7"`, `"--typha-service=vswitch/contiv-fanout"`, `"replicas":3`},
 		"calico-typha": {`"--typha-service=kube-system/typha"`, `"--typha-cn=some-typha"`, `"service-cidr":"10.7.0.0/16"`, `"namespace":"kube-system"`},
 		"felix-driver": {"registry.example.com/node:v3.31.0", "FELIX_IPV6SUPPORT", "socket: /run/vpp/other.sock"},

@@ -83,11 +83,11 @@ func (d *deployed) run(t testing.TB, all manifests, container string, more ...st
 	return nil
 }
 
-// agent runs that of a manifest, with its embedded VPP.
+// agent runs that of a manifest, with its embedded VPP, which connects no pods.
 func (d *deployed) agent(t testing.TB, all manifests) *program {
 	t.Helper()
 	dir := shortDir(t)
-	return d.run(t, all, "agent", "--sim", "--status-socket", filepath.Join(dir, "status.sock"), "--journal", "", "--health-check-addresses", "127.0.0.1")
+	return d.run(t, all, "agent", "--sim", "--cni=false", "--status-socket", filepath.Join(dir, "status.sock"), "--journal", "", "--health-check-addresses", "127.0.0.1")
 }
 
 // server runs the fan-out server of a manifest.
@@ -101,7 +101,11 @@ func (d *deployed) server(t testing.TB, all manifests) *program {
 func (d *deployed) here(t testing.TB, all manifests, ct *corev1.Container, arg, url string) string {
 	t.Helper()
 	for _, e := range ct.Env {
-		if e.ValueFrom == nil || e.ValueFrom.ConfigMapKeyRef == nil {
+		if e.ValueFrom == nil {
+			arg = strings.ReplaceAll(arg, "$("+e.Name+")", e.Value)
+			continue
+		}
+		if e.ValueFrom.ConfigMapKeyRef == nil {
 			continue
 		}
 		ref := e.ValueFrom.ConfigMapKeyRef

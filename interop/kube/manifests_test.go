@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -59,11 +60,15 @@ func find[T any](t testing.TB, all manifests, kind, name string) (out T, found b
 	return out, false
 }
 
-// folders are those of deploy that kustomize builds.
+// folders are those of deploy that kustomize builds: all but components, which are parts of others.
 func folders(t testing.TB) (out []string) {
 	t.Helper()
 	err := filepath.WalkDir(deploy, func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Name() == "kustomization.yaml" {
+		if err != nil || d.Name() != "kustomization.yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if !strings.Contains(string(text), "\nkind: Component\n") {
 			out = append(out, filepath.Base(filepath.Dir(path)))
 		}
 		return err

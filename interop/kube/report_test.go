@@ -42,7 +42,7 @@ func TestReports(t *testing.T) {
 		r.kubectl(nil, "create", "namespace", name)
 	}
 	r.kubectl(nil, "-n", reportSpace, "create", "serviceaccount", ours)
-	for _, file := range []string{"reader/role.yaml", "standalone/binding.yaml"} {
+	for _, file := range []string{"reader/role.yaml", "other-cni/binding.yaml"} {
 		r.kubectl(nil, "apply", "-f", filepath.Join("../../deploy", file))
 	}
 	r.kubectl(nil, "apply", "-f", "testdata/policies.yaml")

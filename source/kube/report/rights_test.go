@@ -61,7 +61,7 @@ func TestRolesAreExact(t *testing.T) {
 			asked = append(asked, r.Group+"/"+name+" "+action.GetVerb())
 		}
 		slices.Sort(asked)
-		if diff := cmp.Diff(slices.Compact(asked), rbactest.Rights(t, "../../../deploy/standalone/binding.yaml", "")); diff != "" {
+		if diff := cmp.Diff(slices.Compact(asked), rbactest.Rights(t, "../../../deploy/other-cni/binding.yaml", "")); diff != "" {
 			t.Errorf("rights (- asked for, + role):\n%s", diff)
 		}
 	})

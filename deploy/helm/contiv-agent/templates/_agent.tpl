@@ -1,5 +1,6 @@
 {{- define "contiv-agent.agent" -}}
 {{- $behind := or (eq .Values.mode "fanout") (eq .Values.mode "calico-typha") -}}
+{{- $cni := include "contiv-agent.cni" . | default "false" -}}
 - name: agent
   image: {{ include "contiv-agent.image" .Values.images.agent }}
   {{- with .Values.images.agent.pullPolicy }}
@@ -29,6 +30,7 @@
     {{- end }}
     - --vpp-socket=/run/vpp/api.sock
     - --host-address=$(HOST_ADDRESS)
+    - --cni=$(CNI)
     - --listen=:9191
     - --lease-namespace={{ .Release.Namespace }}
     - --log-format=json
@@ -50,6 +52,8 @@
         configMapKeyRef:
           name: contiv-agent
           key: host-address
+    - name: CNI
+      value: {{ $cni | quote }}
     {{- if eq .Values.mode "calico-typha" }}
     - name: SERVICE_CIDR
       valueFrom:
@@ -82,6 +86,11 @@
     # VPP's socket is root's.
     runAsUser: 0
     {{- include "contiv-agent.confined" . | nindent 4 }}
+      {{- if eq $cni "true" }}
+      # Links, addresses, routes and nftables of the node and of pods; SYS_ADMIN to enter the network namespaces of pods, NET_RAW to
+      # send a first frame from there.
+      add: ["NET_ADMIN", "NET_RAW", "SYS_ADMIN"]
+      {{- end }}
   resources:
     {{- toYaml .Values.agent.resources | nindent 4 }}
   volumeMounts:
@@ -89,6 +98,20 @@
       mountPath: /run/vpp
     - name: run-agent
       mountPath: /run/contiv-agent
+    {{- if eq $cni "true" }}
+    - name: cni-conf
+      mountPath: /etc/cni/net.d
+    - name: cni-bin
+      mountPath: /opt/cni/bin
+    - name: cni-state
+      mountPath: /var/lib/contiv-agent
+    - name: netns
+      mountPath: {{ .Values.cni.netnsDir }}
+      # Namespaces of pods that the runtime makes later are mounts on the node.
+      mountPropagation: HostToContainer
+    - name: rcu-expedited
+      mountPath: /sys/kernel/rcu_expedited
+    {{- end }}
     {{- if $behind }}
     - name: typha-tls
       mountPath: /etc/contiv-typha

@@ -15,3 +15,8 @@ readOnlyRootFilesystem: true
 capabilities:
   drop: ["ALL"]
 {{- end -}}
+
+{{/* "true" if agents connect pods, else "". */}}
+{{- define "contiv-agent.cni" -}}
+{{- if and .Values.cni.enabled (or (eq .Values.mode "standalone") (eq .Values.mode "fanout")) -}}true{{- end -}}
+{{- end -}}
