@@ -21,7 +21,7 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -144,6 +144,9 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
 	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' ./...
+
+e2e-nodes: ## two nodes with the real kubelet, containerd and runc, which kubectl apply -k deploy/standalone alone brings from NotReady to pods that talk (root; built the first time, with libseccomp-dev; CONTIV_VPP)
+	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -tags nodes -vet=off -count=1 -timeout 40m -v -run '^TestNodes$$' .
 
 felix-e2e: ## the real Felix with our driver, as deploy/felix-driver has it, at a real API server (Felix is built, unless make interop has)
 	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -tags felix -vet=off -count=1 -timeout 30m -v -run '^TestFelix$$' .

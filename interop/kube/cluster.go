@@ -31,6 +31,8 @@ type cluster struct {
 	controllers *process
 	client      *kubernetes.Clientset // as an administrator, in protobuf, and without a rate limit
 	more        []string              // flags of the API server beside those it always has
+
+	controllerFlags []string // of the controllers, likewise
 }
 
 // user is a name that the API server accepts with a token.
@@ -150,11 +152,12 @@ const controllers = "endpointslice-controller,serviceaccount-controller,namespac
 // control starts the controllers, and these beside those that every cluster has.
 func (c *cluster) control(more ...string) {
 	c.t.Helper()
-	c.controllers = start(c.t, "kube-controller-manager", exec.Command(built.cluster, "kube-controller-manager",
-		"--kubeconfig", c.path("admin.kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(freePort(c.t)), "--cert-dir", c.path("kcm"),
+	c.controllers = start(c.t, "kube-controller-manager", exec.Command(built.cluster, append([]string{
+		"kube-controller-manager", "--kubeconfig", c.path("admin.kubeconfig"), "--bind-address", "127.0.0.1", "--secure-port", fmt.Sprint(freePort(c.t)), "--cert-dir", c.path("kcm"),
 		"--leader-elect=false", "--service-account-private-key-file", c.path("sa.key"), "--root-ca-file", c.path("certs/apiserver.crt"),
 		"--kube-api-qps", "500", "--kube-api-burst", "1000",
-		"--controllers", strings.Join(append([]string{controllers}, more...), ",")))
+		"--controllers", strings.Join(append([]string{controllers}, more...), ","),
+	}, c.controllerFlags...)...))
 }
 
 // schedule starts the scheduler.

@@ -4,6 +4,7 @@
 //	etcd ◀── kube-apiserver ◀──┬── kube-controller-manager   Deployments → Pods, EndpointSlices
 //	                           ├── kube-scheduler
 //	                           ├── site: nodes in network namespaces, each with the kubelet of package kubelet, a VPP and an agent; Pods are processes
+//	                           ├── realSite (tests, tag nodes) nodes with the real kubelet, containerd and runc, on which deploy is installed
 //	                           ├── fakeKubelet (tests)         Pods → bound, running, ready, with an interface in the node's sim;
 //	                           │                               exec in them → packets through the sims
 //	                           ├── kube-proxy                  in a network namespace, beside which the agent is measured

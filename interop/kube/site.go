@@ -106,20 +106,27 @@ func (s *site) wire(names []string) {
 	err := netns.IP("", fmt.Sprintf("link add %s type bridge\nlink set %s up\naddr add %s/24 dev %s\n", bridge, bridge, bridgeAddress, bridge))
 	for i, n := range s.nodes {
 		n.netns = filepath.Join(n.dir, "netns", "node")
-		if err = errors.Join(err, netns.Make(n.netns)); err != nil {
+		s.t.Cleanup(n.forgetNames)
+		if err = errors.Join(err, s.connect(i)); err != nil {
 			break
 		}
-		s.t.Cleanup(n.forgetNames)
-		port := fmt.Sprintf("%s-%d", bridge, i+1)
-		err = errors.Join(
-			netns.IP("", fmt.Sprintf("link add %s type veth peer name eth0 netns %s\nlink set %s master %s\nlink set %s up\n", port, n.netns, port, bridge, port)),
-			netns.IP(n.netns, fmt.Sprintf("link set eth0 up\naddr add %s/24 dev eth0\nroute add default via %s\n", n.address, bridgeAddress)),
-			netns.Set(n.netns, "ipv4/ip_forward", "1"), netns.Set(n.netns, "ipv6/conf/all/forwarding", "1"),
-		)
 	}
 	if err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// connect makes the network namespace of a node, with its NIC.
+func (s *site) connect(i int) error {
+	n, port := s.nodes[i], fmt.Sprintf("%s-%d", bridge, i+1)
+	if err := netns.Make(n.netns); err != nil {
+		return err
+	}
+	return errors.Join(
+		netns.IP("", fmt.Sprintf("link add %s type veth peer name eth0 netns %s\nlink set %s master %s\nlink set %s up\n", port, n.netns, port, bridge, port)),
+		netns.IP(n.netns, fmt.Sprintf("link set eth0 up\naddr add %s/24 dev eth0\nroute add default via %s\n", n.address, bridgeAddress)),
+		netns.Set(n.netns, "ipv4/ip_forward", "1"), netns.Set(n.netns, "ipv6/conf/all/forwarding", "1"),
+	)
 }
 
 // forgetNames removes the names of the node's namespaces, so that its folder can be removed. The namespaces have ended with the kubelet.
