@@ -119,6 +119,11 @@ func (c *costs) set(name string, tables int, anyPort bool) {
 		index, sizes, writes = append(index, n), append(sizes, len(rules)), append(writes, took)
 	}
 	if tables <= 8 { // the connection dominates the shortest
+		for len(writes) < 3 { // the first one also takes pages that VPP's heap has never touched
+			n, took := c.write(^uint32(0), costRules(0, each, anyPort, 80))
+			c.do(&vppacl.ACLDel{ACLIndex: n})
+			writes = append(writes, took)
+		}
 		c.check(name+"write", c.model.Write(sizes[0]), writes)
 	}
 	attach := func() (took []time.Duration) {

@@ -27,13 +27,18 @@ func (h *handle) setWholeChecksums(link string, on bool) error {
 	return wrap("set the checksum offload of "+link, err)
 }
 
-// ethtool executes a command with one value (struct ethtool_value of linux/ethtool.h) in the namespace of the handle.
+// ethtool is Ethtool in the namespace of the handle.
 func (h *handle) ethtool(link string, command, data uint32) (uint32, error) {
 	fd, err := h.socket()
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
+	return Ethtool(fd, link, command, data)
+}
+
+// Ethtool executes a command with one value (struct ethtool_value of linux/ethtool.h) in the namespace of a socket.
+func Ethtool(fd int, link string, command, data uint32) (uint32, error) {
 	value := &struct{ command, data uint32 }{command, data}
 	request := struct { // struct ifreq of linux/if.h
 		name  [unix.IFNAMSIZ]byte

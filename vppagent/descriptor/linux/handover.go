@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"go.fd.io/govpp/api"
@@ -59,33 +57,43 @@ func Handover() *descriptor.Descriptor {
 		Delete: func(*descriptor.World, *handover) ([]descriptor.Op, error) {
 			return []descriptor.Op{{Call: vpp.Call{Msg: &DropHandover{}}}}, nil
 		},
-		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
-			c.Each(func(string, any, bool) { out = []descriptor.Request{handoverRequest()} })
-			return out
-		},
-		Retrieve: func(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
-			c.Each(func(key string, state any, wanted bool) {
-				if !wanted && c.Wanted(key) != nil {
-					return
-				}
-				all, failed := descriptor.Details[*GetHandover](d, handoverRequest().ID)
-				if failed != nil {
-					err = failed
-					return
-				}
-				for _, m := range all {
-					got := *state.(*handover)
-					got.print = m.Print
-					out = append(out, descriptor.Found{Key: key, State: &got})
-				}
-			})
-			return out, err
-		},
+		Dumps: DumpOne(&GetHandover{}),
+		Retrieve: RetrieveOne(&GetHandover{}, func(state any, m *GetHandover) any {
+			got := *state.(*handover)
+			got.print = m.Print
+			return &got
+		}),
 	}.Descriptor()
 }
 
-func handoverRequest() descriptor.Request {
-	return descriptor.Request{ID: "handover_get", Call: vpp.Call{Dump: true, Msg: &GetHandover{}}}
+// DumpOne returns the dump of a kind with one key, if there is a candidate.
+func DumpOne(ask api.Message) func(*descriptor.World, descriptor.Candidates) []descriptor.Request {
+	return func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
+		c.Each(func(string, any, bool) {
+			out = []descriptor.Request{{ID: ask.GetMessageName(), Call: vpp.Call{Dump: true, Msg: ask}}}
+		})
+		return out
+	}
+}
+
+// RetrieveOne reads the answers to DumpOne. The argument got makes the state in the kernel of a candidate's state and the answer.
+func RetrieveOne[M api.Message](ask M, got func(state any, m M) any) func(*descriptor.World, *descriptor.Dump, descriptor.Candidates) ([]descriptor.Found, error) {
+	return func(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
+		c.Each(func(key string, state any, wanted bool) {
+			if !wanted && c.Wanted(key) != nil {
+				return
+			}
+			all, failed := descriptor.Details[M](d, ask.GetMessageName())
+			if failed != nil {
+				err = failed
+				return
+			}
+			for _, m := range all {
+				out = append(out, descriptor.Found{Key: key, State: got(state, m)})
+			}
+		})
+		return out, err
+	}
 }
 
 func compileHandover(_ string, m *contivlinux.Handover) (*handover, error) {
@@ -262,41 +270,18 @@ func (*GetHandover) do(h *handles) ([]api.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	var marks []string
-	exists := false
-	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyARP} {
-		chains, err := c.ListChainsOfTableFamily(family)
-		if err != nil {
-			return nil, fmt.Errorf("list the chains of the packet filter: %w", err)
-		}
-		rules, mark := 0, ""
-		for _, chain := range chains {
-			if chain.Table.Name != table {
-				continue
-			}
-			exists = true
-			if text, is := strings.CutPrefix(chain.Name, markPrefix); is {
-				mark = text
-			}
-			list, err := c.GetRules(chain.Table, chain)
-			if err != nil {
-				return nil, fmt.Errorf("list the rules of the packet filter: %w", err)
-			}
-			rules += len(list)
-		}
-		print, count, _ := strings.Cut(mark, "-")
-		if count != fmt.Sprint(rules) {
-			print = ""
-		}
-		marks = append(marks, print)
+	inet, exists, err := Fingerprint(c, nftables.TableFamilyINet, table)
+	if err != nil {
+		return nil, err
 	}
-	if !exists {
-		return nil, nil
+	arp, alsoARP, err := Fingerprint(c, nftables.TableFamilyARP, table)
+	switch {
+	case err != nil || !exists && !alsoARP:
+		return nil, err
+	case inet != arp:
+		inet = ""
 	}
-	if slices.Max(marks) != slices.Min(marks) {
-		marks[0] = ""
-	}
-	return []api.Message{&GetHandover{Print: marks[0]}}, nil
+	return []api.Message{&GetHandover{Print: inet}}, nil
 }
 
 // filter opens the packet filter of the agent's namespace.

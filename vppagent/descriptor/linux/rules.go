@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -12,7 +14,7 @@ import (
 
 const (
 	table      = "contiv" // name of our tables
-	markPrefix = "made-"  // begins the name of an empty chain, with the fingerprint of the value and the number of rules
+	markPrefix = "made-"  // see Fingerprint
 )
 
 // rule is a list of conditions and what follows from them.
@@ -44,8 +46,39 @@ func (t *ruleTable) addTo(c *nftables.Conn) {
 			n++
 		}
 	}
-	c.AddChain(&nftables.Chain{Name: fmt.Sprintf("%s%s-%d", markPrefix, t.mark, n), Table: to})
+	c.AddChain(&nftables.Chain{Name: Mark(t.mark, n), Table: to})
 }
+
+// Fingerprint returns the fingerprint in the mark of a table, which is the name of an empty chain: "made-", the fingerprint of the value, and the number
+// of rules. "": the table is not as the agent made it.
+func Fingerprint(c *nftables.Conn, family nftables.TableFamily, name string) (print string, exists bool, err error) {
+	chains, err := c.ListChainsOfTableFamily(family)
+	if err != nil {
+		return "", false, wrap("list the chains of the packet filter", err)
+	}
+	rules, mark := 0, ""
+	for _, chain := range chains {
+		if chain.Table.Name != name {
+			continue
+		}
+		exists = true
+		if text, is := strings.CutPrefix(chain.Name, markPrefix); is {
+			mark = text
+		}
+		list, err := c.GetRules(chain.Table, chain)
+		if err != nil {
+			return "", false, wrap("list the rules of the packet filter", err)
+		}
+		rules += len(list)
+	}
+	if print, count, _ := strings.Cut(mark, "-"); count == strconv.Itoa(rules) {
+		return print, exists, nil
+	}
+	return "", exists, nil
+}
+
+// Mark is the name of the empty chain with a fingerprint and the number of rules.
+func Mark(print string, rules int) string { return fmt.Sprintf("%s%s-%d", markPrefix, print, rules) }
 
 // tables returns the rules, for the link that leads to VPP and the link with packets to be refused; "": none.
 //

@@ -5,9 +5,10 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 const sysctl = "/proc/sys/net/"
@@ -36,22 +37,12 @@ func (s settings) write(link string) (err error) {
 	return err
 }
 
-// ethtool executes a command with one value (struct ethtool_value of linux/ethtool.h).
+// ethtool executes a command with one value, in the namespace of the agent.
 func ethtool(link string, command, data uint32) (uint32, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, err
 	}
 	defer unix.Close(fd)
-	value := &struct{ command, data uint32 }{command, data}
-	request := struct { // struct ifreq of linux/if.h
-		name  [unix.IFNAMSIZ]byte
-		value unsafe.Pointer
-		_     [16]byte
-	}{value: unsafe.Pointer(value)}
-	copy(request.name[:unix.IFNAMSIZ-1], link)
-	if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); e != 0 {
-		return 0, e
-	}
-	return value.data, nil
+	return linux.Ethtool(fd, link, command, data)
 }

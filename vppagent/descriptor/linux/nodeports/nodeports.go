@@ -40,33 +40,13 @@ func NodePorts() *descriptor.Descriptor {
 		Delete: func(*descriptor.World, *nodePorts) ([]descriptor.Op, error) {
 			return []descriptor.Op{{Call: vpp.Call{Msg: &DropNodePorts{}}}}, nil
 		},
-		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
-			c.Each(func(string, any, bool) { out = []descriptor.Request{nodePortsRequest()} })
-			return out
-		},
-		Retrieve: func(_ *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) (out []descriptor.Found, err error) {
-			c.Each(func(key string, state any, wanted bool) {
-				if !wanted && c.Wanted(key) != nil {
-					return
-				}
-				all, failed := descriptor.Details[*GetNodePorts](d, nodePortsRequest().ID)
-				if failed != nil {
-					err = failed
-					return
-				}
-				for _, m := range all {
-					got := *state.(*nodePorts)
-					got.print = m.Print
-					out = append(out, descriptor.Found{Key: key, State: &got})
-				}
-			})
-			return out, err
-		},
+		Dumps: linux.DumpOne(&GetNodePorts{}),
+		Retrieve: linux.RetrieveOne(&GetNodePorts{}, func(state any, m *GetNodePorts) any {
+			got := *state.(*nodePorts)
+			got.print = m.Print
+			return &got
+		}),
 	}.Descriptor()
-}
-
-func nodePortsRequest() descriptor.Request {
-	return descriptor.Request{ID: "node_ports_get", Call: vpp.Call{Dump: true, Msg: &GetNodePorts{}}}
 }
 
 func compileNodePorts(_ string, m *contivlinux.NodePorts) (*nodePorts, error) {
@@ -162,7 +142,7 @@ func (*GetNodePorts) GetMessageName() string { return "node_ports_get" }
 
 // Filter implements linux.FilterRequest.
 func (*GetNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
-	print, exists, err := printOf(c)
+	print, exists, err := linux.Fingerprint(c, nftables.TableFamilyINet, nodePortsTable)
 	if err != nil || !exists {
 		return nil, err
 	}

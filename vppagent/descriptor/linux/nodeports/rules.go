@@ -4,18 +4,18 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 const (
 	nodePortsTable = "contiv-node-ports" // name of the table
 	// nodePortsVersion changes whenever equal values become other rules.
 	nodePortsVersion = 1
-	markPrefix       = "made-" // begins the name of an empty chain, with the fingerprint of the value and the number of rules
 )
 
 // addRules adds the rules of node ports to their table, for the link that leads to VPP. The node's address is replaced before the kernel routes, because it would
@@ -66,7 +66,7 @@ func (o *nodePorts) addRules(c *nftables.Conn, table *nftables.Table, link strin
 			n++
 		}
 	}
-	c.AddChain(&nftables.Chain{Name: fmt.Sprintf("%s%s-%d", markPrefix, o.print, n), Table: table})
+	c.AddChain(&nftables.Chain{Name: linux.Mark(o.print, n), Table: table})
 }
 
 // replace writes an address, and corrects the checksum of IP and that of TCP, UDP or ICMPv6. The flag for the latter is not sent without another
@@ -190,33 +190,6 @@ func (f header) setInner(place uint32, a netip.Addr) rule {
 // dropTable removes the table whether it exists or not: an addition of an existing table changes nothing.
 func dropTable(c *nftables.Conn) {
 	c.DelTable(c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet}))
-}
-
-// printOf returns the fingerprint that the table has; "": it is not as the agent made it.
-func printOf(c *nftables.Conn) (print string, exists bool, err error) {
-	chains, err := c.ListChainsOfTableFamily(nftables.TableFamilyINet)
-	if err != nil {
-		return "", false, wrap("list the chains of the packet filter", err)
-	}
-	rules, mark := 0, ""
-	for _, chain := range chains {
-		if chain.Table.Name != nodePortsTable {
-			continue
-		}
-		exists = true
-		if text, is := strings.CutPrefix(chain.Name, markPrefix); is {
-			mark = text
-		}
-		list, err := c.GetRules(chain.Table, chain)
-		if err != nil {
-			return "", false, wrap("list the rules of the packet filter", err)
-		}
-		rules += len(list)
-	}
-	if print, count, _ := strings.Cut(mark, "-"); count == fmt.Sprint(rules) {
-		return print, exists, nil
-	}
-	return "", exists, nil
 }
 
 func wrap(what string, err error) error {
