@@ -41,7 +41,7 @@ type address struct {
 }
 
 type route struct {
-	Dst      string `json:"dst,omitempty"` // "": everything
+	Dst      string `json:"dst"`
 	Gateway  net.IP `json:"gateway,omitempty"`
 	Source   net.IP `json:"source,omitempty"`
 	Family   int    `json:"family"`
@@ -117,10 +117,7 @@ func routesOf(l netlink.Link) (out []route, err error) {
 			case k.Table != unix.RT_TABLE_MAIN || k.Encap != nil || k.Via != nil || k.Type != unix.RTN_UNICAST:
 				return nil, fmt.Errorf("the route to %v in table %d cannot be moved", k.Dst, k.Table)
 			default:
-				r := route{Gateway: k.Gw, Source: k.Src, Family: family, Metric: k.Priority, Protocol: int(k.Protocol), Scope: int(k.Scope), Flags: k.Flags & unix.RTNH_F_ONLINK, MTU: k.MTU}
-				if k.Dst != nil && !k.Dst.IP.IsUnspecified() {
-					r.Dst = k.Dst.String()
-				}
+				r := route{Dst: k.Dst.String(), Gateway: k.Gw, Source: k.Src, Family: family, Metric: k.Priority, Protocol: int(k.Protocol), Scope: int(k.Scope), Flags: k.Flags & unix.RTNH_F_ONLINK, MTU: k.MTU}
 				out = append(out, r)
 			}
 		}
@@ -181,7 +178,7 @@ func (n *NIC) Up(text []byte) bool {
 
 // Deafen makes the link deaf: VPP passes it the NIC's frames before the kernel may listen to them.
 func (n *NIC) Deafen() error {
-	return settings{RPFilter: "1", ARPIgnore: deafARP, NoIPv6: "1"}.write(n.Link)
+	return deaf.write(n.Link)
 }
 
 func read(text []byte) (*record, error) {
@@ -215,7 +212,7 @@ func (r *record) move(from, to string) error {
 		return err
 	}
 	// The kernel removed routes whose source were these addresses.
-	return errors.Join(r.putRoutes(target), settings{RPFilter: "1", ARPIgnore: deafARP, NoIPv6: "1"}.write(from))
+	return errors.Join(r.putRoutes(target), deaf.write(from))
 }
 
 func (r *record) putAddresses(l netlink.Link) error {
@@ -250,22 +247,13 @@ func (r *record) putRoutes(l netlink.Link) error {
 			if (k.Gateway != nil) != gateways {
 				continue
 			}
-			n := &netlink.Route{
-				LinkIndex: l.Attrs().Index, Gw: k.Gateway, Src: k.Source, Family: k.Family, Priority: k.Metric, Protocol: netlink.RouteProtocol(k.Protocol),
-				Scope: netlink.Scope(k.Scope), Flags: k.Flags, MTU: k.MTU, Table: unix.RT_TABLE_MAIN,
+			_, dst, err := net.ParseCIDR(k.Dst)
+			if err != nil {
+				return err
 			}
-			if k.Dst != "" {
-				_, dst, err := net.ParseCIDR(k.Dst)
-				if err != nil {
-					return err
-				}
-				n.Dst = dst
-			} else {
-				bits := 8 * net.IPv4len
-				if k.Family == netlink.FAMILY_V6 {
-					bits = 8 * net.IPv6len
-				}
-				n.Dst = &net.IPNet{IP: make(net.IP, bits/8), Mask: net.CIDRMask(0, bits)}
+			n := &netlink.Route{
+				Dst: dst, LinkIndex: l.Attrs().Index, Gw: k.Gateway, Src: k.Source, Family: k.Family, Priority: k.Metric, Protocol: netlink.RouteProtocol(k.Protocol),
+				Scope: netlink.Scope(k.Scope), Flags: k.Flags, MTU: k.MTU, Table: unix.RT_TABLE_MAIN,
 			}
 			if err := netlink.RouteReplace(n); err != nil {
 				return fmt.Errorf("route to %q by %s: %w", k.Dst, l.Attrs().Name, err)
@@ -294,7 +282,8 @@ type settings struct {
 	NoIPv6    string `json:"noIPv6"`
 }
 
-const deafARP = "8"
+// deaf are the settings of the link that does not listen.
+var deaf = settings{RPFilter: "1", ARPIgnore: "8", NoIPv6: "1"}
 
 func (s *settings) files(link string) map[string]*string {
 	return map[string]*string{

@@ -70,6 +70,7 @@ addr add 2001:db8:16::1/64 dev eth0 nodad
 route add 10.9.0.0/16 dev eth0 src 192.168.16.7 metric 50
 route add default via 192.168.16.100 metric 100
 route add 198.51.100.0/24 via 192.168.16.100 mtu 1400
+route add 0.0.0.0/1 via 192.168.16.100
 route add default via 2001:db8:16::100
 `
 
@@ -95,7 +96,7 @@ func TestMove(t *testing.T) {
 		taken := shown(t)
 		for _, want := range []string{
 			"contiv-nic inet 192.168.16.1/24 brd 192.168.16.255 scope global contiv-nic", "contiv-nic inet6 2001:db8:16::1/64", "default via 192.168.16.100 dev contiv-nic metric 100",
-			"10.9.0.0/16 dev contiv-nic scope link src 192.168.16.7 metric 50", "198.51.100.0/24 via 192.168.16.100 dev contiv-nic mtu 1400", "default via 2001:db8:16::100 dev contiv-nic", "eth0{1 8 1}",
+			"10.9.0.0/16 dev contiv-nic scope link src 192.168.16.7 metric 50", "198.51.100.0/24 via 192.168.16.100 dev contiv-nic mtu 1400", "0.0.0.0/1 via 192.168.16.100 dev contiv-nic", "default via 2001:db8:16::100 dev contiv-nic", "eth0{1 8 1}",
 		} {
 			if !strings.Contains(taken, want) {
 				t.Errorf("no %q in\n%s", want, taken)
