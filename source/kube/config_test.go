@@ -65,9 +65,15 @@ func TestConfigClient(t *testing.T) {
 		if got := c.cfg.Addr(); c.want != "" && got.String() != want || c.want == "" && got.IsValid() {
 			t.Errorf("%+v: address %s, want %q", c.cfg, got, want)
 		}
+		if got := c.cfg.HostPort(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.cfg, got, c.want)
+		}
 	}
 	if got := (&Config{Kubeconfig: writeKubeconfig(t, "https://api.example.org:6443")}).Addr(); got.IsValid() {
 		t.Errorf("address %s of a name", got)
+	}
+	if got := (&Config{Kubeconfig: writeKubeconfig(t, "https://[2001:db8::1]")}).HostPort(); got != "[2001:db8::1]:443" {
+		t.Errorf("%q without a port", got)
 	}
 }
 

@@ -139,32 +139,30 @@ func atServer(server string, load func(server string) (*rest.Config, error)) (*r
 // Addr returns the API server's address if the configuration names it by IP address. Otherwise, and if the configuration
 // cannot be read, it is zero.
 func (c *Config) Addr() netip.Addr {
-	cfg, err := c.rest()
-	if err != nil {
-		return netip.Addr{}
-	}
-	u, err := url.Parse(cfg.Host)
-	if err != nil {
-		return netip.Addr{}
-	}
-	a, _ := netip.ParseAddr(u.Hostname()) // zero if it is a host name
+	a, _ := netip.ParseAddr(c.url().Hostname()) // zero if it is a host name
 	return a.Unmap()
 }
 
 // HostPort returns the API server's host and port, as "192.0.2.1:6443"; "" if the configuration cannot be read.
 func (c *Config) HostPort() string {
-	cfg, err := c.rest()
-	if err != nil {
+	u := c.url()
+	switch {
+	case u.Hostname() == "":
 		return ""
-	}
-	u, err := url.Parse(cfg.Host)
-	if err != nil || u.Hostname() == "" {
-		return ""
-	}
-	if u.Port() == "" {
+	case u.Port() == "":
 		return net.JoinHostPort(u.Hostname(), "443")
 	}
 	return u.Host
+}
+
+// url is the API server's; empty if the configuration cannot be read.
+func (c *Config) url() *url.URL {
+	if cfg, err := c.rest(); err == nil {
+		if u, err := url.Parse(cfg.Host); err == nil {
+			return u
+		}
+	}
+	return &url.URL{}
 }
 
 // Source follows an API server. Create with New, start with Run; a Source runs once.

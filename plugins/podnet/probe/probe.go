@@ -11,10 +11,11 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/netns"
 )
 
 // Link is the pod's end of its link.
@@ -73,49 +74,25 @@ func await(f *os.File, q *question, most time.Duration) (bool, error) {
 	}
 }
 
-// open returns a packet socket on the link. A thread that cannot return to its namespace ends with its goroutine.
+// open returns a packet socket on the link.
 func open(l Link, protocol uint16) (*os.File, error) {
-	type opened struct {
-		fd  int
-		err error
-	}
-	done := make(chan opened)
-	go func() {
-		runtime.LockOSThread()
-		fd, back, err := openIn(l.Netns)
-		if back {
-			runtime.UnlockOSThread()
-		}
-		done <- opened{fd, err}
-	}()
-	o := <-done
-	if o.err != nil {
-		return nil, o.err
-	}
-	err := bind(o.fd, l.Name, protocol)
+	namespace, err := os.Open(l.Netns)
 	if err != nil {
-		return nil, errors.Join(err, unix.Close(o.fd))
+		return nil, err
 	}
-	return os.NewFile(uintptr(o.fd), l.Name), nil
-}
-
-// openIn opens a socket in a namespace; back: the thread is in its own namespace.
-func openIn(netns string) (fd int, back bool, err error) {
-	own, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	defer namespace.Close()
+	var fd int
+	err = netns.Do(int(namespace.Fd()), func() (err error) {
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+		return os.NewSyscallError("socket", err)
+	})
 	if err != nil {
-		return -1, true, os.NewSyscallError("open the thread's network namespace", err)
+		return nil, err
 	}
-	defer unix.Close(own)
-	there, err := unix.Open(netns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, true, os.NewSyscallError("open", err)
+	if err := bind(fd, l.Name, protocol); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
 	}
-	defer unix.Close(there)
-	if err := unix.Setns(there, unix.CLONE_NEWNET); err != nil {
-		return -1, true, os.NewSyscallError("setns", err)
-	}
-	fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
-	return fd, unix.Setns(own, unix.CLONE_NEWNET) == nil, os.NewSyscallError("socket", err)
+	return os.NewFile(uintptr(fd), l.Name), nil
 }
 
 // bind lets a socket hear one protocol on a link of its namespace.

@@ -50,12 +50,12 @@ func (r *PutNeighbour) do(h *handles) ([]api.Message, error) {
 		n.Family = unix.AF_INET6
 	}
 	if r.Add {
-		return nil, wrap("add the neighbour "+r.Address, nl.NeighSet(n))
+		return nil, Wrap("add the neighbour "+r.Address, nl.NeighSet(n))
 	}
 	if err = nl.NeighDel(n); errors.Is(err, unix.ENOENT) {
 		err = nil
 	}
-	return nil, wrap("remove the neighbour "+r.Address, err)
+	return nil, Wrap("remove the neighbour "+r.Address, err)
 }
 
 // ListNeighbours asks for the permanent neighbours of a namespace. An absent namespace has none.

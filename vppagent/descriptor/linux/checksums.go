@@ -1,12 +1,11 @@
 package linux
 
 import (
-	"fmt"
-	"runtime"
 	"unsafe"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/netns"
 )
 
 // A veth passes packets on without checksums, which the receiving stack of the same kernel does not check. VPP's af_packet takes frames as they
@@ -15,7 +14,7 @@ import (
 // wholeChecksums reports whether the kernel computes the checksums of packets that it sends by a link.
 func (h *handle) wholeChecksums(link string) (bool, error) {
 	offloaded, err := h.ethtool(link, unix.ETHTOOL_GTXCSUM, 0)
-	return offloaded == 0, wrap("read the checksum offload of "+link, err)
+	return offloaded == 0, Wrap("read the checksum offload of "+link, err)
 }
 
 func (h *handle) setWholeChecksums(link string, on bool) error {
@@ -24,7 +23,7 @@ func (h *handle) setWholeChecksums(link string, on bool) error {
 		offloaded = 0
 	}
 	_, err := h.ethtool(link, unix.ETHTOOL_STXCSUM, offloaded)
-	return wrap("set the checksum offload of "+link, err)
+	return Wrap("set the checksum offload of "+link, err)
 }
 
 // ethtool is Ethtool in the namespace of the handle.
@@ -52,27 +51,11 @@ func Ethtool(fd int, link string, command, data uint32) (uint32, error) {
 	return value.data, nil
 }
 
-// socket opens a socket in the namespace of the handle. A thread that cannot return to its namespace ends with its goroutine.
+// socket opens a socket in the namespace of the handle.
 func (h *handle) socket() (fd int, err error) {
-	opened := make(chan struct{})
-	go func() {
-		defer close(opened)
-		runtime.LockOSThread()
-		var own netns.NsHandle
-		if own, err = netns.Get(); err != nil {
-			runtime.UnlockOSThread()
-			return
-		}
-		defer own.Close()
-		if err = netns.Set(h.ns); err != nil {
-			err = fmt.Errorf("enter the network namespace: %w", err)
-			return
-		}
+	err = netns.Do(int(h.ns), func() (err error) {
 		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-		if netns.Set(own) == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	<-opened
+		return err
+	})
 	return fd, err
 }

@@ -231,7 +231,7 @@ func (r *PutHandover) do(h *handles) ([]api.Message, error) {
 	for _, t := range r.Rules.tables(r.Link, r.Refuse) {
 		t.addTo(c)
 	}
-	return nil, wrap("replace the tables "+table+" of the packet filter", c.Flush())
+	return nil, Wrap("replace the tables "+table+" of the packet filter", c.Flush())
 }
 
 // DropHandover removes our tables.
@@ -246,7 +246,7 @@ func (*DropHandover) do(h *handles) ([]api.Message, error) {
 		return nil, err
 	}
 	dropTables(c)
-	return nil, wrap("remove the tables "+table+" of the packet filter", c.Flush())
+	return nil, Wrap("remove the tables "+table+" of the packet filter", c.Flush())
 }
 
 // dropTables removes the tables whether they exist or not: an addition of an existing table changes nothing.
@@ -291,5 +291,5 @@ func (h *handles) filter() (*nftables.Conn, error) {
 		return nil, err
 	}
 	c, err := nftables.New(nftables.WithNetNSFd(int(own.ns)))
-	return c, wrap("open the packet filter", err)
+	return c, Wrap("open the packet filter", err)
 }

@@ -259,10 +259,10 @@ func (r *PutLink) adjust(nl *handle, l netlink.Link) error {
 		if err == nil {
 			err = nl.LinkSetHardwareAddr(l, mac)
 		}
-		errs = append(errs, wrap("set the MAC address of "+r.Name, err))
+		errs = append(errs, Wrap("set the MAC address of "+r.Name, err))
 	}
 	if r.MTU != 0 && uint32(a.MTU) != r.MTU {
-		errs = append(errs, wrap("set the MTU of "+r.Name, nl.LinkSetMTU(l, int(r.MTU))))
+		errs = append(errs, Wrap("set the MTU of "+r.Name, nl.LinkSetMTU(l, int(r.MTU))))
 	}
 	if r.Kind == kindVeth {
 		have, err := nl.wholeChecksums(r.Name)
@@ -272,14 +272,15 @@ func (r *PutLink) adjust(nl *handle, l netlink.Link) error {
 		errs = append(errs, err)
 	}
 	if up := a.Flags&net.FlagUp != 0; r.Up && !up {
-		errs = append(errs, wrap("set up "+r.Name, nl.LinkSetUp(l)))
+		errs = append(errs, Wrap("set up "+r.Name, nl.LinkSetUp(l)))
 	} else if !r.Up && up {
-		errs = append(errs, wrap("set down "+r.Name, nl.LinkSetDown(l)))
+		errs = append(errs, Wrap("set down "+r.Name, nl.LinkSetDown(l)))
 	}
 	return errors.Join(errs...)
 }
 
-func wrap(what string, err error) error {
+// Wrap says what failed; nil stays nil.
+func Wrap(what string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -312,11 +313,11 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 	}
 	switch {
 	case r.Kind == kindVeth && r.Name == spare(r.Logical) && l.Attrs().Alias == "":
-		return nil, wrap("remove "+r.Name, nl.LinkDel(l)) // see iface.unfinished
+		return nil, Wrap("remove "+r.Name, nl.LinkDel(l)) // see iface.unfinished
 	case r.made() && l.Attrs().Alias != r.alias(), r.Kind == kindExisting, r.Kind == kindTap && r.From == "":
 		return nil, nil
 	case r.Kind == kindDummy:
-		return nil, wrap("remove "+r.Name, nl.LinkDel(l))
+		return nil, Wrap("remove "+r.Name, nl.LinkDel(l))
 	case r.Kind == kindTap:
 		return nil, r.giveBack(h, nl, l, r.From)
 	}
@@ -325,7 +326,7 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 		return nil, err
 	}
 	if o, err := own.LinkByName(spare(r.Peer)); err == nil && (o.Attrs().Alias == "" || o.Attrs().Alias == alias(r.Peer, r.Logical)) {
-		return nil, wrap("remove "+r.Name, nl.LinkDel(l))
+		return nil, Wrap("remove "+r.Name, nl.LinkDel(l))
 	}
 	return nil, r.giveBack(h, nl, l, spare(r.Logical))
 }
@@ -340,7 +341,7 @@ func (r *DropLink) giveBack(h *handles, nl *handle, l netlink.Link, name string)
 	if err == nil && r.Namespace != "" {
 		err = nl.LinkSetNsFd(l, int(own.ns))
 	}
-	return wrap("give back "+r.Name, err)
+	return Wrap("give back "+r.Name, err)
 }
 
 // PutAddress adds or removes an address of a link; the addition of a present and the removal of an absent address succeed.
@@ -375,12 +376,12 @@ func (r *PutAddress) do(h *handles) ([]api.Message, error) {
 		if err = nl.AddrAdd(l, a); errors.Is(err, unix.EEXIST) {
 			err = nil
 		}
-		return nil, wrap("add "+r.Address, err)
+		return nil, Wrap("add "+r.Address, err)
 	}
 	if err = nl.AddrDel(l, a); errors.Is(err, unix.EADDRNOTAVAIL) {
 		err = nil
 	}
-	return nil, wrap("remove "+r.Address, err)
+	return nil, Wrap("remove "+r.Address, err)
 }
 
 // link finds a link in a namespace; none reports that the link or the namespace does not exist.

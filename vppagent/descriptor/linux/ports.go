@@ -49,7 +49,7 @@ func (h *handles) changePorts(comment string, o *hostPort) error {
 	t := c.AddTable(&nftables.Table{Name: portTable, Family: nftables.TableFamilyINet})
 	if o == nil && len(old) == len(rules) {
 		c.DelTable(t)
-		return wrap("remove the table "+portTable+" of the packet filter", c.Flush())
+		return Wrap("remove the table "+portTable+" of the packet filter", c.Flush())
 	}
 	for _, r := range old {
 		if err := c.DelRule(r); err != nil {
@@ -59,7 +59,7 @@ func (h *handles) changePorts(comment string, o *hostPort) error {
 	if o != nil {
 		o.addTo(c, t, comment)
 	}
-	return wrap("change the rules of host port "+comment, c.Flush())
+	return Wrap("change the rules of host port "+comment, c.Flush())
 }
 
 // addTo adds the rules of a host port. One for a single address of the node is before those for all addresses.
@@ -142,7 +142,7 @@ func (h *handles) forgetFlows(o *hostPort, match func(flow) bool) error {
 	_, err = nl.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(fieldsOf(o.at.Addr()).family), flowFilter(func(f *netlink.ConntrackFlow) bool {
 		return f.Forward.Protocol == protocolNumber(o.protocol) && f.Forward.DstPort == o.at.Port() && match(flowOf(f))
 	}))
-	return wrap("forget connections of host port "+o.text().Text, err)
+	return Wrap("forget connections of host port "+o.text().Text, err)
 }
 
 // flowFilter makes a filter of netlink's of a function.

@@ -55,12 +55,12 @@ func (r *PutRoute) do(h *handles) ([]api.Message, error) {
 		Scope: netlink.Scope(r.Scope), Table: unix.RT_TABLE_MAIN,
 	}
 	if r.Add {
-		return nil, wrap("add a route to "+r.Dst, nl.RouteAdd(route))
+		return nil, Wrap("add a route to "+r.Dst, nl.RouteAdd(route))
 	}
 	if err = nl.RouteDel(route); errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
 		err = nil
 	}
-	return nil, wrap("remove the route to "+r.Dst, err)
+	return nil, Wrap("remove the route to "+r.Dst, err)
 }
 
 // ListRoutes asks for our routes of a namespace. A namespace there is not has none.

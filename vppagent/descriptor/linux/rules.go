@@ -54,7 +54,7 @@ func (t *ruleTable) addTo(c *nftables.Conn) {
 func Fingerprint(c *nftables.Conn, family nftables.TableFamily, name string) (print string, exists bool, err error) {
 	chains, err := c.ListChainsOfTableFamily(family)
 	if err != nil {
-		return "", false, wrap("list the chains of the packet filter", err)
+		return "", false, Wrap("list the chains of the packet filter", err)
 	}
 	rules, mark := 0, ""
 	for _, chain := range chains {
@@ -67,7 +67,7 @@ func Fingerprint(c *nftables.Conn, family nftables.TableFamily, name string) (pr
 		}
 		list, err := c.GetRules(chain.Table, chain)
 		if err != nil {
-			return "", false, wrap("list the rules of the packet filter", err)
+			return "", false, Wrap("list the rules of the packet filter", err)
 		}
 		rules += len(list)
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 // NIC is a NIC and the link that stands for it, both in the network namespace of the process.
@@ -132,7 +134,7 @@ func (n *NIC) Take(text []byte) error {
 		return err
 	}
 	_, _ = ethtool(n.Name, unix.ETHTOOL_SGRO, 0) // VPP drops frames larger than the MTU; a link without offloads has none
-	return wrap("give "+n.Name+" to VPP", r.move(n.Name, n.Link))
+	return linux.Wrap("give "+n.Name+" to VPP", r.move(n.Name, n.Link))
 }
 
 // Release moves it back, and makes the link deaf, if it exists.
@@ -143,7 +145,7 @@ func (n *NIC) Release(text []byte) error {
 	}
 	err = r.move(n.Link, r.NIC)
 	_, _ = ethtool(r.NIC, unix.ETHTOOL_SGRO, r.GRO) // as before
-	return wrap("take "+r.NIC+" back from VPP", err)
+	return linux.Wrap("take "+r.NIC+" back from VPP", err)
 }
 
 // Holds reports that the link has addresses, as those that the NIC had.
@@ -265,13 +267,6 @@ func (r *record) putRoutes(l netlink.Link) error {
 
 func toNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
-}
-
-func wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
 
 // settings decide whether the kernel listens to a link. It must not listen to frames that reach it by another link, too: it would take each packet

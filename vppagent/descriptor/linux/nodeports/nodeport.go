@@ -162,14 +162,14 @@ func (r *PutNodePort) Filter(c *nftables.Conn) ([]api.Message, error) {
 		}
 	}
 	if err = errors.Join(err, c.Flush()); err != nil {
-		return nil, wrap("add a node port to the packet filter", err)
+		return nil, linux.Wrap("add a node port to the packet filter", err)
 	}
 	for i, in := range r.Port.in {
 		if in {
 			continue
 		}
 		if err := errors.Join(c.SetDeleteElements(portSet(t, portSets[i]), element), c.Flush()); err != nil && !errors.Is(err, unix.ENOENT) {
-			return nil, wrap("remove a node port from the packet filter", err)
+			return nil, linux.Wrap("remove a node port from the packet filter", err)
 		}
 	}
 	return nil, nil
@@ -205,7 +205,7 @@ func (*ListNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
 func portSetsOf(c *nftables.Conn) (map[string][]nftables.SetElement, error) {
 	tables, err := c.ListTablesOfFamily(nftables.TableFamilyINet)
 	if err != nil {
-		return nil, wrap("list the tables of the packet filter", err)
+		return nil, linux.Wrap("list the tables of the packet filter", err)
 	}
 	at := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == nodePortsTable })
 	if at < 0 {
@@ -213,7 +213,7 @@ func portSetsOf(c *nftables.Conn) (map[string][]nftables.SetElement, error) {
 	}
 	sets, err := c.GetSets(tables[at])
 	if err != nil {
-		return nil, wrap("list the sets of the packet filter", err)
+		return nil, linux.Wrap("list the sets of the packet filter", err)
 	}
 	out := map[string][]nftables.SetElement{}
 	for _, s := range sets {
@@ -222,7 +222,7 @@ func portSetsOf(c *nftables.Conn) (map[string][]nftables.SetElement, error) {
 		}
 		elements, err := c.GetSetElements(s)
 		if err != nil {
-			return nil, wrap("list the node ports of the packet filter", err)
+			return nil, linux.Wrap("list the node ports of the packet filter", err)
 		}
 		slices.SortFunc(elements, func(a, b nftables.SetElement) int { return bytes.Compare(a.Key, b.Key) })
 		out[s.Name] = elements

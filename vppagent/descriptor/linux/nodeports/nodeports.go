@@ -112,11 +112,11 @@ func (r *PutNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
 	t := c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet})
 	for _, name := range portSets {
 		if err := c.AddSet(portSet(t, name), had[name]); err != nil {
-			return nil, wrap("make the set "+name+" of the packet filter", err)
+			return nil, linux.Wrap("make the set "+name+" of the packet filter", err)
 		}
 	}
 	r.Rules.addRules(c, t, r.Link)
-	return nil, wrap("replace the table "+nodePortsTable+" of the packet filter", c.Flush())
+	return nil, linux.Wrap("replace the table "+nodePortsTable+" of the packet filter", c.Flush())
 }
 
 // DropNodePorts removes rules and ports.
@@ -128,7 +128,7 @@ func (*DropNodePorts) GetMessageName() string { return "node_ports_drop" }
 // Filter implements linux.FilterRequest.
 func (*DropNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
 	dropTable(c)
-	return nil, wrap("remove the table "+nodePortsTable+" of the packet filter", c.Flush())
+	return nil, linux.Wrap("remove the table "+nodePortsTable+" of the packet filter", c.Flush())
 }
 
 // GetNodePorts asks for the fingerprint of the rules. There is no answer without the table.

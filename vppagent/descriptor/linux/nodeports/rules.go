@@ -1,7 +1,6 @@
 package nodeports
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -190,11 +189,4 @@ func (f header) setInner(place uint32, a netip.Addr) rule {
 // dropTable removes the table whether it exists or not: an addition of an existing table changes nothing.
 func dropTable(c *nftables.Conn) {
 	c.DelTable(c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet}))
-}
-
-func wrap(what string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", what, err)
 }
