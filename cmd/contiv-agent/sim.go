@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -40,6 +41,9 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 			if hostInterfaces {
 				return serveHostInterfaces(cmd, socket, deaf)
 			}
+			if deaf != 0 {
+				return exit.Usage(errors.New("--receive-after: needs --host-interfaces"))
+			}
 			v := sim.New(sim.Config{Seed: seed, PuntLocal: true})
 			defer v.Close()
 			if len(manifests) > 0 {
@@ -65,7 +69,6 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of random choices")
 	cmd.Flags().BoolVar(&hostInterfaces, "host-interfaces", false, "af_packet interfaces carry the packets of Linux interfaces")
 	cmd.Flags().DurationVar(&deaf, "receive-after", 0, "a new interface of --host-interfaces receives nothing for so long, as one of a VPP that is busy")
-	cmd.MarkFlagsMutuallyExclusive("receive-after", "manifests")
 	cmd.MarkFlagsMutuallyExclusive("host-interfaces", "manifests")
 	return cmd
 }

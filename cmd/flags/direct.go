@@ -27,6 +27,9 @@ type direct struct {
 // directFlags need --cni.
 var directFlags = []string{"node-to-node", "node-uplink", "node-nic", "nic-check", "nic-confirm-within"}
 
+// confirmWithin is the default of --nic-confirm-within.
+const confirmWithin = 30 * time.Second
+
 // ofVPP begins the name of an interface that VPP has.
 const ofVPP = "vpp:"
 
@@ -37,7 +40,7 @@ func (f *direct) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.nic, "node-nic", "", "for --node-to-node direct: give this NIC, which has the node's addresses, to VPP. VPP reads it by af_packet and bridges it with the link "+podnet.NICLink+", which gets the addresses and routes. Annotation "+
 		model.AnnotationUplink+" has further addresses of the same link, for VPP. The kernel gets the NIC back if the API server does not answer afterwards, and while VPP is away; needs --cni")
 	set.StringVar(&f.check, "nic-check", "", "for --node-nic: address and port to which the node must be able to connect, on another machine (default: those of the API server); needs --cni")
-	set.DurationVar(&f.within, "nic-confirm-within", 30*time.Second, "for --node-nic: how long after the change the connection may take; needs --cni")
+	set.DurationVar(&f.within, "nic-confirm-within", confirmWithin, "for --node-nic: how long after the change the connection may take; needs --cni")
 }
 
 // settings returns the interface; the zero value: tunnels.
@@ -49,6 +52,8 @@ func (f *direct) settings() (d podnet.Direct, err error) {
 		return d, fmt.Errorf("--node-to-node %s, --node-uplink %q, --node-nic %q: direct needs one of both, and nothing else has one", f.kind, f.uplink, f.nic)
 	case f.nic == "" && f.check != "":
 		return d, errors.New("--nic-check: needs --node-nic")
+	case f.nic == "" && f.within != confirmWithin:
+		return d, errors.New("--nic-confirm-within: needs --node-nic")
 	case f.within <= 0:
 		return d, fmt.Errorf("--nic-confirm-within %s: must be above 0", f.within)
 	case f.kind != "direct":

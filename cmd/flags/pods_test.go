@@ -139,6 +139,7 @@ func TestNodeUplink(t *testing.T) {
 		"direct needs one of both":                {"--node-to-node=direct", "--node-uplink=lo", "--node-nic=lo"},
 		"--node-nic none":                         {"--node-to-node=direct", "--node-nic=none"},
 		"--nic-check: needs --node-nic":           {"--node-to-node=direct", "--node-uplink=lo", "--nic-check=192.0.2.1:6443"},
+		"--nic-confirm-within: needs --node-nic":  {"--node-to-node=direct", "--node-uplink=lo", "--nic-confirm-within=1m"},
 		"--nic-confirm-within 0s":                 {"--node-to-node=direct", "--node-nic=lo", "--nic-confirm-within=0s"},
 		"--node-uplink none":                      {"--node-to-node=direct", "--node-uplink=none"},
 		"the link has the address 127.":           {"--node-to-node=direct", "--node-uplink=lo"},

@@ -120,6 +120,8 @@ func (t *Takeover) resume(now time.Time) error {
 		return t.release(Kernel, "an earlier agent gave it back", now)
 	case t.state.Phase == Taken:
 		return t.cfg.Mover.Take(record)
+	case t.state.Phase == Refused:
+		t.report()
 	}
 	return nil
 }
@@ -303,13 +305,22 @@ func (t *Takeover) enter(next state, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("take-over of the NIC: %w", err)
 	}
-	t.cfg.Logger.Info("NIC", "phase", string(next.Phase))
 	t.state, t.since, t.ready, t.last = next, now, false, nil
+	t.report()
 	return nil
 }
 
-// Status returns why VPP does not have the NIC for good; "": it has it. Only tests and the goroutine of Run may call it.
-func (t *Takeover) Status() string {
+// report writes the phase to the log, and why VPP does not have the NIC if it does not get it any more.
+func (t *Takeover) report() {
+	if t.state.Phase == Refused {
+		t.cfg.Logger.Warn("NIC", "phase", string(t.state.Phase), "reason", t.status())
+		return
+	}
+	t.cfg.Logger.Info("NIC", "phase", string(t.state.Phase))
+}
+
+// status returns why VPP does not have the NIC for good; "": it has it.
+func (t *Takeover) status() string {
 	switch t.state.Phase {
 	case Taken:
 		return ""

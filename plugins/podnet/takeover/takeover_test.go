@@ -1,6 +1,7 @@
 package takeover
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ type node struct {
 	calls   int
 	killAt  int  // the call at which the process is killed; 0: never
 	done    bool // it is killed when the call is done, not before
+	log     bytes.Buffer
 }
 
 var errKilled = errors.New("killed")
@@ -93,7 +95,7 @@ func newNode(t *testing.T) *node {
 
 func (n *node) start() (*Takeover, error) {
 	return New(Config{
-		File: n.file, Mover: n, Within: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
+		File: n.file, Mover: n, Within: 30 * time.Second, Logger: slog.New(slog.NewTextHandler(&n.log, nil)),
 		Away: func() string { return n.away }, Unready: func() string { return n.away + n.unready }, Check: func(context.Context) error { return n.refuses },
 	}, n.now)
 }
@@ -143,7 +145,7 @@ func TestCommitConfirm(t *testing.T) {
 	n.refuses = errors.New("later")
 	n.steps(a, 100)
 	n.wants(a, "no answer later", Taken, "link")
-	if why := a.Status(); why != "" {
+	if why := a.status(); why != "" {
 		t.Error(why)
 	}
 	n.steps(n.agent(), 100)
@@ -162,10 +164,14 @@ func TestNoAnswer(t *testing.T) {
 	n.refuses = nil
 	n.steps(a, 100)
 	n.wants(a, "later", Refused, "nic")
+	n.log.Reset()
 	a = n.agent()
+	if said := n.log.String(); !strings.Contains(said, "remove "+n.file+" to try again") {
+		t.Errorf("another agent says %q", said)
+	}
 	n.steps(a, 100)
 	n.wants(a, "another agent", Refused, "nic")
-	if why := a.Status(); !strings.Contains(why, "has not answered for 30s: no route") || !strings.Contains(why, "remove "+n.file) {
+	if why := a.status(); !strings.Contains(why, "has not answered for 30s: no route") || !strings.Contains(why, "remove "+n.file) {
 		t.Error(why)
 	}
 	if finish, err := Settle(n.file, n); err != nil || finish() != nil {
