@@ -43,19 +43,24 @@ var peers = map[string]string{
 // cached is the folder of the user's cache for programs built from this version of peers. Folders of other versions may
 // belong to another checkout.
 func cached() (string, error) {
+	return cacheOf(version, "peers", "go.mod", "go.sum", "cluster/main.go", "kube-proxy/main.go")
+}
+
+// cacheOf is the folder of the user's cache for what is built from files of a folder. Its name has the prefix and a hash of the files.
+func cacheOf(prefix, folder string, files ...string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum", "cluster/main.go", "kube-proxy/main.go"} {
-		b, err := os.ReadFile(filepath.Join("peers", name))
+	for _, name := range files {
+		b, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil {
 			return "", err
 		}
 		fmt.Fprintf(sum, "%s %d\n%s", name, len(b), b)
 	}
-	return filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("%s-%x", version, sum.Sum(nil)[:8])), nil
+	return filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("%s-%x", prefix, sum.Sum(nil)[:8])), nil
 }
 
 // buildPeers makes those peers that the cache does not have. The flags are the same for all: they share what is compiled.

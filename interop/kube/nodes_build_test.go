@@ -4,8 +4,6 @@ package kube
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,21 +26,10 @@ var nodePrograms = map[string]struct {
 // buildNodePrograms builds those that the user's cache does not have, and returns their folder.
 func buildNodePrograms(t *testing.T) string {
 	t.Helper()
-	dir, err := os.UserCacheDir()
+	dir, err := cacheOf("nodes", "peers", "kubelet/go.mod", "kubelet/go.sum", "containerd/go.mod", "containerd/go.sum", "runc/go.mod", "runc/go.sum")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.New()
-	for _, module := range []string{"kubelet", "containerd", "runc"} {
-		for _, name := range []string{"go.mod", "go.sum"} {
-			b, err := os.ReadFile(filepath.Join("peers", module, name))
-			if err != nil {
-				t.Fatal(err)
-			}
-			fmt.Fprintf(sum, "%s %d\n%s", name, len(b), b)
-		}
-	}
-	dir = filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("nodes-%x", sum.Sum(nil)[:8]))
 	for name, p := range nodePrograms {
 		file := filepath.Join(dir, name)
 		if _, err := os.Stat(file); err == nil {

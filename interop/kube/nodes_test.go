@@ -30,30 +30,17 @@ type realSite struct {
 // bareSite starts the API server, controllers, scheduler and nodes, which stay NotReady: they have no network.
 func bareSite(t *testing.T, programs, images string, names ...string) *realSite {
 	t.Helper()
-	s := &realSite{site: &site{cluster: &cluster{t: t, dir: t.TempDir(), address: bridgeAddress, port: apiPort, users: people()}}}
-	s.bin = s.path("bin")
-	s.wire(names)
-	ca := newAuthority(s.cluster)
-	ca.client(apiClient)
+	s := &realSite{site: newAPIServer(t, names)}
 	for _, n := range s.nodes {
-		ca.server(n.name, n.address)
-		s.users = append(s.users, newUser(n.name, "system:node:"+n.name, "system:nodes"))
 		s.real = append(s.real, &realNode{siteNode: n, programs: programs})
 	}
-	s.more = []string{
-		"--advertise-address", bridgeAddress, "--kubelet-certificate-authority", s.path("kubelet-ca.crt"), "--kubelet-preferred-address-types", "InternalIP",
-		"--kubelet-client-certificate", s.path(apiClient + ".crt"), "--kubelet-client-key", s.path(apiClient + ".key"),
-	}
-	stop := s.step("etcd and kube-apiserver " + version)
-	s.begin()
-	stop()
 	s.controllerFlags = []string{"--allocate-node-cidrs", "--cluster-cidr", "10.1.0.0/16"}
 	s.control("daemonset-controller", "job-controller", "node-lifecycle-controller", "node-ipam-controller", "root-ca-certificate-publisher-controller", "endpoints-controller",
 		"pod-garbage-collector-controller")
 	s.scheduler = s.schedule()
 	s.kubectl(nil, "apply", "-f", "testdata/kubelet.yaml")
 	s.programs()
-	stop = s.step("containerd and kubelet on each node, with images")
+	stop := s.step("containerd and kubelet on each node, with images")
 	files, err := filepath.Glob(filepath.Join(images, "*.tar"))
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)

@@ -59,6 +59,27 @@ const apiClient = "kube-apiserver-kubelet-client"
 // are those of the manifest.
 func newSite(t tb, manifest string, names []string) *site {
 	t.Helper()
+	s := newAPIServer(t, names)
+	stop := s.step("kube-controller-manager, kube-scheduler, Nodes")
+	s.control("daemonset-controller", "job-controller", "node-lifecycle-controller", "root-ca-certificate-publisher-controller", "endpoints-controller")
+	s.scheduler = s.schedule()
+	s.kubectl(nil, "apply", "-f", "testdata/agent.yaml", "-f", "testdata/kubelet.yaml", "-f", manifest)
+	s.routes()
+	stop()
+	s.programs()
+	stop = s.step("a kubelet for each node, which starts VPP and contiv-agent, until the nodes are ready")
+	for _, n := range s.nodes {
+		s.agentPod(n)
+		s.startKubelet(n)
+	}
+	s.nodesReady()
+	stop()
+	return s
+}
+
+// newAPIServer makes the network between the nodes, and starts the API server, which knows their kubelets.
+func newAPIServer(t tb, names []string) *site {
+	t.Helper()
 	s := &site{cluster: &cluster{t: t, dir: t.TempDir(), address: bridgeAddress, port: apiPort, users: people()}}
 	s.bin = s.path("bin")
 	s.wire(names)
@@ -74,20 +95,6 @@ func newSite(t tb, manifest string, names []string) *site {
 	}
 	stop := s.step("etcd and kube-apiserver " + version)
 	s.begin()
-	stop()
-	stop = s.step("kube-controller-manager, kube-scheduler, Nodes")
-	s.control("daemonset-controller", "job-controller", "node-lifecycle-controller", "root-ca-certificate-publisher-controller", "endpoints-controller")
-	s.scheduler = s.schedule()
-	s.kubectl(nil, "apply", "-f", "testdata/agent.yaml", "-f", "testdata/kubelet.yaml", "-f", manifest)
-	s.routes()
-	stop()
-	s.programs()
-	stop = s.step("a kubelet for each node, which starts VPP and contiv-agent, until the nodes are ready")
-	for _, n := range s.nodes {
-		s.agentPod(n)
-		s.startKubelet(n)
-	}
-	s.nodesReady()
 	stop()
 	return s
 }

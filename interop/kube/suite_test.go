@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,19 +21,10 @@ type suite struct{ program, definitions string }
 // newSuite builds it, unless the user's cache has it.
 func newSuite(t *testing.T) suite {
 	t.Helper()
-	cache, err := os.UserCacheDir()
+	dir, err := cacheOf("conformance", "conformance", "go.mod", "go.sum")
 	if err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum"} {
-		b, err := os.ReadFile(filepath.Join("conformance", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum.Write(b)
-	}
-	dir := filepath.Join(cache, "contiv-agent", "kube", fmt.Sprintf("conformance-%x", sum.Sum(nil)[:8]))
 	s := suite{program: filepath.Join(dir, "suite"), definitions: filepath.Join(dir, "definitions.yaml")}
 	if _, err := os.Stat(s.program); err == nil {
 		return s

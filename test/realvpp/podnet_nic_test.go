@@ -87,36 +87,11 @@ func (c *podCluster) stream(n *podNode, to string) func(what string) {
 	}
 }
 
-// repeats sends back what it receives.
-func (c *podCluster) repeats(at *netns, on int) {
-	c.t.Helper()
-	var l net.Listener
-	var err error
-	at.do(func() { l, err = net.Listen("tcp4", fmt.Sprintf(":%d", on)) })
-	c.check(err)
-	c.t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				in := bufio.NewReader(conn)
-				for line, err := in.ReadString('\n'); err == nil; line, err = in.ReadString('\n') {
-					_, _ = conn.Write([]byte(line)) // the client may be gone
-				}
-			}()
-		}
-	}()
-}
-
 // TestVPPPodNetworkNIC: nodes give their only NIC to VPP. Connections of the node, of pods and between nodes continue, also while VPP and agent die.
 func TestVPPPodNetworkNIC(t *testing.T) {
 	path := theVPP(t)
 	c := openNICCluster(t, "198.51.100.10:7001")
-	c.repeats(c.world, 7001)
+	c.repeats(c.world, "tcp4", 7001)
 	c.serve(c.world, "world", 7000)
 	one, two := c.addNode(path, 1), c.addNode(path, 2)
 	line := c.stream(one, "198.51.100.10:7001")
@@ -209,7 +184,7 @@ func TestVPPPodNetworkNIC(t *testing.T) {
 func TestVPPPodNetworkNICRefused(t *testing.T) {
 	path := theVPP(t)
 	c := openNICCluster(t, "198.51.100.10:7002") // nobody listens
-	c.repeats(c.world, 7001)
+	c.repeats(c.world, "tcp4", 7001)
 	n := c.addNode(path, 1)
 	line := c.stream(n, "198.51.100.10:7001")
 	c.nicIs("a trial", n, "contiv-nic", "trial")

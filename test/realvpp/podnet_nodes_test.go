@@ -137,27 +137,9 @@ func (c *podCluster) flows(from *podOf, to ...*podOf) (out []*keepAlive) {
 	for _, p := range to {
 		for _, v6 := range c.families() {
 			family := map[bool]string{false: "tcp4", true: "tcp6"}[v6]
-			var l net.Listener
-			var err error
-			p.do(func() { l, err = net.Listen(family, ":7777") })
-			c.check(err)
-			c.t.Cleanup(func() { _ = l.Close() })
-			go func() {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				defer conn.Close()
-				in := bufio.NewReader(conn)
-				for {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					_, _ = conn.Write([]byte(line)) // the client may be gone
-				}
-			}()
+			c.repeats(p.netns, family, 7777)
 			f := &keepAlive{name: fmt.Sprintf("%s to %s, %s", from.req.Pod.Name, p.req.Pod.Name, family)}
+			var err error
 			from.do(func() { f.conn, err = net.DialTimeout(family, hostPort(p.addr(v6), 7777), 5*time.Second) })
 			c.check(err)
 			c.t.Cleanup(func() { _ = f.conn.Close() })

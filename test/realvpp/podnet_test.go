@@ -174,23 +174,44 @@ func (c *podCluster) attach(n *podNode, pod, app string, changes ...func(*protoc
 func (c *podCluster) serve(at *netns, name string, on int) {
 	c.t.Helper()
 	for _, family := range []string{"tcp4", "tcp6"} {
-		var l net.Listener
-		var err error
-		at.do(func() { l, err = net.Listen(family, fmt.Sprintf(":%d", on)) })
-		c.check(err)
-		c.t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
-				_, _ = fmt.Fprintf(conn, "%s sees %s\n", name, host) // the client may be gone
-				_ = conn.Close()
-			}
-		}()
+		c.accept(at, family, on, func(conn net.Conn) {
+			host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+			_, _ = fmt.Fprintf(conn, "%s sees %s\n", name, host) // the client may be gone
+		})
 	}
+}
+
+// repeats sends back each line that it receives.
+func (c *podCluster) repeats(at *netns, family string, on int) {
+	c.t.Helper()
+	c.accept(at, family, on, func(conn net.Conn) {
+		in := bufio.NewReader(conn)
+		for line, err := in.ReadString('\n'); err == nil; line, err = in.ReadString('\n') {
+			_, _ = conn.Write([]byte(line)) // the client may be gone
+		}
+	})
+}
+
+// accept listens at a port until the test ends. Each connection is closed when its answer returns.
+func (c *podCluster) accept(at *netns, family string, on int, answer func(net.Conn)) {
+	c.t.Helper()
+	var l net.Listener
+	var err error
+	at.do(func() { l, err = net.Listen(family, fmt.Sprintf(":%d", on)) })
+	c.check(err)
+	c.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				answer(conn)
+			}()
+		}
+	}()
 }
 
 // ask connects, and returns the line that the server sends.
