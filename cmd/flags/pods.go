@@ -60,7 +60,7 @@ func (f *CNIFolders) Files() (out []string) {
 // AddFlags adds the flags.
 func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	f.set = set
-	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
+	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's, unless --node-nic gives it to VPP. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
 	set.StringVar(&f.state, "cni-state", CNIState, "folder with the Bolt files of attachments and addresses, and with the memif sockets of pods, which VPP must see under the same path; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; with tunnels between nodes pods get 50 bytes less, or 70 if the tunnels cross IPv6; needs --cni (default: 1500)")
 	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+rcu.SwitchPath+" while VPP makes or removes the interface of a pod, or ends, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
