@@ -20,7 +20,7 @@ const (
 // largePackages, by folder.
 var largePackages = map[string]int{
 	"sim":         7282,
-	"vppagent":    5140,
+	"vppagent":    5100,
 	"vpp":         4708,
 	"sim/nat44ed": 3903,
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
+	"github.com/contiv-agent/contiv-agent/vppagent/history"
 	"github.com/contiv-agent/contiv-agent/vppagent/journal"
 	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
@@ -69,7 +70,7 @@ type Agent struct {
 	g       *graph
 	epoch   uint64
 	journal *journal.Journal
-	history history
+	history history.List
 	check   recheck
 	pace    pace.Pacer
 	rest    rest
@@ -129,7 +130,7 @@ func New(cfg Config) *Agent {
 		cfg: cfg, g: newGraph(cfg.Descriptors, cfg.Options), stale: true, retrying: map[*value]struct{}{},
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
-	a.history.limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
+	a.history.Limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
 	a.pace = pace.Pacer{Caller: cfg.Caller, Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
 	a.g.stall = cfg.Stall
 	a.openJournal()

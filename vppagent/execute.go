@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/history"
 	"github.com/contiv-agent/contiv-agent/vppagent/pace"
 )
 
@@ -22,9 +23,9 @@ type execution struct {
 	began    time.Time
 	balance  time.Duration // of the pacer, when it began
 	statuses statusLists
-	done     []OpRecord // done or tried; as many as the history keeps
-	over     int        // not kept
-	news     bool       // a status changed
+	done     []history.Op // done or tried; as many as the history keeps
+	over     int          // not kept
+	news     bool         // a status changed
 	calls    []vpp.Call
 	// divisible: it may end before all steps are done; proceed carries out the remaining steps.
 	divisible bool

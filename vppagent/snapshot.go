@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/history"
 )
 
 // Snapshot is the state of all values at one moment. It does not change.
@@ -16,7 +17,7 @@ type Snapshot struct {
 	Foreign   []string
 	// Reclassify is whether VPP evaluates established flows again when access lists change.
 	Reclassify Reclassify
-	History    []*Record // oldest first
+	History    []*history.Record // oldest first
 	// Drift is the last drift of each key since the agent started, sorted by key; at most 1,000.
 	Drift []Drifted
 	pages []*page
@@ -122,7 +123,7 @@ func (b *board) page(n int) *page {
 func (a *Agent) publishSnapshot() {
 	clear(a.board.fresh)
 	a.snapshot.Store(&Snapshot{
-		Connected: !a.stale && a.away() == nil, Foreign: a.foreign(), Reclassify: a.reclassify, History: a.history.records,
+		Connected: !a.stale && a.away() == nil, Foreign: a.foreign(), Reclassify: a.reclassify, History: a.history.Records(),
 		Drift: a.check.shown, pages: slices.Clone(a.board.pages), count: a.board.count,
 	})
 }
