@@ -387,6 +387,7 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 		a.g.setDeps(v)
 	}
 	a.g.setUses(v)
+	a.g.noteChange(v)
 	if v.kind.journalled() {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Unmarked(have))
 		a.journal.Set(v.key, v.kind.Descriptor, v.have, untagged)

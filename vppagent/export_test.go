@@ -12,6 +12,21 @@ import (
 // ones.
 func (a *Agent) SlowVPP() { a.g.world.Cost = cost.Model{}.Times(1e5) }
 
+// MissedPart is the key of a value whose part would change if the agent worked out the parts again; "" if the agent knows that it has to, or
+// no part would change.
+func (a *Agent) MissedPart() (key string) {
+	if a.g.partsDue {
+		return ""
+	}
+	was := a.unknown
+	a.g.partsDue = true
+	a.giveParts(func(v *value) { key = v.key })
+	if len(was) != len(a.unknown) {
+		return "the closed interfaces"
+	}
+	return key
+}
+
 // CopyWorld copies the agent's World as Plan does. It returns how the copy differs, which maps the copy shares with the original,
 // and the fields that the original uses.
 func (a *Agent) CopyWorld() (problems []string, used map[string]bool) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/expand"
 )
@@ -89,6 +90,7 @@ type kind struct {
 	// foreign are the objects of the kind that other clients own, as of the last dump.
 	foreign []string
 	pods    *bool // see ofPods; nil: not known yet
+	onIface bool  // a value of the kind has depended on an interface
 }
 
 func newKind(d *descriptor.Descriptor) *kind {
@@ -120,10 +122,12 @@ type graph struct {
 	spare  []value // unused nodes of a bunch
 	set    *expand.Set
 	stall  time.Duration
+	// partsDue says that what giveParts depends on may have changed since it ran.
+	partsDue bool
 }
 
 func newGraph(all []*descriptor.Descriptor, o descriptor.Options) *graph {
-	g := &graph{values: map[string]*value{}}
+	g := &graph{values: map[string]*value{}, partsDue: true}
 	for _, d := range all {
 		g.kinds = append(g.kinds, newKind(d))
 	}
@@ -263,7 +267,13 @@ func (g *graph) anyNode(prefix string) *value {
 func (g *graph) setWant(v *value, state any, touch func(*value)) {
 	v.want = state
 	g.setDeps(v)
+	g.noteChange(v)
 	touch(v)
+}
+
+// noteChange records that the parts which the agent gives may follow from the new state of v: it is an interface, is on one, or is NAT44's settings.
+func (g *graph) noteChange(v *value) {
+	g.partsDue = g.partsDue || v.ifname != "" || v.kind != nil && v.kind.onIface || v.key == kv.Nat44GlobalKey
 }
 
 // differs reports that VPP has something else than the desired state, and that setUses does not track the difference.
@@ -313,6 +323,7 @@ func (g *graph) setDeps(v *value) {
 			d.dependents = map[*value]struct{}{}
 		}
 		d.dependents[v] = struct{}{}
+		v.kind.onIface = v.kind.onIface || d.ifname != ""
 	}
 	v.deps = deps
 }

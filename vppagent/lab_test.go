@@ -135,8 +135,11 @@ func (l *lab) txn(kind event.ResyncKind, values map[string]proto.Message) *event
 	return l.note(c)
 }
 
-// note records whether a result says that the connection is lost.
+// note records whether a result says that the connection is lost. It checks that the agent knows when it has to work out the parts that it gives.
 func (l *lab) note(c *event.Committed) *event.Committed {
+	if key := l.agent.MissedPart(); key != "" {
+		l.t.Fatalf("the agent does not know that a part of %s has changed", key)
+	}
 	l.lost = l.lost || c != nil && errors.Is(c.Err, vpp.ErrDisconnected)
 	return c
 }

@@ -189,6 +189,7 @@ func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
 	if err != nil {
 		return err
 	}
+	a.g.partsDue = true
 	if err := a.g.world.Learn(d); err != nil {
 		return fmt.Errorf("%w: %w", vpp.ErrDisconnected, err)
 	}

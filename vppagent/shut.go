@@ -93,7 +93,13 @@ func (v *value) last() bool {
 //
 // It closes untagged interfaces only when the node's interfaces are known: an agent that closed its own path to the API server
 // would never learn them.
+//
+// Its work grows with the interfaces, so that a plan of other values skips it.
 func (a *Agent) giveParts(touch func(*value)) {
+	if !a.g.partsDue {
+		return
+	}
+	a.g.partsDue = false
 	if k := a.g.kindOf(kv.Nat44InterfaceKey("any")); k != nil {
 		for _, v := range slices.Clone(k.values) {
 			if !v.unsure { // else when VPP has been asked
@@ -187,7 +193,7 @@ func (a *Agent) learnRoles(l *event.Located) {
 		}
 	}
 	if a.cfg.DenyUnknown && (a.roles == nil || !maps.Equal(roles, a.roles)) {
-		a.roles = roles
+		a.roles, a.g.partsDue = roles, true
 		a.InterfacesChanged() // the set of closed interfaces changes
 	}
 }

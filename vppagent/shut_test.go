@@ -25,6 +25,7 @@ func (l *lab) located(found event.Located) {
 	l.t.Helper()
 	l.seq++
 	l.agent.Step(context.Background(), &event.Txn{Seq: l.seq, Cause: "locate", Resync: event.Full, Values: l.want, Locate: &event.Locate{Override: found}})
+	l.note(nil)
 	l.interfaces()
 }
 
