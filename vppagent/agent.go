@@ -83,9 +83,8 @@ type Agent struct {
 	// stale: the actual state is not known (at the start, and after the connection was lost); the next transaction dumps it first.
 	stale    bool
 	retrying map[*value]struct{}
-	locate   *event.Locate     // the last question, answered again when interfaces change
-	unknown  map[string]*value // the access lists of the interfaces that are closed until a value names them
-	roles    map[string]bool   // the node's interfaces, by name; nil: not known yet
+	locate   *event.Locate // the last question, answered again when interfaces change
+	closing  closing
 	located  *event.Located
 
 	state   atomic.Pointer[vpp.State] // nil: Connected was never called

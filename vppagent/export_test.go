@@ -18,10 +18,10 @@ func (a *Agent) MissedPart() (key string) {
 	if a.g.partsDue {
 		return ""
 	}
-	was := a.unknown
+	was := a.closing.lists
 	a.g.partsDue = true
 	a.giveParts(func(v *value) { key = v.key })
-	if len(was) != len(a.unknown) {
+	if len(was) != len(a.closing.lists) {
 		return "the closed interfaces"
 	}
 	return key

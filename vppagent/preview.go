@@ -125,12 +125,12 @@ func (a *Agent) clone() *Agent {
 		c.g.kinds[i].foreign = k.foreign
 	}
 	c.state.Store(a.state.Load())
-	c.roles = a.roles
+	c.closing.roles = a.closing.roles
 	c.g.world.CopyFrom(a.g.world)
 	c.copyValues(a.g)
-	c.unknown = make(map[string]*value, len(a.unknown))
-	for key := range a.unknown {
-		c.unknown[key] = c.g.nodeOf(key)
+	c.closing.lists = make(map[string]*value, len(a.closing.lists))
+	for key := range a.closing.lists {
+		c.closing.lists[key] = c.g.nodeOf(key)
 	}
 	p := c.newPlanner()
 	for _, v := range c.g.values {

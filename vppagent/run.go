@@ -93,7 +93,7 @@ func (a *Agent) arm(timer *time.Timer) {
 	timer.Reset(max(next.Sub(a.cfg.Now()), time.Millisecond))
 }
 
-// attend handles the signals that woke Run: a new connection, or changed interfaces.
+// attend handles the signals that woke Run: a new connection, changed interfaces, or other roles of interfaces.
 func (a *Agent) attend(ctx context.Context) *event.Committed {
 	if a.notice() {
 		a.changed.Store(false)
@@ -105,6 +105,9 @@ func (a *Agent) attend(ctx context.Context) *event.Committed {
 	}
 	if a.changed.Swap(false) {
 		return a.Interfaces(ctx)
+	}
+	if a.closing.moved { // the interfaces are the same: no address has to be located again
+		return a.runTxn(ctx, a.newPlanner(), event.NoResync, "interfaces", 0)
 	}
 	return nil
 }

@@ -17,6 +17,13 @@ import (
 //	no lists yet    deny everything ─▶ all other puts: access lists, NAT44, mappings ─▶ the lists that are wanted
 //	nobody's yet    deny everything ─▶ (a value comes) ─▶ as above
 
+// closing is what the agent knows of interfaces that may be a pod's.
+type closing struct {
+	lists map[string]*value // the access lists of the interfaces that are closed until a value names them, by key
+	roles map[string]bool   // the node's interfaces, by name; nil: not known yet
+	moved bool              // roles has changed, and no plan has considered it yet
+}
+
 // shut plans the first steps: interfaces that may be a pod's and have no lists yet get lists that deny everything.
 func (p *planner) shut() [][]Step {
 	var on, steps []Step
@@ -55,8 +62,8 @@ func (x *execution) closeEarly(ctx context.Context) error {
 			p.puts = append(p.puts, v)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(a.unknown)) {
-		v := a.unknown[key]
+	for _, key := range slices.Sorted(maps.Keys(a.closing.lists)) {
+		v := a.closing.lists[key]
 		if v.want == nil || !v.kind.Stands.Shuts(v.want) {
 			continue
 		}
@@ -99,7 +106,7 @@ func (a *Agent) giveParts(touch func(*value)) {
 	if !a.g.partsDue {
 		return
 	}
-	a.g.partsDue = false
+	a.g.partsDue, a.closing.moved = false, false
 	if k := a.g.kindOf(kv.Nat44InterfaceKey("any")); k != nil {
 		for _, v := range slices.Clone(k.values) {
 			if !v.unsure { // else when VPP has been asked
@@ -114,19 +121,19 @@ func (a *Agent) giveParts(touch func(*value)) {
 		return
 	}
 	now := map[string]*value{}
-	for _, i := range acl.Unknown(a.g.world, a.roles != nil) {
+	for _, i := range acl.Unknown(a.g.world, a.closing.roles != nil) {
 		if !a.spokenOf(i) {
 			d := acl.Closed(i.Name)
 			now[d.Key] = a.g.nodeOf(d.Key)
 			a.g.give(d.Key, d.State, touch)
 		}
 	}
-	for key := range a.unknown {
+	for key := range a.closing.lists {
 		if now[key] == nil {
 			a.g.give(key, nil, touch)
 		}
 	}
-	a.unknown = now
+	a.closing.lists = now
 }
 
 // learnAddressed finds which of the interfaces that may be a pod's by their kind have an address: those belong to another owner.
@@ -149,7 +156,7 @@ func (a *Agent) spokenOf(i *descriptor.Iface) bool {
 		if name == "" {
 			continue
 		}
-		if a.roles[name] {
+		if a.closing.roles[name] {
 			return true
 		}
 		if name != i.Name && a.g.set.Said(kv.InterfaceACLsKey(name)) {
@@ -192,8 +199,8 @@ func (a *Agent) learnRoles(l *event.Located) {
 			roles[name] = true
 		}
 	}
-	if a.cfg.DenyUnknown && (a.roles == nil || !maps.Equal(roles, a.roles)) {
-		a.roles, a.g.partsDue = roles, true
-		a.InterfacesChanged() // the set of closed interfaces changes
+	if a.cfg.DenyUnknown && (a.closing.roles == nil || !maps.Equal(roles, a.closing.roles)) {
+		a.closing.roles, a.closing.moved, a.g.partsDue = roles, true, true
+		a.poke() // the set of closed interfaces changes
 	}
 }
