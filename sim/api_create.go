@@ -13,7 +13,6 @@ import (
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/memif"
-	"go.fd.io/govpp/binapi/tapv2"
 
 	"github.com/contiv-agent/contiv-agent/sim/frame"
 )
@@ -84,87 +83,6 @@ func (v *VPP) createLoopback(mac ethernet_types.MacAddress, given bool, id uint3
 	return ifIndex(v.create(f)), 0
 }
 
-// tapParams are the fields that the dump of a tap adds to those of the interface.
-type tapParams struct {
-	host tapv2.SwInterfaceTapV2Details // the host side, as dumped
-}
-
-func tapMessages(t *apiTable) {
-	onWrite(t, func(q *call, m *tapv2.TapCreateV3) *tapv2.TapCreateV3Reply {
-		i, rv := q.createTap(m)
-		return &tapv2.TapCreateV3Reply{Retval: rv, SwIfIndex: i}
-	})
-	onWrite(t, func(q *call, m *tapv2.TapCreateV2) *tapv2.TapCreateV2Reply {
-		i, rv := q.createTap(&tapv2.TapCreateV3{
-			ID: m.ID, UseRandomMac: m.UseRandomMac, MacAddress: m.MacAddress, TxRingSz: m.TxRingSz, RxRingSz: m.RxRingSz,
-			HostMtuSet: m.HostMtuSet, HostMtuSize: m.HostMtuSize, HostMacAddrSet: m.HostMacAddrSet, HostMacAddr: m.HostMacAddr,
-			HostIP4PrefixSet: m.HostIP4PrefixSet, HostIP4Prefix: m.HostIP4Prefix, HostIP6PrefixSet: m.HostIP6PrefixSet,
-			HostIP6Prefix: m.HostIP6Prefix, TapFlags: m.TapFlags, HostNamespaceSet: m.HostNamespaceSet, HostNamespace: m.HostNamespace,
-			HostIfNameSet: m.HostIfNameSet, HostIfName: m.HostIfName, HostBridgeSet: m.HostBridgeSet, HostBridge: m.HostBridge, Tag: m.Tag,
-		})
-		return &tapv2.TapCreateV2Reply{Retval: rv, SwIfIndex: i}
-	})
-	onWrite(t, func(q *call, m *tapv2.TapDeleteV2) *tapv2.TapDeleteV2Reply {
-		return &tapv2.TapDeleteV2Reply{Retval: q.deleteKind(m.SwIfIndex, kindTap)}
-	})
-	onDump(t, func(q *call, m *tapv2.SwInterfaceTapV2Dump, send func(*tapv2.SwInterfaceTapV2Details)) {
-		for _, f := range q.ifs.all() {
-			if f.kind == kindTap && (uint32(m.SwIfIndex) == noIndex || uint32(m.SwIfIndex) == f.index) {
-				d := f.tap.host
-				d.SwIfIndex, d.ID, d.DevName = f.index, f.id, f.name
-				send(&d)
-			}
-		}
-	})
-}
-
-func (v *VPP) createTap(m *tapv2.TapCreateV3) (interface_types.InterfaceIndex, int32) {
-	id := m.ID
-	if id == noIndex {
-		id = v.freeID(kindTap)
-	}
-	name := fmt.Sprintf("tap%d", id)
-	if v.ifs.byName[name] != nil {
-		return interface_types.InterfaceIndex(noIndex), rvInvalidInterface
-	}
-	f := &iface{name: name, kind: kindTap, devType: "virtio", id: id, mac: m.MacAddress, macGiven: !m.UseRandomMac, tag: cString(m.Tag)}
-	if m.UseRandomMac {
-		f.mac = frame.DerivedMAC(name)
-	}
-	f.tap.host = tapv2.SwInterfaceTapV2Details{
-		TxRingSz: cmp.Or(m.TxRingSz, 256), RxRingSz: cmp.Or(m.RxRingSz, 256), TapFlags: m.TapFlags, HostMacAddr: frame.DerivedMAC("host-" + name),
-		HostIfName: fmt.Sprintf("tap%d", id),
-	}
-	f.tap.setHost(m)
-	return ifIndex(v.create(f)), 0
-}
-
-// setHost applies the optional parts of the host side.
-func (p *tapParams) setHost(m *tapv2.TapCreateV3) {
-	h := &p.host
-	if m.HostMtuSet {
-		h.HostMtuSize = m.HostMtuSize
-	}
-	if m.HostMacAddrSet {
-		h.HostMacAddr = m.HostMacAddr
-	}
-	if m.HostIP4PrefixSet {
-		h.HostIP4Prefix = m.HostIP4Prefix
-	}
-	if m.HostIP6PrefixSet {
-		h.HostIP6Prefix = m.HostIP6Prefix
-	}
-	if m.HostNamespaceSet {
-		h.HostNamespace = cString(m.HostNamespace)
-	}
-	if m.HostIfNameSet {
-		h.HostIfName = cString(m.HostIfName)
-	}
-	if m.HostBridgeSet {
-		h.HostBridge = cString(m.HostBridge)
-	}
-}
-
 func afPacketMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *af_packet.AfPacketCreateV3) *af_packet.AfPacketCreateV3Reply {
 		offload := m.Flags&af_packet.AF_PACKET_API_FLAG_CKSUM_GSO != 0
@@ -206,7 +124,7 @@ func (v *VPP) createAfPacket(host string, mac [6]byte, random, offload bool) (in
 		f.mac = frame.DerivedMAC(name)
 	}
 	v.ifs.addIface(f)
-	if err := v.cfg.Wire.Open(f.index, host, offload); err != nil {
+	if err := v.cfg.Wire.Open(f.index, &HostLink{Name: host, Offload: offload}); err != nil {
 		v.ifs.removeIface(f)
 		return interface_types.InterfaceIndex(noIndex), rvInvalidInterface
 	}

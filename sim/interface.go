@@ -208,10 +208,10 @@ func (v *VPP) destroy(f *iface) {
 	v.features.policers.Deleted(f.index)
 	v.acl.InterfaceDeleted(f.index)
 	v.classify.InterfaceDeleted(f.index)
-	if f.kind == kindAfPacket {
-		if f.up { // as vnet_delete_hw_interface
-			v.cfg.Wire.SetUp(f.index, false)
-		}
+	if f.kind == kindAfPacket && f.up { // as vnet_delete_hw_interface
+		v.cfg.Wire.SetUp(f.index, false)
+	}
+	if f.kind == kindAfPacket || f.kind == kindTap {
 		v.cfg.Wire.Close(f.index)
 	}
 	for fam := range v.fib {

@@ -10,6 +10,7 @@ const (
 	rvUnimplemented         int32 = -9
 	rvInvalidSwIfIndex2     int32 = -10
 	rvSyscallError1         int32 = -11
+	rvSyscallError3         int32 = -13
 	rvFeatureDisabled       int32 = -30
 	rvInvalidRegistration   int32 = -31
 	rvNoPathsInRoute        int32 = -52

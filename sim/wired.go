@@ -15,24 +15,41 @@ import (
 
 // Wire carries the packets of host interfaces; package wire has one. VPP calls it with its lock held: it must not call VPP.
 type Wire interface {
-	// Open starts to receive from a Linux interface for the af_packet interface with that index.
-	Open(index uint32, host string, offload bool) error
+	// Open starts to receive from a Linux interface for the af_packet interface or tap with that index.
+	Open(index uint32, link *HostLink) error
+	// Close ends that. The Linux interface of a tap is removed.
 	Close(index uint32)
 	// SetUp and SetMAC do what af_packet does to the Linux interface.
 	SetUp(index uint32, up bool)
 	SetMAC(index uint32, mac frame.MAC)
-	// Reset closes all: VPP has ended.
+	// Reset closes all: VPP has ended. A Linux interface of a tap stays if it is persistent.
 	Reset()
+}
+
+// HostLink is a Linux interface that a Wire opens.
+type HostLink struct {
+	Name    string
+	Offload bool    // of af_packet: the wire finishes checksums
+	Tap     *TapEnd // the wire makes the Linux interface; nil: it exists, for af_packet
+}
+
+// TapEnd is how the Linux interface of a tap is made (tap_create_if of VPP 25.10, src/vnet/devices/tap/tap.c).
+type TapEnd struct {
+	Namespace       string // as clib_netns_open has it: a path, a name in /run/netns, or pid:N; "": VPP's
+	MAC             frame.MAC
+	MTU             uint32 // 0: the kernel's
+	Addrs           []netip.Prefix
+	Persist, Attach bool // it outlives VPP; it is one that outlived VPP
 }
 
 // noWire is the wire of a VPP whose packets have no bytes.
 type noWire struct{}
 
-func (noWire) Open(uint32, string, bool) error { return nil }
-func (noWire) Close(uint32)                    {}
-func (noWire) SetUp(uint32, bool)              {}
-func (noWire) SetMAC(uint32, frame.MAC)        {}
-func (noWire) Reset()                          {}
+func (noWire) Open(uint32, *HostLink) error { return nil }
+func (noWire) Close(uint32)                 {}
+func (noWire) SetUp(uint32, bool)           {}
+func (noWire) SetMAC(uint32, frame.MAC)     {}
+func (noWire) Reset()                       {}
 
 // cargo is what a packet with bytes has beside its header. It does not change; a flow gets another one.
 type cargo struct {

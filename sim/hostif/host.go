@@ -30,8 +30,9 @@ type port struct {
 	index   uint32 // VPP's
 	link    int    // Linux'
 	fd      int
-	offload bool      // checksums are finished here
-	due     time.Time // when it begins to hear; zero: it hears
+	offload bool        // checksums are finished here
+	tap     *sim.TapEnd // how it was made; nil: a packet socket on a link of others
+	due     time.Time   // when it begins to hear; zero: it hears
 }
 
 // Host has the sockets of one VPP. It is a sim.Wire; but for New and Run, its methods are called with the VPP locked.
@@ -148,6 +149,10 @@ func (h *Host) round(g sim.Graph, now time.Time, events []unix.EpollEvent) {
 
 // read takes a burst of frames of one socket.
 func (h *Host) read(p *port) {
+	if p.tap != nil {
+		h.readTap(p)
+		return
+	}
 	for range burst {
 		n, m, _, _, err := unix.Recvmsg(p.fd, h.frame, h.oob, unix.MSG_TRUNC)
 		if err != nil {
@@ -193,19 +198,22 @@ func (h *Host) Send(index uint32, b []byte) bool {
 }
 
 // Open is part of sim.Wire.
-func (h *Host) Open(index uint32, host string, offload bool) error {
-	link, err := net.InterfaceByName(host)
+func (h *Host) Open(index uint32, host *sim.HostLink) error {
+	if host.Tap != nil {
+		return h.openTap(index, host)
+	}
+	link, err := net.InterfaceByName(host.Name)
 	if err != nil {
 		return err
 	}
 	fd, err := socket(link.Index)
 	if err != nil {
-		return fmt.Errorf("packet socket on %s: %w", host, err)
+		return fmt.Errorf("packet socket on %s: %w", host.Name, err)
 	}
-	p := &port{index: index, link: link.Index, fd: fd, offload: offload, due: time.Now().Add(h.deaf)}
+	p := &port{index: index, link: link.Index, fd: fd, offload: host.Offload, due: time.Now().Add(h.deaf)}
 	if h.deaf == 0 {
 		if err := h.hear(p); err != nil {
-			return fmt.Errorf("packet socket on %s: %w", host, errors.Join(err, unix.Close(fd)))
+			return fmt.Errorf("packet socket on %s: %w", host.Name, errors.Join(err, unix.Close(fd)))
 		}
 	}
 	h.ports[index] = p
@@ -235,6 +243,14 @@ func hton(x uint16) uint16 { return x<<8 | x>>8 }
 
 // Close is part of sim.Wire.
 func (h *Host) Close(index uint32) {
+	if p := h.ports[index]; p != nil && p.tap != nil {
+		_ = unix.IoctlSetInt(p.fd, unix.TUNSETPERSIST, 0) // as tap_free; the link may be gone
+	}
+	h.drop(index)
+}
+
+// drop closes the file of a port.
+func (h *Host) drop(index uint32) {
 	if p := h.ports[index]; p != nil {
 		_ = unix.Close(p.fd) // nothing is waiting in it
 		delete(h.ports, index)
@@ -244,14 +260,14 @@ func (h *Host) Close(index uint32) {
 
 // SetUp is part of sim.Wire: af_packet sets its Linux interface up and down.
 func (h *Host) SetUp(index uint32, up bool) {
-	if p := h.ports[index]; p != nil {
+	if p := h.ports[index]; p != nil && p.tap == nil {
 		_ = setLink(p.link, up, nil) // as VPP, which says nothing if it may not
 	}
 }
 
 // SetMAC is part of sim.Wire: af_packet gives its Linux interface its own address.
 func (h *Host) SetMAC(index uint32, mac frame.MAC) {
-	if p := h.ports[index]; p != nil {
+	if p := h.ports[index]; p != nil && p.tap == nil {
 		_ = setLink(p.link, true, mac[:])
 	}
 }
@@ -259,7 +275,7 @@ func (h *Host) SetMAC(index uint32, mac frame.MAC) {
 // Reset is part of sim.Wire.
 func (h *Host) Reset() {
 	for index := range h.ports {
-		h.Close(index)
+		h.drop(index)
 	}
 	h.edge.Reset()
 }

@@ -88,11 +88,16 @@ type world struct {
 
 const offload = af_packet.AF_PACKET_API_FLAG_CKSUM_GSO
 
-func open(t testing.TB, flags af_packet.AfPacketFlags) *world {
+// enter makes the three namespaces, without links.
+func enter(t testing.TB) *world {
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skipf("needs the ip command (iproute2): %v", err)
 	}
-	w := &world{vpp: newNamespace(t), a: newNamespace(t), b: newNamespace(t)}
+	return &world{vpp: newNamespace(t), a: newNamespace(t), b: newNamespace(t)}
+}
+
+func open(t testing.TB, flags af_packet.AfPacketFlags) *world {
+	w := enter(t)
 	for i, h := range []*namespace{w.a, w.b} {
 		n := i + 1
 		w.vpp.ip(t, fmt.Sprintf("link add v%d type veth peer name eth0 netns %s\nlink set v%d up\n", n, h.path, n))
@@ -177,8 +182,8 @@ type inNamespace struct {
 	n *namespace
 }
 
-func (i inNamespace) Open(index uint32, host string, offload bool) (err error) {
-	i.n.do(func() { err = i.Host.Open(index, host, offload) })
+func (i inNamespace) Open(index uint32, link *sim.HostLink) (err error) {
+	i.n.do(func() { err = i.Host.Open(index, link) })
 	return err
 }
 
@@ -389,7 +394,7 @@ func TestNoSuchInterface(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.Open(1, "no-such-interface", false); err == nil {
+	if err := h.Open(1, &sim.HostLink{Name: "no-such-interface"}); err == nil {
 		t.Error("opened")
 	}
 	ctx, stop := context.WithCancel(t.Context())

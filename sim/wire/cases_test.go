@@ -33,9 +33,9 @@ type memory struct {
 	state map[uint32]bool
 }
 
-func (m *memory) Open(index uint32, host string, _ bool) error {
+func (m *memory) Open(index uint32, link *sim.HostLink) error {
 	n := 0
-	if _, err := fmt.Sscanf(host, "v%d", &n); err != nil {
+	if _, err := fmt.Sscanf(link.Name, "v%d", &n); err != nil {
 		return err
 	}
 	m.link[index] = n
