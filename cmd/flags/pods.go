@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -30,6 +32,7 @@ type Pods struct {
 	on    bool
 	state string
 	mtu   int
+	kind  string // of pods' interfaces
 	brisk bool
 	path  direct
 	node  CNIFolders
@@ -63,6 +66,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	set.BoolVar(&f.on, "cni", false, "connect pods: serve the CNI plugin contiv-cni at --status-socket, and make interfaces, addresses, routes, and VXLAN tunnels between nodes (see --node-to-node), in VPP and in the kernel. The node's NIC stays the kernel's, unless --node-nic gives it to VPP. VPP must run in the agent's network namespace, with the plugins af_packet and vxlan")
 	set.StringVar(&f.state, "cni-state", CNIState, "folder with the Bolt files of attachments and addresses, and with the memif sockets of pods, which VPP must see under the same path; needs --cni")
 	set.IntVar(&f.mtu, "link-mtu", 0, "MTU of the links between nodes; with tunnels between nodes pods get 50 bytes less, or 70 if the tunnels cross IPv6; needs --cni (default: 1500)")
+	set.StringVar(&f.kind, "pod-interface", protocol.InterfaceVeth, "interfaces of pods that ask for none by the annotation "+protocol.AnnotationInterface+": veth, which VPP reads by af_packet; tap, by which VPP and the pod's kernel exchange packets through memory (vhost), for which VPP needs "+strings.Join(podnet.TapDevices, " and ")+", NET_ADMIN and, from 26.06 on, tap_plugin.so; auto: tap if this process can open these devices when the pod starts, else veth. A pod keeps the kind that it started with. A tap vanishes from the pod while VPP is away; needs --cni")
 	set.BoolVar(&f.brisk, "expedite-rcu", true, "write 1 to "+rcu.SwitchPath+" while VPP makes or removes the interface of a pod, or ends, and 0 afterwards: VPP then stops forwarding for some 5 ms instead of 40, and the kernel interrupts all processors a few times. An agent that is killed meanwhile leaves 1, and the next one writes 0; needs --cni")
 	f.path.addFlags(set)
 	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
@@ -74,7 +78,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 func (f *Pods) Check(node string, embedded bool) error {
 	switch {
 	case !f.on:
-		for _, name := range append([]string{"cni-state", "link-mtu", "expedite-rcu", "cni-conf-dir", "cni-bin-dir", "cni-program"}, directFlags...) {
+		for _, name := range append([]string{"cni-state", "link-mtu", "pod-interface", "expedite-rcu", "cni-conf-dir", "cni-bin-dir", "cni-program"}, directFlags...) {
 			if f.set.Changed(name) {
 				return exit.Usage(fmt.Errorf("--%s: needs --cni", name))
 			}
@@ -82,6 +86,9 @@ func (f *Pods) Check(node string, embedded bool) error {
 		return nil
 	case embedded:
 		return exit.Usage(errors.New("--cni: the embedded VPP carries no packets of pods; give --vpp-socket"))
+	}
+	if !slices.Contains([]string{protocol.InterfaceVeth, protocol.InterfaceTap, Auto}, f.kind) {
+		return exit.Usage(fmt.Errorf("--pod-interface %q: must be veth, tap or auto", f.kind))
 	}
 	s := podnet.Settings{NodeName: node, MTU: f.mtu}
 	if err := s.Validate(); err != nil {
@@ -111,7 +118,7 @@ func (f *Pods) Open(cfg *agent.Config, server string, now time.Time, log *slog.L
 	}
 	network, err := podnet.New(podnet.Config{
 		Settings: podnet.Settings{NodeName: cfg.NodeName, MTU: f.mtu, ServiceCIDRs: cfg.Services.ServiceCIDRs, Direct: path},
-		File:     filepath.Join(f.state, "attachments.db"), Memifs: filepath.Join(f.state, "memif"), Pool: pool, Closed: cfg.DeniesUnknown(), Probe: probe.Ask, Logger: log,
+		File:     filepath.Join(f.state, "attachments.db"), Memifs: filepath.Join(f.state, "memif"), Prefer: f.prefer(podnet.TapDevices, log), Pool: pool, Closed: cfg.DeniesUnknown(), Probe: probe.Ask, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, pool.Close())
@@ -129,6 +136,19 @@ func (f *Pods) Open(cfg *agent.Config, server string, now time.Time, log *slog.L
 		f.warn(cfg.Pods.List, log)
 	}
 	return nil
+}
+
+// prefer returns what chooses the interface of a pod that asks for none. The log has what it chooses now.
+func (f *Pods) prefer(devices []string, log *slog.Logger) func() string {
+	if f.kind != Auto {
+		return func() string { return f.kind }
+	}
+	kind, why := podnet.PreferTaps(devices)
+	log.Info("interfaces of pods", "kind", kind, "reason", why)
+	return func() string {
+		kind, _ := podnet.PreferTaps(devices) // the pod has a veth then, as the log of the start says
+		return kind
+	}
 }
 
 // expedite returns how the kernel's waits are shortened: not at all if the kernel has no such switch, or this process may not use it.

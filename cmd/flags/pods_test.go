@@ -114,7 +114,7 @@ func TestCNIFiles(t *testing.T) {
 
 // A flag of the node's network that --cni alone makes effective is an error without it.
 func TestPodsFlagsNeedCNI(t *testing.T) {
-	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", "--node-to-node=direct", "--node-uplink=eth1", "--node-nic=eth1", "--nic-check=192.0.2.1:6443", "--nic-confirm-within=1s", ""} {
+	for _, arg := range []string{"--cni-state=/x", "--link-mtu=1500", "--pod-interface=tap", "--expedite-rcu=false", "--cni-conf-dir=", "--cni-bin-dir=/x", "--cni-program=/x", "--node-to-node=direct", "--node-uplink=eth1", "--node-nic=eth1", "--nic-check=192.0.2.1:6443", "--nic-confirm-within=1s", ""} {
 		var f Pods
 		set := pflag.NewFlagSet("run", pflag.ContinueOnError)
 		f.AddFlags(set)
@@ -154,5 +154,43 @@ func TestNodeUplink(t *testing.T) {
 		if err := f.Check("node-1", false); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
 		}
+	}
+}
+
+// auto takes taps only if VPP's devices can be opened, and looks again for each pod.
+func TestPodInterface(t *testing.T) {
+	var f Pods
+	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
+	f.AddFlags(set)
+	device := filepath.Join(t.TempDir(), "vhost-net")
+	devices := []string{os.DevNull, device}
+	var log strings.Builder
+	kindOf := func(flag string) func() string {
+		if err := set.Parse([]string{"--cni", "--pod-interface", flag}); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Check("node-1", false); err != nil {
+			t.Fatal(err)
+		}
+		return f.prefer(devices, slog.New(slog.NewTextHandler(&log, nil)))
+	}
+	for _, kind := range []string{"veth", "tap"} {
+		if is := kindOf(kind)(); is != kind || log.Len() > 0 {
+			t.Errorf("%s is %s\n%s", kind, is, log.String())
+		}
+	}
+	auto := kindOf("auto")
+	if is := auto(); is != "veth" || !strings.Contains(log.String(), "kind=veth") || !strings.Contains(log.String(), device) {
+		t.Errorf("without the device auto is %s\n%s", is, log.String())
+	}
+	if err := os.WriteFile(device, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if is := auto(); is != "tap" {
+		t.Errorf("with the device auto is %s", is)
+	}
+	f.kind = "tun"
+	if err := f.Check("node-1", false); err == nil || !strings.Contains(err.Error(), "must be veth, tap or auto") {
+		t.Error(err)
 	}
 }

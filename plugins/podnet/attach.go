@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -68,8 +69,8 @@ func (n *Network) refuse(r *protocol.Request) error {
 	switch {
 	case r.ContainerID == "" || r.IfName == "" || len(r.IfName) > 15:
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "container %q, interface %q: both are needed, and a name of a link has at most 15 bytes", r.ContainerID, r.IfName)
-	case r.Interface != "" && r.Interface != protocol.InterfaceVeth && r.Interface != protocol.InterfaceMemif:
-		return protocol.Errorf(protocol.CodeInvalidConfig, "annotation %s: %.64q is neither %s nor %s", protocol.AnnotationInterface, r.Interface, protocol.InterfaceVeth, protocol.InterfaceMemif)
+	case !slices.Contains(kinds, r.Interface):
+		return protocol.Errorf(protocol.CodeInvalidConfig, "annotation %s: %.64q is none of %s", protocol.AnnotationInterface, r.Interface, strings.Join(kinds[1:], ", "))
 	case n.cfg.Closed && (r.Pod.Namespace == "" || r.Pod.Name == ""):
 		return protocol.Errorf(protocol.CodeInvalidEnvironment, "CNI_ARGS: K8S_POD_NAMESPACE and K8S_POD_NAME are needed, because policies are enforced")
 	}
@@ -87,6 +88,9 @@ func (n *Network) refuse(r *protocol.Request) error {
 // attach gives an attachment its addresses, writes it to the file, and sends its values. An attachment that exists stays as it is, unless it is in
 // another namespace.
 func (n *Network) attach(r protocol.Request) (*Attachment, error) {
+	if r.Interface == "" && n.cfg.Prefer != nil {
+		r.Interface = n.cfg.Prefer()
+	}
 	n.order.Lock()
 	defer n.order.Unlock()
 	n.mu.Lock()
@@ -104,7 +108,7 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Attachment{Memif: socket, Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings, Bandwidth: limitsOf(&r)}
+	a := &Attachment{Memif: socket, Tap: r.Interface == protocol.InterfaceTap, Attachment: r.Attachment, Netns: r.Netns, Pod: r.Pod, MTU: n.mtu(r.MTU), At: n.cfg.Now(), Ports: r.PortMappings, Bandwidth: limitsOf(&r)}
 	if a.Addresses, a.Given, err = n.addresses(&r); err != nil {
 		return nil, err
 	}
@@ -222,7 +226,7 @@ func result(a *Attachment) *protocol.Result {
 	out := &protocol.Result{
 		Interface: protocol.Interface{Name: a.IfName, MAC: podMAC(a.Attachment), MTU: a.MTU, Sandbox: a.Netns, Socket: a.Memif},
 	}
-	if a.Memif == "" {
+	if a.Memif == "" && !a.Tap {
 		out.Host = &protocol.Interface{Name: a.peer(), MAC: peerMAC, MTU: a.MTU}
 	}
 	for _, addr := range a.Addresses {

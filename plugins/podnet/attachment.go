@@ -20,8 +20,10 @@ type Attachment struct {
 	At time.Time `json:"at"`
 	// Given: another IPAM plugin chose the addresses.
 	Given bool `json:"given,omitempty"`
-	// Memif is the path of the socket of a memif interface; "": the pod has a veth.
+	// Memif is the path of the socket of a memif interface; "": the pod has a veth or a tap.
 	Memif string `json:"memif,omitempty"`
+	// Tap: the pod has a tap. An attachment keeps its kind, whatever later agents prefer.
+	Tap bool `json:"tap,omitempty"`
 	// Ports are the node's ports that lead to the pod.
 	Ports []protocol.PortMapping `json:"ports,omitempty"`
 	// Bandwidth are the pod's limits; nil: none.

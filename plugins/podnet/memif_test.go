@@ -118,7 +118,7 @@ func TestMemifRefused(t *testing.T) {
 		code uint
 		text string
 	}{
-		{unknown, protocol.CodeInvalidConfig, `annotation contiv-agent.io/interface: "vhost-user" is neither veth nor memif`},
+		{unknown, protocol.CodeInvalidConfig, `annotation contiv-agent.io/interface: "vhost-user" is none of veth, tap, memif`},
 		{memifRequest("c2", "db", ""), protocol.CodeInvalidEnvironment, "K8S_POD_UID"},
 		{memifRequest("c2", "db", ".."), protocol.CodeInvalidEnvironment, "K8S_POD_UID"},
 		{memifRequest("c2", "db", "."), protocol.CodeInvalidEnvironment, "K8S_POD_UID"},

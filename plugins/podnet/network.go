@@ -29,6 +29,8 @@ type Config struct {
 	File string // Bolt file with the attachments
 	// Memifs is the folder of the sockets of memif interfaces, which pods mount; "": no pod can have one.
 	Memifs string
+	// Prefer returns the kind of interface of a pod that asks for none: veth or tap; nil: veth.
+	Prefer func() string
 	Pool   *ipam.Pool // addresses of pods
 	// Closed means that the agent enforces policies: a pod is closed until its lists are evaluated, and an Add waits for them.
 	Closed bool

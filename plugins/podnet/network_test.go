@@ -53,6 +53,7 @@ type world struct {
 	held   func(key string) bool // keys that VPP does not acknowledge; nil: none
 	probe  func(context.Context, probe.Link) error
 	away   bool
+	prefer string // the kind of pods that ask for none
 }
 
 func newWorld(t *testing.T) *world {
@@ -71,7 +72,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.net, err = New(Config{
-		Settings: Settings{NodeName: "node-1"}, File: filepath.Join(w.dir, "attachments.db"), Memifs: filepath.Join(w.dir, "memif"), Pool: w.pool, Closed: true, PodWait: 20 * time.Millisecond, Now: clock, ProbeWait: 20 * time.Millisecond,
+		Settings: Settings{NodeName: "node-1"}, File: filepath.Join(w.dir, "attachments.db"), Memifs: filepath.Join(w.dir, "memif"), Pool: w.pool, Prefer: func() string { return w.prefer }, Closed: true, PodWait: 20 * time.Millisecond, Now: clock, ProbeWait: 20 * time.Millisecond,
 		Probe: func(ctx context.Context, l probe.Link) error {
 			if w.probe == nil {
 				return nil

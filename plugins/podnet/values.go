@@ -331,17 +331,25 @@ func (b *builder) pod(p *Attachment) {
 			&l3.ARPEntry{Interface: name, IpAddress: a.String(), PhysAddress: podMAC(p.Attachment), Static: true},
 		)
 	}
-	if p.Memif != "" {
+	switch {
+	case p.Memif != "":
 		b.memif(name, p)
-	} else {
+	case p.Tap:
+		b.tap(name, p)
+	default:
 		b.veth(name, p)
 	}
 	b.hostPorts(p)
 	b.limits(p)
 }
 
-// veth connects a pod's namespace.
+// veth connects a pod's namespace by a veth.
 func (b *builder) veth(name string, p *Attachment) {
+	b.wire(name, p.peer(), b.inPod(p), p.MTU, unnumbered)
+}
+
+// inPod is the interface in a pod's namespace, of a kind yet to be named, with its routes and neighbours.
+func (b *builder) inPod(p *Attachment) *linuxinterfaces.Interface {
 	inside := p.peer() + "-pod"
 	near := &linuxinterfaces.Interface{
 		Name: inside, HostIfName: p.IfName, PhysAddress: podMAC(p.Attachment),
@@ -352,5 +360,5 @@ func (b *builder) veth(name string, p *Attachment) {
 		b.put(&linuxl3.Route{OutgoingInterface: inside, DstNetwork: everything(a.Is6()), GwAddr: gatewayOf(a).String()})
 		b.leadToVPP(inside, gatewayOf(a))
 	}
-	b.wire(name, p.peer(), near, p.MTU, unnumbered)
+	return near
 }

@@ -90,6 +90,10 @@ func TestGolden(t *testing.T) {
 			Attachment: protocol.Attachment{ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/cni-1", MTU: 1450, Memif: "/var/lib/contiv-agent/memif/u1/eth0.sock",
 			Pod: protocol.Pod{Namespace: "default", Name: "web-0", UID: "u1"}, Addresses: addrs("10.1.1.2"),
 		}}, Settings{}},
+		"tap": {only4, []*Attachment{{
+			Attachment: protocol.Attachment{ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/cni-1", MTU: 1450, Tap: true,
+			Pod: protocol.Pod{Namespace: "default", Name: "web-0", UID: "u1"}, Addresses: addrs("10.1.1.2"),
+		}}, Settings{}},
 		"no-node":       {&cluster{}, nil, Settings{}},
 		"ipv6-underlay": {&cluster{nodes: map[string]*model.Node{"node-1": twoNodes().nodes["node-1"], "node-3": {Name: "node-3", InternalIPs: addrs("2001:db8:16::3"), PodCIDRs: prefixes("10.1.3.0/24")}}}, nil, Settings{}},
 	} {
@@ -114,7 +118,9 @@ func TestGolden(t *testing.T) {
 // TestValuesCompile: the agent accepts every value, and has a descriptor for it.
 func TestValuesCompile(t *testing.T) {
 	kinds := slices.Concat(all.All(), linux.All(), nodeports.All())
-	for key, m := range twoNodes().values(&Settings{NodeName: "node-1"}, []*Attachment{web()}) {
+	tap := web()
+	tap.ContainerID, tap.Ports, tap.Tap = "c1", nil, true
+	for key, m := range twoNodes().values(&Settings{NodeName: "node-1"}, []*Attachment{web(), tap}) {
 		i := slices.IndexFunc(kinds, func(d *descriptor.Descriptor) bool { return d.Has(key) })
 		if i < 0 {
 			t.Errorf("%s has no descriptor", key)

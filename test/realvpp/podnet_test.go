@@ -358,7 +358,7 @@ func (c *podCluster) translates(p *podOf) {
 	conn := plain(vpp.Config{Socket: p.node.socket()})
 	defer conn.close()
 	c.check(conn.wait())
-	name := "host-" + p.result.Host.Name
+	name := p.inVPP(c.t, conn)
 	replies := conn.conn.Do(c.t.Context(), vpp.Call{Msg: descriptor.ShowFeatures(name)}, vpp.Call{Dump: true, Msg: &interfaces.SwInterfaceDump{SwIfIndex: noInterface}},
 		vpp.Call{Dump: true, Msg: &nat44_ed.Nat44InterfaceDump{}})
 	for _, r := range replies {
@@ -441,7 +441,7 @@ func (c *podCluster) remove(n *podNode, p *podOf) {
 		r.Netns = "" // as of a sandbox that no longer exists
 	}
 	text := n.left(c.t)
-	for _, left := range []string{p.result.Host.Name, p.addr(false).String() + "/", p.addr(false).String() + " ", p.addr(true).String() + "/", p.addr(true).String() + " "} {
+	for _, left := range []string{"tap0", hostName(p), p.addr(false).String() + "/", p.addr(false).String() + " ", p.addr(true).String() + "/", p.addr(true).String() + " "} {
 		if strings.Contains(text, left) {
 			c.t.Errorf("%q is left in\n%s", left, text)
 		}

@@ -69,13 +69,14 @@ type Request struct {
 	Routes []Route `json:"routes,omitempty"`
 }
 
-// AnnotationInterface is the annotation of a Pod with the kind of its interface: InterfaceMemif, or InterfaceVeth, which is also that of a pod
+// AnnotationInterface is the annotation of a Pod with the kind of its interface: InterfaceMemif, InterfaceTap or InterfaceVeth. The agent chooses that of a pod
 // without it.
 const AnnotationInterface = "contiv-agent.io/interface"
 
 // The kinds of interfaces.
 const (
 	InterfaceVeth  = "veth"
+	InterfaceTap   = "tap"
 	InterfaceMemif = "memif"
 )
 

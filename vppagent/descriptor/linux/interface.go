@@ -64,8 +64,8 @@ func Interface() *descriptor.Descriptor {
 		Dumps: func(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
 			c.Each(func(_ string, state any, _ bool) {
 				i := state.(*iface)
-				if out = append(out, linksOf(i.namespace)); i.peer != "" && i.namespace != "" {
-					out = append(out, linksOf("")) // where its spare may be
+				if out = append(out, linksOf(i.namespace)); (i.peer != "" || i.tap != "") && i.namespace != "" {
+					out = append(out, linksOf("")) // where its spare may be, and where VPP makes taps
 				}
 			})
 			return out
@@ -286,6 +286,13 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		l, p := links[n], i.link("")
 		if p.made() && (l.Alias != p.alias() || l.Kind != i.kind()) {
 			return
+		}
+		if i.tap != "" {
+			if is, failed := i.atPlace(w, d, l); failed != nil || !is {
+				delete(hostLinksOf(w), i.name) // nor are the routes there those of the present VPP's tap
+				err = errors.Join(err, failed)
+				return
+			}
 		}
 		got := i
 		got.enabled, got.mac, got.mtu, got.addresses = l.Up, l.MAC, l.MTU, nil

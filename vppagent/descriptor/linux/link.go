@@ -137,6 +137,9 @@ func (r *PutLink) made() bool { return r.Kind == kindVeth || r.Kind == kindDummy
 
 func (r *PutLink) do(h *handles) ([]api.Message, error) {
 	nl, err := h.handleOf(r.Namespace)
+	if err == nil && r.Kind == kindTap {
+		err = r.clearTap(h, nl)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -314,11 +317,14 @@ func (r *DropLink) do(h *handles) ([]api.Message, error) {
 	switch {
 	case r.Kind == kindVeth && r.Name == spare(r.Logical) && l.Attrs().Alias == "":
 		return nil, Wrap("remove "+r.Name, nl.LinkDel(l)) // see iface.unfinished
-	case r.made() && l.Attrs().Alias != r.alias(), r.Kind == kindExisting, r.Kind == kindTap && r.From == "":
+	case r.made() && l.Attrs().Alias != r.alias(), r.Kind == kindExisting, r.Kind == kindTap && (r.From == "" || l.Type() != typeTap):
 		return nil, nil
 	case r.Kind == kindDummy:
 		return nil, Wrap("remove "+r.Name, nl.LinkDel(l))
 	case r.Kind == kindTap:
+		if fresh, err := r.freshTap(h); err != nil || fresh {
+			return nil, errors.Join(err, r.clearTap(h, nl))
+		}
 		return nil, r.giveBack(h, nl, l, r.From)
 	}
 	own, err := h.handleOf("")

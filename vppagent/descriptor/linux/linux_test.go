@@ -22,7 +22,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/linux/namespace"
-	vppinterfaces "github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
@@ -318,37 +317,6 @@ func TestUnfinishedPair(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// A tap of VPP's moves into its namespace after VPP has made it, and back before VPP deletes it.
-func TestTap(t *testing.T) {
-	l := newLab(t)
-	tap := &vppinterfaces.Interface{Name: "tap", Type: vppinterfaces.Interface_TAP, Link: &vppinterfaces.Interface_Tap{Tap: &vppinterfaces.TapLink{Version: 2, HostIfName: "vpptap"}}}
-	m := &interfaces.Interface{
-		Name: "pod", Type: interfaces.Interface_TAP_TO_VPP, HostIfName: "eth0", Enabled: true, Namespace: l.pod.ref(), IpAddresses: []string{"10.2.0.2/24"},
-		Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{VppTapIfName: "tap"}},
-	}
-	route := &l3.Route{OutgoingInterface: "pod", DstNetwork: "0.0.0.0/0", GwAddr: "10.2.0.1"}
-	c := l.put(m, route)
-	if s := state(c, m); s.State != event.Pending || s.Details[0] != kv.InterfaceKey("tap") {
-		t.Errorf("without VPP's side: %+v", s)
-	}
-	if s := state(c, route); s.State != event.Pending {
-		t.Errorf("without the interface: %+v", s)
-	}
-	l.foreignLink("vpptap") // the tap that a VPP would make
-	l.checkApplied("tap", l.put(tap))
-	if text := l.pod.text(t); !strings.Contains(text, "eth0") || !strings.Contains(text, "via 10.2.0.1") {
-		t.Errorf("pod has\n%s", text)
-	}
-	l.checkQuiet("tap")
-	c = l.del(tap)
-	if s := state(c, m); s.State != event.Pending {
-		t.Errorf("VPP's side is gone: %+v", s)
-	}
-	if text := l.own.text(t); !strings.Contains(text, "vpptap") || strings.Contains(l.pod.text(t), "eth0") {
-		t.Errorf("the agent's namespace has\n%s", text)
 	}
 }
 
