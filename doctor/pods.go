@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
@@ -38,6 +39,7 @@ type podFacts struct {
 	program            error // why the installed plugin is not the one of this version
 	own, vpp           string
 	namespaces         error
+	taps               []string       // devices for taps that VPP lacks
 	links              map[string]int // MTU by name
 	uplink             string         // link of the default route; "": none
 }
@@ -75,11 +77,22 @@ func askPods(ctx context.Context, p *Pods, vppPID uint32) *podFacts {
 	f.own, f.namespaces = os.Readlink("/proc/self/ns/net")
 	f.vpp, err = os.Readlink(fmt.Sprintf("/proc/%d/ns/net", vppPID))
 	f.namespaces = errors.Join(f.namespaces, err)
+	f.taps = lacksDevices(fmt.Sprintf("/proc/%d/root", vppPID), podnet.TapDevices)
 	links, _ := net.Interfaces() // none: every check of links says so
 	for _, l := range links {
 		f.links[l.Name] = l.MTU
 	}
 	return f
+}
+
+// lacksDevices returns the devices that do not exist below a root; all, if the root is not visible.
+func lacksDevices(root string, devices []string) (out []string) {
+	for _, d := range devices {
+		if _, err := os.Stat(root + d); err != nil {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 func setting(path string) string {
@@ -146,6 +159,8 @@ func podChecks(f *facts) []Check {
 	add("packet filter", textOf(n.filter, "nftables answers"), n.filter != nil, Missing, "no tunnels between nodes, no masquerade, no host ports", "modprobe nf_tables, and run as root")
 	add("forward chains", listOf(n.drops, "no foreign chain drops by default"), len(n.drops) > 0, Note,
 		"packets of pods and of tunnels pass only if a rule there accepts them", "let contiv-host and contiv-vxlan pass in these chains")
+	add("tap devices", listOf(n.taps, "VPP has "+strings.Join(podnet.TapDevices, ", ")), len(n.taps) > 0, Note,
+		"VPP lacks these devices: pods have veths. With --pod-interface tap, or a pod's annotation for it, pods do not start", "modprobe -a tun vhost_net, and give VPP's container the devices")
 	if p.Socket != "" {
 		add("cni status", textOf(n.status, "the agent serves pods"), n.status != nil, Wrong, "no pod starts, or pods have no path out of the node", "")
 	}

@@ -49,6 +49,7 @@ func TestPods(t *testing.T) {
 		{"forwarding IPv6", Note, "forwarding is 0", func(n *podFacts) { n.forward6 = "0" }},
 		{"packet filter", Missing, "no", func(n *podFacts) { n.filter = no }},
 		{"forward chains", Note, "ip filter FORWARD", func(n *podFacts) { n.drops = []string{"ip filter FORWARD"} }},
+		{"tap devices", Note, "/dev/vhost-net", func(n *podFacts) { n.taps = []string{"/dev/vhost-net"} }},
 		{"cni status", Wrong, "no", func(n *podFacts) { n.status = no }},
 		{"state folder", Missing, "no", func(n *podFacts) { n.state = no }},
 		{"configuration list", Missing, "20-other.conf", func(n *podFacts) { n.lists = n.lists[1:] }},

@@ -84,7 +84,7 @@ func (v *VPP) dumpInterface(b *strings.Builder, f *iface) {
 func (f *iface) device() string {
 	switch f.kind {
 	case kindTap:
-		h := &f.tap.host
+		h := &f.tap
 		s := fmt.Sprintf(" rings %d/%d flags %d", h.RxRingSz, h.TxRingSz, h.TapFlags)
 		if f.foreign {
 			return ""

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"go.fd.io/govpp/binapi/tapv2"
+
 	"github.com/contiv-agent/contiv-agent/sim/frame"
 )
 
@@ -78,9 +80,9 @@ type iface struct {
 	ipOn       [2]bool
 	unnumbered uint32 // index of the interface whose addresses it uses; noIndex: none
 	foreign    bool
-	id         uint32 // instance of loop or tap
-	tap        tapParams
-	host       string // af_packet: Linux interface
+	id         uint32                        // instance of loop or tap
+	tap        tapv2.SwInterfaceTapV2Details // its host side, as dumped
+	host       string                        // af_packet: Linux interface
 	memif      memifParams
 	routed     bool // Interface.Bridges
 	vxlan      vxlanParams

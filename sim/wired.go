@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/frame"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/sim/policer"
+	"github.com/contiv-agent/contiv-agent/sim/tap"
 )
 
 // Wire carries the packets of host interfaces; package wire has one. VPP calls it with its lock held: it must not call VPP.
@@ -29,17 +30,8 @@ type Wire interface {
 // HostLink is a Linux interface that a Wire opens.
 type HostLink struct {
 	Name    string
-	Offload bool    // of af_packet: the wire finishes checksums
-	Tap     *TapEnd // the wire makes the Linux interface; nil: it exists, for af_packet
-}
-
-// TapEnd is how the Linux interface of a tap is made (tap_create_if of VPP 25.10, src/vnet/devices/tap/tap.c).
-type TapEnd struct {
-	Namespace       string // as clib_netns_open has it: a path, a name in /run/netns, or pid:N; "": VPP's
-	MAC             frame.MAC
-	MTU             uint32 // 0: the kernel's
-	Addrs           []netip.Prefix
-	Persist, Attach bool // it outlives VPP; it is one that outlived VPP
+	Offload bool     // of af_packet: the wire finishes checksums
+	Tap     *tap.End // the wire makes the Linux interface; nil: it exists, for af_packet
 }
 
 // noWire is the wire of a VPP whose packets have no bytes.

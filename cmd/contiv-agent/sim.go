@@ -29,8 +29,9 @@ func newSim() *cobra.Command {
 		Long: `sim is a VPP in Go: it speaks the binary API on a unix socket, keeps NAT44, interface and FIB state with VPP's
 return codes and traps, and forwards packets. Any binary-API client may connect.
 
-With --host-interfaces its af_packet interfaces are Linux interfaces of the network namespace it runs in: programs in
-other namespaces talk through it. It needs CAP_NET_RAW and CAP_NET_ADMIN, and stands for VPP 25.10.
+With --host-interfaces its af_packet interfaces are Linux interfaces of the network namespace it runs in, and its taps make
+some, by /dev/net/tun: programs in other namespaces talk through it. It needs CAP_NET_RAW and CAP_NET_ADMIN, and stands for
+VPP 25.10.
 
 With --manifests it starts with the interfaces and routes that a CNI makes for --node.`,
 		Example: `  contiv-agent sim --socket /run/contiv-agent/sim.sock
@@ -67,7 +68,7 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's Nodes and Pods")
 	cmd.Flags().StringVar(&node, "node", "", "name of the node of this VPP (default: $NODE_NAME, or the name of the host)")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of random choices")
-	cmd.Flags().BoolVar(&hostInterfaces, "host-interfaces", false, "af_packet interfaces carry the packets of Linux interfaces")
+	cmd.Flags().BoolVar(&hostInterfaces, "host-interfaces", false, "af_packet interfaces and taps carry the packets of Linux interfaces")
 	cmd.Flags().DurationVar(&deaf, "receive-after", 0, "a new interface of --host-interfaces receives nothing for so long, as one of a VPP that is busy")
 	cmd.MarkFlagsMutuallyExclusive("host-interfaces", "manifests")
 	return cmd

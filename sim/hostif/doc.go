@@ -1,4 +1,4 @@
-// Package hostif turns Linux interfaces into those of a simulated VPP, by AF_PACKET sockets: frames that arrive go to sim/wire, and frames
+// Package hostif turns Linux interfaces into those of a simulated VPP, by AF_PACKET sockets and the files of taps: frames that arrive go to sim/wire, and frames
 // of sim/wire leave.
 //
 //	veth ─▶ socket ─▶ epoll ─▶ Run, one goroutine ─▶ VPP.Wired: wire.Edge ─▶ engine ─▶ wire.Edge ─▶ socket ─▶ veth

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/frame"
+	"github.com/contiv-agent/contiv-agent/sim/tap"
 	"github.com/contiv-agent/contiv-agent/sim/wire"
 )
 
@@ -30,9 +31,9 @@ type port struct {
 	index   uint32 // VPP's
 	link    int    // Linux'
 	fd      int
-	offload bool        // checksums are finished here
-	tap     *sim.TapEnd // how it was made; nil: a packet socket on a link of others
-	due     time.Time   // when it begins to hear; zero: it hears
+	offload bool      // checksums are finished here
+	tap     *tap.End  // how it was made; nil: a packet socket on a link of others
+	due     time.Time // when it begins to hear; zero: it hears
 }
 
 // Host has the sockets of one VPP. It is a sim.Wire; but for New and Run, its methods are called with the VPP locked.

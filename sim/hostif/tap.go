@@ -19,6 +19,9 @@ const tunDevice = "/dev/net/tun"
 // openTap makes the Linux interface of a tap, or attaches to one that outlived its VPP. The kernel is asked for frames whose checksums are finished.
 func (h *Host) openTap(index uint32, host *sim.HostLink) error {
 	var p *port
+	if host.Tap.Other {
+		return fmt.Errorf("tap %s: its Linux side is of a kind that is not simulated", host.Name)
+	}
 	err := inNamespace(host.Tap.Namespace, func() (err error) {
 		p, err = makeTap(host)
 		return err
@@ -59,7 +62,7 @@ func makeTap(host *sim.HostLink) (*port, error) {
 		return nil, &os.PathError{Op: "open", Path: tunDevice, Err: err}
 	}
 	p := &port{fd: fd, tap: host.Tap}
-	if err = p.name(host); err == nil {
+	if err = p.makeLink(host); err == nil {
 		err = p.dress()
 	}
 	if err != nil {
@@ -68,8 +71,8 @@ func makeTap(host *sim.HostLink) (*port, error) {
 	return p, nil
 }
 
-// name makes the Linux interface, or attaches to it.
-func (p *port) name(host *sim.HostLink) error {
+// makeLink makes the Linux interface, or attaches to it.
+func (p *port) makeLink(host *sim.HostLink) error {
 	r, err := unix.NewIfreq(host.Name)
 	if err != nil {
 		return fmt.Errorf("name %q: %w", host.Name, err)

@@ -111,7 +111,7 @@ func TestTapMoved(t *testing.T) {
 }
 
 // TestTapOutlivesVPP: with the flag PERSIST a link stays when VPP ends, with its addresses and routes, and ATTACH gives it to the next VPP. Deletion
-// removes it all the same.
+// removes it nevertheless.
 func TestTapOutlivesVPP(t *testing.T) {
 	w := openTaps(t, tapv2.TAP_API_FLAG_PERSIST)
 	w.talks(t, "9")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -12,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +45,8 @@ type killed struct {
 	took           map[string]time.Duration // by verb: a call without a fault
 	calm           bool                     // no call has a fault by chance
 	enters         func(*netns)             // of the next pod
+	kinds          []string                 // of the pods' interfaces, in turn; "": the agent's
+	also           func() error             // what must be true besides when nothing is left
 }
 
 func (k *killed) note(format string, args ...any) {
@@ -152,7 +156,7 @@ type fault func(plugin *exec.Cmd) error
 func (k *killed) call(verb, name string, ns *netns, during fault) ([]byte, error) {
 	k.t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := k.runtime(k.n, verb, name, name, ns, k.list)
+	cmd := k.runtime(k.n, verb, name, name, ns, k.asking(name))
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	began := time.Now()
 	k.check(cmd.Start())
@@ -171,6 +175,24 @@ func (k *killed) call(verb, name string, ns *netns, during fault) ([]byte, error
 	k.calls[verb]++
 	k.note("%s %s: %v %s", verb, name, err, strings.Join(strings.Fields(stdout.String()+stderr.String()), " "))
 	return stdout.Bytes(), err
+}
+
+// asking is the configuration with the annotation of a pod called w…, whose number chooses the kind of its interface.
+func (k *killed) asking(pod string) map[string]any {
+	list := maps.Clone(k.list)
+	if kind := k.kindOf(pod); kind != "" {
+		list["runtimeConfig"] = map[string]any{"io.kubernetes.cri.pod-annotations": map[string]string{protocol.AnnotationInterface: kind}}
+	}
+	return list
+}
+
+func (k *killed) kindOf(pod string) string {
+	number, is := strings.CutPrefix(pod, "w")
+	n, err := strconv.Atoi(number)
+	if !is || err != nil || len(k.kinds) == 0 {
+		return ""
+	}
+	return k.kinds[n%len(k.kinds)]
 }
 
 // chance is a fault in three of four cases: mostly while a call of this kind runs, sometimes afterwards.
@@ -377,7 +399,9 @@ func (k *killed) settle(running []*speaker) {
 	k.ready()
 	k.note("%d pods run", len(running))
 	for _, p := range running {
-		k.asks(k.friend, p)
+		if k.kindOf(p.name) != protocol.InterfaceMemif { // no program is at the other end
+			k.asks(k.friend, p)
+		}
 	}
 	k.asks(k.friend, k.far)
 	k.collect(nil, running...)
@@ -391,7 +415,7 @@ func (k *killed) settle(running []*speaker) {
 		if now = k.n.left(k.t); now != k.before {
 			return fmt.Errorf("the node has\n%s\nand before had\n%s", now, k.before)
 		}
-		return nil
+		return k.also()
 	})
 	k.note("nothing is left")
 	k.broken.Range(func(what, _ any) bool {
@@ -457,11 +481,22 @@ func (k *killed) inFiles() (got []string, err error) {
 // TestVPPPodNetworkKilled kills the plugin, the agent and VPP by SIGKILL while a runtime starts and ends pods. CONTIV_VPP_KILLS is the number of
 // seeds; unset: none, because a seed takes some seconds. CONTIV_VPP_SEED is the first seed.
 func TestVPPPodNetworkKilled(t *testing.T) {
-	cases, first := oracle.Setting(t, "CONTIV_VPP_KILLS", 0), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
-	if cases == 0 {
+	first, cases := theSeeds(t)
+	runSeeds(killNodes(openPodCluster(t, theVPP(t))), first, cases)
+}
+
+// theSeeds are the seeds to run; the test is skipped without any.
+func theSeeds(t *testing.T) (first, cases uint64) {
+	t.Helper()
+	if cases, first = oracle.Setting(t, "CONTIV_VPP_KILLS", 0), oracle.Setting(t, "CONTIV_VPP_SEED", 1); cases == 0 {
 		t.Skip("CONTIV_VPP_KILLS is not set: set it to a number of seeds")
 	}
-	k := killNodes(openPodCluster(t, theVPP(t)))
+	return first, cases
+}
+
+func runSeeds(k *killed, first, cases uint64) {
+	t := k.t
+	t.Helper()
 	for seed := first; seed < first+cases && !t.Failed(); seed++ {
 		k.runSeed(seed)
 		if t.Logf("seed %d: %s", seed, time.Since(k.begin).Round(time.Millisecond)); os.Getenv("CONTIV_VPP_TRACE") != "" {
@@ -474,7 +509,7 @@ func TestVPPPodNetworkKilled(t *testing.T) {
 // killNodes starts friend and denied on the first node of a cluster, and far on the second.
 func killNodes(c *podCluster) *killed {
 	t := c.t
-	k := &killed{podCluster: c, enters: func(*netns) {}, kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
+	k := &killed{podCluster: c, enters: func(*netns) {}, also: func() error { return nil }, kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
 	for _, n := range k.nodes {
 		k.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	}

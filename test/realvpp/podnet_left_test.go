@@ -46,6 +46,10 @@ func (n *podNode) left(t *testing.T) string {
 	each(&interfaces.SwInterfaceDump{SwIfIndex: noInterface}, func(m api.Message) string {
 		d := m.(*interfaces.SwInterfaceDetails)
 		names[d.SwIfIndex] = d.InterfaceName
+		if strings.HasPrefix(d.InterfaceName, "tap") { // VPP numbers them in the order in which they were made
+			names[d.SwIfIndex] = "tap " + d.Tag
+			return "VPP interface tap " + d.Tag
+		}
 		if strings.HasPrefix(d.InterfaceName, "vxlan_tunnel") {
 			return "VPP interface vxlan_tunnel" // VPP numbers them in the order in which they were made
 		}

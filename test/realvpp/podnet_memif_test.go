@@ -128,7 +128,7 @@ func TestVPPPodNetworkMemif(t *testing.T) {
 	c := newPodCluster(t, clusterShape{plugins: []string{memifPlugin}})
 	one, two := c.addNode(path, 1), c.addNode(path, 2)
 	if isSimulated(path) {
-		c.refusesMemif(one)
+		c.refuses(one, protocol.InterfaceMemif, "memif_create_v2") // with host interfaces
 		return
 	}
 	a, far := c.attach(one, "a", "client"), c.attach(two, "far", "web")
@@ -203,25 +203,28 @@ func (c *podCluster) isMemif(p *podOf) {
 	})
 }
 
-// refusesMemif: a simulated VPP with host interfaces has no memif, and ADD says so.
-func (c *podCluster) refusesMemif(n *podNode) {
+// refuses fails unless VPP refuses a kind of interface, and the reason is in the log. Nothing is left.
+func (c *podCluster) refuses(n *podNode, kind, message string) {
 	c.t.Helper()
 	r := protocol.Request{
-		Attachment: protocol.Attachment{ContainerID: "m", IfName: "eth0"}, Netns: n.ns.path, Pod: protocol.Pod{Namespace: "default", Name: "m", UID: "m"}, Interface: protocol.InterfaceMemif,
+		Attachment: protocol.Attachment{ContainerID: "m", IfName: "eth0"}, Netns: n.ns.path, Pod: protocol.Pod{Namespace: "default", Name: "m", UID: "m"}, Interface: kind,
 	}
 	c.until("STATUS", func() error { return n.client().Status(c.t.Context()) })
+	before := n.left(c.t)
 	ctx, stop := context.WithTimeout(c.t.Context(), 3*time.Second)
 	defer stop()
 	if _, err := n.client().Add(ctx, r); err == nil {
-		c.t.Error("ADD of a memif pod succeeds")
+		c.t.Errorf("ADD of a pod with a %s succeeds", kind)
 	}
 	c.until("the reason in the log", func() error {
 		for line := range strings.Lines(c.tails()) {
-			if strings.Contains(line, "verb=ADD") && strings.Contains(line, "memif_create_v2") {
+			if strings.Contains(line, "verb=ADD") && strings.Contains(line, message) {
 				c.t.Log(line)
 				return nil
 			}
 		}
 		return errors.New("ADD does not name the request that VPP refuses")
 	})
+	c.check(n.client().Delete(c.t.Context(), r))
+	c.until("nothing is left", func() error { return differ(before, n.left(c.t)) })
 }

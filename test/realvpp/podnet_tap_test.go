@@ -18,16 +18,26 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// needTaps skips a test unless VPP can make taps here. The simulated one needs no vhost.
+// needTaps skips a test unless VPP can make taps here. First a pod that asks for one must be refused.
 func needTaps(t *testing.T, path string) {
 	t.Helper()
+	why := noTaps(path)
+	if why == nil {
+		return
+	}
+	c := newPodCluster(t, clusterShape{plugins: []string{"tap_plugin.so"}})
+	c.refuses(c.addNode(path, 1), protocol.InterfaceTap, "tap_create_v3")
+	t.Skipf("VPP cannot make taps, and a pod that asks for one is refused: %v", why)
+}
+
+// noTaps is why VPP cannot make taps here. The simulated one needs no vhost.
+func noTaps(path string) error {
 	devices := podnet.TapDevices
 	if isSimulated(path) {
 		devices = devices[:1]
 	}
-	if _, why := podnet.PreferTaps(devices); why != nil {
-		t.Skipf("VPP cannot make taps: %v", why)
-	}
+	_, why := podnet.PreferTaps(devices)
+	return why
 }
 
 // hostName is the link of the node that a pod's result names; it has none if the pod has a tap.

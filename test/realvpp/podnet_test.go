@@ -441,7 +441,7 @@ func (c *podCluster) remove(n *podNode, p *podOf) {
 		r.Netns = "" // as of a sandbox that no longer exists
 	}
 	text := n.left(c.t)
-	for _, left := range []string{"tap0", hostName(p), p.addr(false).String() + "/", p.addr(false).String() + " ", p.addr(true).String() + "/", p.addr(true).String() + " "} {
+	for _, left := range []string{"default/" + p.req.Pod.Name + ":", hostName(p), p.addr(false).String() + "/", p.addr(false).String() + " ", p.addr(true).String() + "/", p.addr(true).String() + " "} {
 		if strings.Contains(text, left) {
 			c.t.Errorf("%q is left in\n%s", left, text)
 		}

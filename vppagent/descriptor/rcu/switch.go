@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"go.fd.io/govpp/binapi/af_packet"
+	"go.fd.io/govpp/binapi/tapv2"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -80,7 +81,7 @@ func (e Expedite) off() error {
 func waitsForRCU(calls []vpp.Call) bool {
 	for _, c := range calls {
 		switch c.Msg.(type) {
-		case *af_packet.AfPacketCreateV3, *af_packet.AfPacketDelete:
+		case *af_packet.AfPacketCreateV3, *af_packet.AfPacketDelete, *tapv2.TapDeleteV2: // vhost_net_release calls synchronize_rcu
 			return true
 		}
 	}

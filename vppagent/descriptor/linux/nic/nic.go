@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/ethtool"
 )
 
 // NIC is a NIC and the link that stands for it, both in the network namespace of the process.
@@ -73,7 +74,7 @@ func (n *NIC) Look() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", n.Name, err)
 	}
-	r.GRO, _ = ethtool(n.Name, unix.ETHTOOL_GGRO, 0) // a link without offloads
+	r.GRO, _ = ethtool.Here(n.Name, unix.ETHTOOL_GGRO, 0) // a link without offloads
 	return json.Marshal(r)
 }
 
@@ -133,7 +134,7 @@ func (n *NIC) Take(text []byte) error {
 	if err != nil {
 		return err
 	}
-	_, _ = ethtool(n.Name, unix.ETHTOOL_SGRO, 0) // VPP drops frames larger than the MTU; a link without offloads has none
+	_, _ = ethtool.Here(n.Name, unix.ETHTOOL_SGRO, 0) // VPP drops frames larger than the MTU; a link without offloads has none
 	return linux.Wrap("give "+n.Name+" to VPP", r.move(n.Name, n.Link))
 }
 
@@ -144,7 +145,7 @@ func (n *NIC) Release(text []byte) error {
 		return err
 	}
 	err = r.move(n.Link, r.NIC)
-	_, _ = ethtool(r.NIC, unix.ETHTOOL_SGRO, r.GRO) // as before
+	_, _ = ethtool.Here(r.NIC, unix.ETHTOOL_SGRO, r.GRO) // as before
 	return linux.Wrap("take "+r.NIC+" back from VPP", err)
 }
 

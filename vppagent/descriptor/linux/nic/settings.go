@@ -5,10 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux"
 )
 
 const sysctl = "/proc/sys/net/"
@@ -35,14 +31,4 @@ func (s settings) write(link string) (err error) {
 		}
 	}
 	return err
-}
-
-// ethtool executes a command with one value, in the namespace of the agent.
-func ethtool(link string, command, data uint32) (uint32, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd)
-	return linux.Ethtool(fd, link, command, data)
 }
