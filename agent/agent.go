@@ -179,7 +179,7 @@ func (p *parts) newReader(mappings func() int) *status.Reader {
 		},
 		Beside: status.Beside{
 			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Policies.Driver, NAT: p.nat, Counters: p.counters,
-			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, Unserved: p.healthProblems,
+			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, NIC: p.cfg.Pods.Refusal, Unserved: p.healthProblems,
 		},
 	}
 }

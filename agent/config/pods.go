@@ -52,6 +52,14 @@ func (p *Pods) Watch(emit func(event.Event)) func(event.Event) {
 	return p.Network.Watch(emit)
 }
 
+// Refusal returns why VPP does not get the node's NIC, although it was asked for; "": it does, or nobody asked.
+func (p *Pods) Refusal() string {
+	if p == nil {
+		return ""
+	}
+	return p.NIC.Refusal()
+}
+
 // Server returns the server for the CNI plugin; nil: there is none.
 func (p *Pods) Server(log *slog.Logger) *cni.Server {
 	if p == nil {

@@ -55,6 +55,7 @@ type Beside struct {
 	NAT      *nattable.Watcher      // nil: sessions are not counted
 	Counters *counters.SourceChecks // drops of source checks
 	Rival    func() string          // another agent on this VPP; "": none
+	NIC      func() string          // why VPP does not get the node's NIC although it was asked for; "": it does, or nobody asked
 	Healthz  func() string          // why kube-proxy's health endpoint is not open; "": it is
 	Unserved func() map[model.ServiceID][]string
 }
@@ -150,6 +151,9 @@ func (p *Picture) build(texts bool) *Status {
 	p.objects(out, st, texts)
 	if why := p.Healthz(); why != "" {
 		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.Node}.String(), "healthz is not served yet: " + why, event.Pending.String()})
+	}
+	if why := p.NIC(); why != "" { // the node serves without: it stays ready
+		out.Notes = append(out.Notes, Note{"NIC", why, Refused})
 	}
 	out.summarize()
 	return out

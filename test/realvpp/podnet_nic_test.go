@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 )
 
 // nicPhase is the phase of a node's NIC, as the agent's file has it.
@@ -191,10 +194,12 @@ func TestVPPPodNetworkNICRefused(t *testing.T) {
 	line("in the trial")
 	c.nicIs("no answer", n, "eth0", "refused the API server has not answered")
 	line("after the trial")
+	c.showsRefusal(n, "the API server has not answered")
 	n.stopAgent()
 	c.startAgent(n)
 	c.until("STATUS of the next agent", func() error { return n.client().Status(t.Context()) })
 	c.nicIs("the next agent", n, "eth0", "refused")
+	c.showsRefusal(n, "the API server has not answered")
 
 	n.stopAgent()
 	c.check(os.Remove(filepath.Join(n.dir, "nic.json")))
@@ -204,5 +209,24 @@ func TestVPPPodNetworkNICRefused(t *testing.T) {
 	n.stopAgent() // SIGKILL
 	c.startAgent(n)
 	c.nicIs("the agent was killed in the trial", n, "eth0", "refused the agent ended before")
+	c.showsRefusal(n, "the agent ended before")
 	line("after that")
+}
+
+// showsRefusal fails unless the agent's status has the NIC as a problem, with the reason and what to do. The node serves nevertheless.
+func (c *podCluster) showsRefusal(n *podNode, why string) {
+	c.t.Helper()
+	c.until("the status of the agent", func() error {
+		st, err := control.FetchStatus(c.t.Context(), n.status(), false)
+		if err != nil {
+			return err
+		}
+		for _, p := range st.Problems {
+			if p.Object == "NIC" && p.State == status.Refused && strings.Contains(p.Text, why) && strings.Contains(p.Text, "remove "+filepath.Join(n.dir, "nic.json")) && st.Ready && !st.Healthy {
+				c.t.Log(p)
+				return nil
+			}
+		}
+		return fmt.Errorf("ready %t, problems %v", st.Ready, st.Problems)
+	})
 }

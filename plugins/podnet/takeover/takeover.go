@@ -18,6 +18,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
@@ -77,7 +78,7 @@ type state struct {
 	Reason string          `json:"reason,omitempty"` // of Refused
 }
 
-// Takeover is the NIC of a node. Only the goroutine of Run changes it.
+// Takeover is the NIC of a node. Only the goroutine of Run changes it; Refusal is safe for concurrent use.
 type Takeover struct {
 	cfg     Config
 	state   state
@@ -87,6 +88,7 @@ type Takeover struct {
 	last    []byte    // what the kernel's NIC had when it was looked at; nil: not known
 	looked  time.Time
 	said    string
+	refusal atomic.Pointer[string] // what Refusal returns; nil: nothing
 }
 
 // New reads the file. A trial of an earlier process has failed, because that process ended: the NIC is the kernel's when New returns.
@@ -310,13 +312,27 @@ func (t *Takeover) enter(next state, now time.Time) error {
 	return nil
 }
 
-// report writes the phase to the log, and why VPP does not have the NIC if it does not get it any more.
+// report writes the phase to the log, and why VPP does not have the NIC if it does not get it any more. Refusal returns that, too.
 func (t *Takeover) report() {
-	if t.state.Phase == Refused {
-		t.cfg.Logger.Warn("NIC", "phase", string(t.state.Phase), "reason", t.status())
+	if t.state.Phase != Refused {
+		t.refusal.Store(nil)
+		t.cfg.Logger.Info("NIC", "phase", string(t.state.Phase))
 		return
 	}
-	t.cfg.Logger.Info("NIC", "phase", string(t.state.Phase))
+	why := t.status()
+	t.refusal.Store(&why)
+	t.cfg.Logger.Warn("NIC", "phase", string(t.state.Phase), "reason", why)
+}
+
+// Refusal returns why VPP does not get the NIC any more, and what to do; "": it may get it, or nobody asks for it.
+func (t *Takeover) Refusal() string {
+	if t == nil {
+		return ""
+	}
+	if why := t.refusal.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 // status returns why VPP does not have the NIC for good; "": it has it.

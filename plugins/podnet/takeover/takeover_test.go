@@ -145,7 +145,7 @@ func TestCommitConfirm(t *testing.T) {
 	n.refuses = errors.New("later")
 	n.steps(a, 100)
 	n.wants(a, "no answer later", Taken, "link")
-	if why := a.status(); why != "" {
+	if why := a.status() + a.Refusal(); why != "" {
 		t.Error(why)
 	}
 	n.steps(n.agent(), 100)
@@ -159,15 +159,24 @@ func TestNoAnswer(t *testing.T) {
 	a := n.agent()
 	n.steps(a, 30)
 	n.wants(a, "29 s", Trial, "link")
+	if why := a.Refusal(); why != "" {
+		t.Error(why)
+	}
 	n.steps(a, 2)
 	n.wants(a, "31 s", Refused, "nic")
 	n.refuses = nil
 	n.steps(a, 100)
 	n.wants(a, "later", Refused, "nic")
 	n.log.Reset()
+	first := a.Refusal()
 	a = n.agent()
 	if said := n.log.String(); !strings.Contains(said, "remove "+n.file+" to try again") {
 		t.Errorf("another agent says %q", said)
+	}
+	for _, why := range []string{first, a.Refusal()} {
+		if !strings.Contains(why, "no route") || !strings.Contains(why, "remove "+n.file) {
+			t.Errorf("the refusal is %q", why)
+		}
 	}
 	n.steps(a, 100)
 	n.wants(a, "another agent", Refused, "nic")
@@ -180,6 +189,9 @@ func TestNoAnswer(t *testing.T) {
 	a = n.agent()
 	n.steps(a, 2)
 	n.wants(a, "after the file was removed", Taken, "link")
+	if why := a.Refusal() + (*Takeover)(nil).Refusal(); why != "" {
+		t.Error(why)
+	}
 }
 
 // TestVPPEnds: the kernel has the NIC at once, and VPP gets it again when it is back; in a trial it does not.
