@@ -229,7 +229,7 @@ func harmlessDrop(p netip.Prefix, path fib_types.FibPath) bool {
 }
 
 // deadly returns a next hop that a special route would cover after the change. A host route to the next hop itself, made by
-// the API, prevents that.
+// the API, prevents that. The change concerns only next hops within its prefix, besides its own.
 func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix, bool) {
 	get := func(k routeKey) fibRoute {
 		if k == key {
@@ -237,23 +237,25 @@ func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix,
 		}
 		return r.expectedState(k)
 	}
-	check := func(hops []netip.Addr) (netip.Addr, netip.Prefix, bool) {
-		for _, h := range hops {
-			if p, ok := cover(get, h); ok {
-				return h, p, true
-			}
+	for _, h := range after.hops {
+		if p, ok := cover(get, h); ok {
+			return h, p, true
 		}
-		return netip.Addr{}, netip.Prefix{}, false
 	}
-	if h, p, ok := check(after.hops); ok {
-		return h, p, ok
+	if key.table != 0 {
+		return netip.Addr{}, netip.Prefix{}, false
 	}
 	for k := range r.hopping {
 		if k == key {
 			continue
 		}
-		if h, p, ok := check(r.expectedState(k).hops); ok {
-			return h, p, ok
+		for _, h := range r.expectedState(k).hops {
+			if !key.prefix.Contains(h) {
+				continue
+			}
+			if p, ok := cover(get, h); ok {
+				return h, p, true
+			}
 		}
 	}
 	return netip.Addr{}, netip.Prefix{}, false
