@@ -123,10 +123,15 @@ func (v *VPP) createAfPacket(host string, mac [6]byte, random, offload bool) (in
 	if random {
 		f.mac = frame.DerivedMAC(name)
 	}
+	return v.createOn(f, &HostLink{Name: host, Offload: offload}, rvInvalidInterface)
+}
+
+// createOn makes an interface with its side in Linux; refused is the return value if the wire cannot open that.
+func (v *VPP) createOn(f *iface, link *HostLink, refused int32) (interface_types.InterfaceIndex, int32) {
 	v.ifs.addIface(f)
-	if err := v.cfg.Wire.Open(f.index, &HostLink{Name: host, Offload: offload}); err != nil {
+	if err := v.cfg.Wire.Open(f.index, link); err != nil {
 		v.ifs.removeIface(f)
-		return interface_types.InterfaceIndex(noIndex), rvInvalidInterface
+		return interface_types.InterfaceIndex(noIndex), refused
 	}
 	v.event(f, false)
 	return ifIndex(f), 0
@@ -239,9 +244,6 @@ func (m *memifs) socketAddDel(add bool, id uint32, filename string) int32 {
 
 func (v *VPP) createMemif(m *memif.MemifCreateV2) (interface_types.InterfaceIndex, int32) {
 	none := interface_types.InterfaceIndex(noIndex)
-	if _, alone := v.cfg.Wire.(noWire); !alone {
-		return none, rvUnsupported // nobody would answer at its socket
-	}
 	ring := cmp.Or(m.RingSize, 1024)
 	s := v.memif.sockets[m.SocketID]
 	if bits.OnesCount32(ring) != 1 || s == nil {
@@ -256,8 +258,15 @@ func (v *VPP) createMemif(m *memif.MemifCreateV2) (interface_types.InterfaceInde
 		f.mac, f.macGiven = frame.DerivedMAC(name), false
 	}
 	f.memif = memifParams{socket: m.SocketID, id: m.ID, role: m.Role, mode: m.Mode, ring: ring, buffer: cmp.Or(m.BufferSize, 2048), copies: m.NoZeroCopy}
-	s.users++
-	return ifIndex(v.create(f)), 0
+	link := &HostLink{}
+	if m.Role == memif.MEMIF_ROLE_API_MASTER { // no wire joins the socket of another program
+		link.Memif = s.filename
+	}
+	i, rv := v.createOn(f, link, rvUnsupported)
+	if rv == 0 {
+		s.users++
+	}
+	return i, rv
 }
 
 func (f *iface) memifDetails() *memif.MemifDetails {

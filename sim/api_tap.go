@@ -51,11 +51,5 @@ func (v *VPP) createTap(m *tapv2.TapCreateV3) (interface_types.InterfaceIndex, i
 	if end.Attach && !m.HostIfNameSet {
 		return none, rvNoMatchingInterface
 	}
-	v.ifs.addIface(f)
-	if err := v.cfg.Wire.Open(f.index, &HostLink{Name: f.tap.HostIfName, Tap: end}); err != nil {
-		v.ifs.removeIface(f)
-		return none, rvSyscallError3
-	}
-	v.event(f, false)
-	return ifIndex(f), 0
+	return v.createOn(f, &HostLink{Name: f.tap.HostIfName, Tap: end}, rvSyscallError3)
 }

@@ -213,7 +213,7 @@ func (v *VPP) destroy(f *iface) {
 	if f.kind == kindAfPacket && f.up { // as vnet_delete_hw_interface
 		v.cfg.Wire.SetUp(f.index, false)
 	}
-	if f.kind == kindAfPacket || f.kind == kindTap {
+	if f.kind == kindAfPacket || f.kind == kindTap || f.kind == kindMemif {
 		v.cfg.Wire.Close(f.index)
 	}
 	for fam := range v.fib {

@@ -32,6 +32,7 @@ type HostLink struct {
 	Name    string
 	Offload bool     // of af_packet: the wire finishes checksums
 	Tap     *tap.End // the wire makes the Linux interface; nil: it exists, for af_packet
+	Memif   string   // instead: the socket of a memif, at which VPP is the master
 }
 
 // noWire is the wire of a VPP whose packets have no bytes.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +21,7 @@ func newSim() *cobra.Command {
 	var manifests []string
 	var seed uint64
 	var hostInterfaces bool
-	var deaf time.Duration
+	var tests hostif.Options
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Run the embedded VPP alone, on a unix socket",
@@ -40,10 +39,10 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hostInterfaces {
-				return serveHostInterfaces(cmd, socket, deaf)
+				return serveHostInterfaces(cmd, socket, tests)
 			}
-			if deaf != 0 {
-				return exit.Usage(errors.New("--receive-after: needs --host-interfaces"))
+			if tests != (hostif.Options{}) {
+				return exit.Usage(errors.New("--receive-after, --memif-sockets: need --host-interfaces"))
 			}
 			v := sim.New(sim.Config{Seed: seed, PuntLocal: true})
 			defer v.Close()
@@ -69,18 +68,19 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 	cmd.Flags().StringVar(&node, "node", "", "name of the node of this VPP (default: $NODE_NAME, or the name of the host)")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of random choices")
 	cmd.Flags().BoolVar(&hostInterfaces, "host-interfaces", false, "af_packet interfaces and taps carry the packets of Linux interfaces")
-	cmd.Flags().DurationVar(&deaf, "receive-after", 0, "a new interface of --host-interfaces receives nothing for so long, as one of a VPP that is busy")
+	cmd.Flags().DurationVar(&tests.Deaf, "receive-after", 0, "a new interface of --host-interfaces receives nothing for so long, as one of a VPP that is busy")
+	cmd.Flags().BoolVar(&tests.Memifs, "memif-sockets", false, "memif interfaces of --host-interfaces have a socket, at which nobody answers; otherwise they are refused")
 	cmd.MarkFlagsMutuallyExclusive("host-interfaces", "manifests")
 	return cmd
 }
 
 // serveHostInterfaces is a VPP for real packets: a client makes every interface, and the choices are random.
-func serveHostInterfaces(cmd *cobra.Command, socket string, deaf time.Duration) error {
+func serveHostInterfaces(cmd *cobra.Command, socket string, tests hostif.Options) error {
 	l, err := httpserver.Unix(cmd.Context(), socket)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "sim: binary API at %s, with host interfaces\n", socket)
 	const logged = 1 << 10
-	return hostif.Serve(cmd.Context(), sim.Config{Version: "25.10-release", Seed: rand.Uint64() | 1, LogLimit: logged}, l, deaf)
+	return hostif.Serve(cmd.Context(), sim.Config{Version: "25.10-release", Seed: rand.Uint64() | 1, LogLimit: logged}, l, tests)
 }

@@ -29,10 +29,11 @@ const (
 // port is the socket of one interface.
 type port struct {
 	index   uint32 // VPP's
-	link    int    // Linux'
+	link    int    // Linux'; 0: it has none
 	fd      int
 	offload bool      // checksums are finished here
 	tap     *tap.End  // how it was made; nil: a packet socket on a link of others
+	memif   string    // the socket of a memif; "": it is none
 	due     time.Time // when it begins to hear; zero: it hears
 }
 
@@ -45,6 +46,7 @@ type Host struct {
 	frame []byte
 	oob   []byte
 	came  []arrived     // in one round
+	mute  bool          // memifs have sockets, at which nobody answers
 	deaf  time.Duration // how long a new interface receives nothing
 }
 
@@ -191,7 +193,7 @@ func (p *port) restore(b, oob []byte) []byte {
 // Send writes a frame.
 func (h *Host) Send(index uint32, b []byte) bool {
 	p := h.ports[index]
-	if p == nil {
+	if p == nil || p.memif != "" {
 		return false
 	}
 	_, err := unix.Write(p.fd, b)
@@ -200,8 +202,11 @@ func (h *Host) Send(index uint32, b []byte) bool {
 
 // Open is part of sim.Wire.
 func (h *Host) Open(index uint32, host *sim.HostLink) error {
-	if host.Tap != nil {
+	switch {
+	case host.Tap != nil:
 		return h.openTap(index, host)
+	case host.Memif != "":
+		return h.openMemif(index, host.Memif)
 	}
 	link, err := net.InterfaceByName(host.Name)
 	if err != nil {
@@ -244,7 +249,9 @@ func hton(x uint16) uint16 { return x<<8 | x>>8 }
 
 // Close is part of sim.Wire.
 func (h *Host) Close(index uint32) {
-	if p := h.ports[index]; p != nil && p.tap != nil {
+	if p := h.ports[index]; p != nil && p.memif != "" {
+		_ = os.Remove(p.memif) // it may have been removed
+	} else if p != nil && p.tap != nil {
 		_ = unix.IoctlSetInt(p.fd, unix.TUNSETPERSIST, 0) // as tap_free; the link may be gone
 	}
 	h.drop(index)
@@ -261,14 +268,14 @@ func (h *Host) drop(index uint32) {
 
 // SetUp is part of sim.Wire: af_packet sets its Linux interface up and down.
 func (h *Host) SetUp(index uint32, up bool) {
-	if p := h.ports[index]; p != nil && p.tap == nil {
+	if p := h.ports[index]; p != nil && p.link != 0 && p.tap == nil {
 		_ = setLink(p.link, up, nil) // as VPP, which says nothing if it may not
 	}
 }
 
 // SetMAC is part of sim.Wire: af_packet gives its Linux interface its own address.
 func (h *Host) SetMAC(index uint32, mac frame.MAC) {
-	if p := h.ports[index]; p != nil && p.tap == nil {
+	if p := h.ports[index]; p != nil && p.link != 0 && p.tap == nil {
 		_ = setLink(p.link, true, mac[:])
 	}
 }

@@ -10,14 +10,20 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 )
 
+// Options are what a VPP with real packets does in tests alone.
+type Options struct {
+	Deaf   time.Duration // a new interface receives nothing for so long, as one of a VPP that is busy
+	Memifs bool          // memifs have sockets, at which nobody answers; otherwise memifs are refused
+}
+
 // Serve runs a VPP with real packets and answers its API on l until ctx ends or VPP crashes, as a process of VPP does. The clock is the
-// real one. A new interface receives nothing for the time deaf, as one of a VPP that is busy.
-func Serve(ctx context.Context, cfg sim.Config, l net.Listener, deaf time.Duration) error {
+// real one.
+func Serve(ctx context.Context, cfg sim.Config, l net.Listener, o Options) error {
 	h, err := New()
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	h.deaf = deaf
+	h.deaf, h.mute = o.Deaf, o.Memifs
 	cfg.Wire, cfg.Now, cfg.PID = h, time.Now(), uint32(os.Getpid())
 	v := sim.New(cfg)
 	alive, stop := v.Living(ctx)

@@ -46,6 +46,7 @@ type killed struct {
 	calm           bool                     // no call has a fault by chance
 	enters         func(*netns)             // of the next pod
 	kinds          []string                 // of the pods' interfaces, in turn; "": the agent's
+	mend           func()                   // what an administrator does before pods talk
 	also           func() error             // what must be true besides when nothing is left
 }
 
@@ -397,6 +398,7 @@ func (k *killed) ready() {
 func (k *killed) settle(running []*speaker) {
 	k.t.Helper()
 	k.ready()
+	k.mend()
 	k.note("%d pods run", len(running))
 	for _, p := range running {
 		if k.kindOf(p.name) != protocol.InterfaceMemif { // no program is at the other end
@@ -509,7 +511,7 @@ func runSeeds(k *killed, first, cases uint64) {
 // killNodes starts friend and denied on the first node of a cluster, and far on the second.
 func killNodes(c *podCluster) *killed {
 	t := c.t
-	k := &killed{podCluster: c, enters: func(*netns) {}, also: func() error { return nil }, kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
+	k := &killed{podCluster: c, enters: func(*netns) {}, mend: func() {}, also: func() error { return nil }, kills: map[string]int{}, calls: map[string]int{}, took: map[string]time.Duration{}, random: rand.New(rand.NewPCG(0, 24)), begin: time.Now()}
 	for _, n := range k.nodes {
 		k.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	}
