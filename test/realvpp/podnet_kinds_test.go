@@ -46,7 +46,7 @@ func TestVPPPodNetworkKilledMemif(t *testing.T) {
 }
 
 // TestVPPPodNetworkKilledNIC is TestVPPPodNetworkKilled on nodes that give their only NIC to VPP. A kill within a trial makes the agent refuse the NIC, and
-// an administrator removes the file. Whatever is killed, one link alone has the node's address, and a connection of the node to the outside continues. In
+// an administrator removes the file. After each seed one link alone has the node's address, and a connection of the node to the outside continues. In
 // the end an agent without the flag gives the NIC back to the kernel.
 func TestVPPPodNetworkKilledNIC(t *testing.T) {
 	first, cases := theSeeds(t)
