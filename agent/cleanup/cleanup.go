@@ -1,4 +1,4 @@
-// Package cleanup removes the objects of ended agents from a VPP.
+// Package cleanup turns a VPP, or a whole node, whose agents have ended into one without their objects.
 //
 // Invariant: a Cleaner works only while no agent is connected, keeps agents away until Close, and removes only what agents made.
 package cleanup
@@ -40,8 +40,11 @@ type Config struct {
 	// StatusSocket is the agent's status socket; the Cleaner occupies it, so that no agent starts. "": none.
 	StatusSocket string
 	// Files are the agent's files on the node, which are removed before anything in VPP: a container runtime that finds none starts no pods.
-	Files  []string
-	Logger *slog.Logger // nil: silent
+	Files []string
+	// SettleNIC gives the node's NIC back to the kernel before anything else; finish is called when VPP has nothing of it any more. nil: VPP has none.
+	SettleNIC func() (finish func() error, err error)
+	Node      *Node        // nil: Files and VPP only
+	Logger    *slog.Logger // nil: silent
 }
 
 // Report is the result of a cleanup.
@@ -50,10 +53,16 @@ type Report struct {
 	Files   []string       `json:"files,omitempty"`   // files of the node that were removed
 	Writes  int            `json:"writes"`            // messages to VPP
 	Left    []status.Value `json:"left,omitempty"`    // values that could not be removed, with the reason
+	Kernel  []string       `json:"kernel,omitempty"`  // objects of the kernel that were removed by their marks
+	Failed  []string       `json:"failed,omitempty"`  // what else could not be removed, with the reason
+	Away    string         `json:"away,omitempty"`    // why VPP's objects were not looked at; "": they were
 	Foreign []string       `json:"foreign,omitempty"` // foreign objects in VPP; they stay
 	// NoJournal means that no journal was found: objects that VPP keeps without a tag stay.
 	NoJournal bool `json:"noJournal,omitempty"`
 }
+
+// Whole reports that everything was removed.
+func (r *Report) Whole() bool { return len(r.Left)+len(r.Failed) == 0 }
 
 // ErrInUse means that cleanup refuses to run, because an agent runs on that VPP.
 var ErrInUse = errors.New("an agent is running on this VPP: stop it first")
@@ -63,6 +72,8 @@ const (
 	clientName = "contiv-cleanup"
 	// goneWithin bounds how long VPP may take to notice that an agent has closed its connection.
 	goneWithin = 3 * time.Second
+	// answersWithin bounds how long the cleanup of a node waits for a VPP that listens.
+	answersWithin = 20 * time.Second
 	// maxRounds bounds the retries of refused removals.
 	maxRounds = 3
 )
@@ -71,8 +82,11 @@ const (
 type Cleaner struct {
 	cfg       Config
 	conn      *vpp.Conn
-	vppagent  *vppagent.Agent
+	vppagent  *vppagent.Agent // nil: VPP is away, and the journal names nothing
 	noJournal bool
+	gone      error // why VPP has nothing of an agent: it does not run
+	silent    error // VPP runs and does not answer
+	cleaned   bool  // nothing of agents is on the node any more
 	stop      []func()
 }
 
@@ -82,7 +96,7 @@ func New(ctx context.Context, cfg Config) (*Cleaner, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cleaner{cfg: cfg}
-	for _, step := range []func(context.Context) error{c.lock, c.connect, c.alone, c.know} {
+	for _, step := range []func(context.Context) error{c.lock, c.idle, c.reach, c.know} {
 		if err := step(ctx); err != nil {
 			c.Close()
 			return nil, err
@@ -97,6 +111,9 @@ func (c *Cleaner) Close() {
 		stop()
 	}
 	c.stop = nil
+	if c.cleaned {
+		c.forgetNode()
+	}
 }
 
 // background runs f until Close.
@@ -128,6 +145,26 @@ func (c *Cleaner) lock(ctx context.Context) error {
 		}), nil) // ends with ctx
 	})
 	return nil
+}
+
+// reach connects to VPP, and checks that no agent is. For a whole node VPP may be away.
+func (c *Cleaner) reach(ctx context.Context) error {
+	if c.cfg.Node != nil {
+		if c.gone = c.notListening(ctx); c.gone != nil {
+			return nil
+		}
+		limited, cancel := context.WithTimeout(ctx, answersWithin)
+		defer cancel()
+		ctx = limited
+	}
+	err := c.connect(ctx)
+	if err == nil {
+		err = c.alone(ctx)
+	}
+	if c.cfg.Node != nil && err != nil && !errors.Is(err, ErrInUse) {
+		c.silent, err = err, nil
+	}
+	return err
 }
 
 func (c *Cleaner) connect(ctx context.Context) error {
@@ -185,17 +222,24 @@ func (c *Cleaner) alone(ctx context.Context) error {
 	}
 }
 
-// know reads the journal. It adds the kinds of the host's own objects only if the journal has some.
+// know reads the journal. It adds the kinds of the host's own objects only if the journal has some. Without VPP it has only these.
 func (c *Cleaner) know(context.Context) error {
 	cfg := vppagent.Config{Caller: c.conn, Logger: c.cfg.Logger, Journal: c.cfg.Journal}
 	text, err := os.ReadFile(c.cfg.Journal)
-	switch {
-	case c.cfg.Journal == "" || errors.Is(err, fs.ErrNotExist):
+	if c.cfg.Journal == "" || errors.Is(err, fs.ErrNotExist) {
 		cfg.Journal, c.noJournal = "", true
-	case err != nil:
+	} else if err != nil {
 		return fmt.Errorf("journal: %w", err)
-	case bytes.Contains(text, []byte(" config/linux/")):
-		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn}, slices.Concat(all.All(), linux.All(), nodeports.All())
+	}
+	own := bytes.Contains(text, []byte(" config/linux/"))
+	hosts := slices.Concat(linux.All(), nodeports.All())
+	switch {
+	case c.silent != nil, c.gone != nil && !own:
+		return nil
+	case c.gone != nil:
+		cfg.Caller, cfg.Descriptors, cfg.Logger = &linux.Caller{VPP: nobody{}, Own: c.cfg.Node.Own}, hosts, slog.New(slog.DiscardHandler) // it left out VPP's objects
+	case own:
+		cfg.Caller, cfg.Descriptors = &linux.Caller{VPP: c.conn, Own: c.cfg.Node.namespace()}, slices.Concat(all.All(), hosts)
 	}
 	c.vppagent = vppagent.New(cfg)
 	return nil
@@ -206,56 +250,133 @@ func nothing() *event.Txn { return &event.Txn{Cause: "cleanup", Resync: event.Fu
 
 // Plan is what Clean would do.
 type Plan struct {
-	Files []string `json:"files,omitempty"` // of the node, to be removed
+	Files  []string `json:"files,omitempty"`  // of the node, to be removed
+	Kernel []string `json:"kernel,omitempty"` // objects of the kernel, to be removed by their marks
+	Away   string   `json:"away,omitempty"`   // why VPP's objects are not looked at; "": they are
 	*vppagent.Plan
 }
 
 // Empty reports that there is nothing to do.
-func (p *Plan) Empty() bool { return len(p.Files) == 0 && p.Plan.Empty() }
+func (p *Plan) Empty() bool { return len(p.Files) == 0 && len(p.Kernel) == 0 && p.Plan.Empty() }
 
-// String is one line per file, and then the plan of VPP.
+// String is one line per file and object of the kernel, and then the plan of VPP.
 func (p *Plan) String() string {
 	out := ""
 	for _, f := range p.Files {
 		out += "delete file " + f + "\n"
 	}
+	for _, o := range p.Kernel {
+		out += "delete " + o + "\n"
+	}
+	if p.Away != "" {
+		out += "VPP is not looked at: " + p.Away + "\n"
+	}
+	if len(p.Files)+len(p.Kernel) > 0 && p.Plan.Empty() {
+		return out
+	}
 	return out + p.Plan.String()
 }
 
-// Plan returns what Clean would do. It only reads VPP.
-func (c *Cleaner) Plan(ctx context.Context) (*Plan, error) {
-	plan, err := c.vppagent.Plan(ctx, nothing())
-	if err != nil {
-		return nil, err
+// away returns why VPP's objects are not looked at; "": they are.
+func (c *Cleaner) away() string {
+	if err := errors.Join(c.gone, c.silent); err != nil {
+		return err.Error()
 	}
-	out := &Plan{Plan: plan}
-	for _, f := range c.cfg.Files {
+	return ""
+}
+
+// Plan returns what Clean would do. It only reads.
+func (c *Cleaner) Plan(ctx context.Context) (*Plan, error) {
+	out := &Plan{Plan: &vppagent.Plan{}, Away: c.away()}
+	var err error
+	if c.vppagent != nil {
+		if out.Plan, err = c.vppagent.Plan(ctx, nothing()); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range append(slices.Clone(c.cfg.Files), c.cfg.Node.files()...) {
 		if _, err := os.Lstat(f); err == nil {
 			out.Files = append(out.Files, f)
 		}
 	}
-	return out, nil
+	out.Kernel, err = c.cfg.Node.kernel()
+	return out, err
 }
 
-// NoJournal reports that no journal was found. Then the Cleaner treats objects that VPP keeps without a tag as foreign.
-func (c *Cleaner) NoJournal() bool { return c.noJournal }
+// NoJournal reports that VPP runs and no journal was found. Then the Cleaner treats objects that VPP keeps without a tag as foreign.
+func (c *Cleaner) NoJournal() bool { return c.noJournal && c.away() == "" }
 
-// Clean removes the agents' objects from VPP: those with their tag, and those in the journal. An object that is already gone
-// is not an error. Clean deletes the journal when it is empty. The error means that VPP could not be reached.
+// Clean removes the agents' objects: those with their tag, and those in the journal; of a whole node also those with a mark in the kernel, and files. An
+// object that is already gone is not an error. Clean deletes the journal when it is empty. The error means that Clean ended early.
+//
+// The order lets a node regain its network by itself: the kernel gets its NIC back; runtimes find no plugin any more; links are removed before the
+// rules that keep pods' packets from the kernel; what the next agent would need is removed last.
 func (c *Cleaner) Clean(ctx context.Context) (*Report, error) {
-	r := &Report{NoJournal: c.noJournal}
+	r := &Report{NoJournal: c.NoJournal(), Away: c.away()}
+	finish, err := c.cfg.settleNIC()
+	if err != nil {
+		return r, err
+	}
 	for _, f := range c.cfg.Files {
-		switch err := os.Remove(f); {
-		case err == nil:
-			r.Files = append(r.Files, f)
-		case !errors.Is(err, fs.ErrNotExist):
+		if err := r.removeFile(f); err != nil {
 			return r, fmt.Errorf("file of the agent: %w", err)
 		}
 	}
+	if c.vppagent != nil {
+		if err := c.cleanVPP(ctx, r); err != nil {
+			return nil, errors.Join(err, finish())
+		}
+	}
+	if c.silent != nil {
+		r.Failed = append(r.Failed, "VPP's objects: "+c.silent.Error())
+	}
+	c.cfg.Node.cleanKernel(r)
+	if err := finish(); err != nil {
+		return r, err
+	}
+	if len(r.Left) == 0 && !c.noJournal && c.silent == nil {
+		if err := os.Remove(c.cfg.Journal); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return r, fmt.Errorf("journal: %w", err)
+		}
+	}
+	c.cfg.Node.cleanFiles(r)
+	c.cleaned = c.cfg.Node != nil && r.Whole()
+	return r, nil
+}
+
+// settleNIC gives the NIC back to the kernel.
+func (c *Config) settleNIC() (finish func() error, err error) {
+	if c.SettleNIC == nil {
+		return func() error { return nil }, nil
+	}
+	return c.SettleNIC()
+}
+
+// GiveBackNIC gives the NIC back to the kernel, where VPP cannot be cleaned.
+func (c *Config) GiveBackNIC() error {
+	finish, err := c.settleNIC()
+	if err != nil {
+		return err
+	}
+	return finish()
+}
+
+// removeFile removes a file, and reports it.
+func (r *Report) removeFile(path string) error {
+	switch err := os.Remove(path); {
+	case err == nil:
+		r.Files = append(r.Files, path)
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return nil
+}
+
+func (c *Cleaner) cleanVPP(ctx context.Context, r *Report) error {
 	for range maxRounds {
 		done := c.vppagent.Commit(ctx, nothing())
 		if done.Err != nil {
-			return nil, done.Err
+			return done.Err
 		}
 		r.Removed, r.Writes, r.Left = r.Removed+done.Del, r.Writes+done.Writes, nil
 		for _, v := range c.vppagent.Snapshot().Values() {
@@ -268,10 +389,5 @@ func (c *Cleaner) Clean(ctx context.Context) (*Report, error) {
 		}
 	}
 	r.Foreign = c.vppagent.Snapshot().Foreign
-	if len(r.Left) == 0 && !c.noJournal {
-		if err := os.Remove(c.cfg.Journal); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return r, fmt.Errorf("journal: %w", err)
-		}
-	}
-	return r, nil
+	return nil
 }

@@ -19,9 +19,7 @@ import (
 type cleanupFlags struct {
 	flags.Log
 	show.Output
-	cfg     cleanup.Config
-	files   flags.CNIFolders
-	state   string
+	flags   flags.Cleanup
 	dry     bool
 	timeout time.Duration
 }
@@ -30,7 +28,7 @@ func newCleanup() *cobra.Command {
 	var f cleanupFlags
 	cmd := &cobra.Command{
 		Use:   "cleanup",
-		Short: "Remove from VPP the objects that agents have made",
+		Short: "Remove from VPP, or from the whole node, the objects that agents have made",
 		Long: `cleanup removes from a VPP the objects that an agent has made: NAT44 mappings and addresses, cnat translations, access lists,
 routes, interfaces. It recognises them by the tag that VPP keeps with them, or by the agent's journal. All other objects are foreign, and
 stay. cleanup also removes what other programs have configured through the agent, by gRPC or etcd: it carries the same tag. It removes in
@@ -46,13 +44,21 @@ without a tag that existed before the agent, exactly as the agent wanted it, cou
 Connections through Services served by NAT44 end, because VPP removes their sessions; connections through cnat continue until their
 sessions expire. Policies are no longer enforced. See docs/handover.md.
 
-Of an agent with --cni, cleanup first removes the network configuration list and the CNI plugin from the node's folders, so that container
-runtimes start no more pods with them, and gives the node's NIC back to the kernel if VPP has it. Then it removes the links of pods and of the node. The files in --cni-state stay: a new agent connects
-the pods again whose sandboxes still exist.
+Of an agent with --cni, cleanup first gives the node's NIC back to the kernel if VPP has it. It removes the network configuration list and the
+CNI plugin from the node's folders, so that container runtimes start no more pods with them, and then the links of pods and of the node that
+the journal names. The files in --cni-state stay: a new agent connects the pods again whose sandboxes still exist.
+
+With --node the node is as it was before the first agent. cleanup also removes everything in the kernel that has an agent's mark, with or without
+journal and VPP: links, routes, tables of the packet filter. Then it removes the files in --cni-state, sockets, the journal and locks. It
+removes nothing that has no mark of an agent. If no process listens at --vpp-socket, VPP counts as ended, with all objects in it. If VPP does not
+answer, cleanup cleans the kernel, keeps the journal and the files for another run, and ends with code 1. Remove pods, or drain the node, before:
+pods that still run lose their network, and a container runtime cannot delete them until it has another CNI plugin. See docs/install.md.
 
 Exit code 1: an object could not be removed, or VPP could not be reached; 2: an agent is running; 3: --dry-run found objects to remove.`,
 		Example: `  contiv-agent cleanup --dry-run
   contiv-agent cleanup
+  contiv-agent cleanup --node --dry-run
+  contiv-agent cleanup --node
   contiv-agent cleanup --vpp-socket ./vpp.sock --journal ./journal -o json`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.runCleanup(cmd) },
@@ -60,18 +66,13 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 	f.Log.AddFlags(cmd)
 	f.Output.AddFlag(cmd)
 	fs := cmd.Flags()
-	flags.AddSocket(fs, &f.cfg.Socket)
-	flags.AddLock(fs, &f.cfg.Lock)
-	fs.StringVar(&f.cfg.Journal, "journal", flags.Auto, "journal of the agent; empty: none; auto: /run/contiv-agent/journal for root, else none")
-	fs.StringVar(&f.cfg.StatusSocket, "status-socket", flags.Auto, "unix socket of the agent's status, which cleanup occupies while it runs; empty: none; auto: the default of run")
-	f.files.AddFlags(fs, "cleanup removes the agent's file there; empty: it does not", "cleanup removes the agent's plugin there; empty: it does not")
-	fs.StringVar(&f.state, "cni-state", flags.CNIState, "folder of the agent's files: cleanup gives a NIC that VPP has (run --node-nic) back to the kernel")
+	f.flags.AddFlags(fs)
 	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
 }
 
-func (f *cleanupFlags) runCleanup(cmd *cobra.Command) (result error) {
+func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
@@ -79,24 +80,17 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) (result error) {
 	if err != nil {
 		return err
 	}
-	cfg := f.cfg
-	cfg.Lock = flags.LockPath(cfg.Lock, cfg.Socket)
-	cfg.Logger, cfg.Journal, cfg.StatusSocket = log, flags.JournalPath(cfg.Journal, false), flags.StatusSocket(cfg.StatusSocket)
-	cfg.Files = f.files.Files()
+	cfg := f.flags.Config()
+	cfg.Logger = log
 	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
 	defer cancel()
 	c, err := cleanup.New(ctx, cfg)
-	if errors.Is(err, cleanup.ErrInUse) {
+	switch {
+	case errors.Is(err, cleanup.ErrInUse):
 		return exit.Usage(err)
-	}
-	if !f.dry { // first, also without VPP: the node reaches nobody by a VPP without the agent's interfaces
-		finish, failed := flags.SettleNIC(f.state)
-		if failed != nil {
-			return errors.Join(err, failed)
-		}
-		defer func() { result = errors.Join(result, finish()) }()
-	}
-	if err != nil {
+	case err != nil && !f.dry: // the node reaches nobody by a VPP without the agent's interfaces
+		return errors.Join(err, cfg.GiveBackNIC())
+	case err != nil:
 		return err
 	}
 	defer c.Close()
@@ -123,8 +117,8 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) (result error) {
 	if err := f.Print(cmd.OutOrStdout(), report, func(w io.Writer) { show.Cleanup(w, report) }); err != nil {
 		return err
 	}
-	if len(report.Left) > 0 {
-		return fmt.Errorf("%d values could not be removed", len(report.Left))
+	if !report.Whole() {
+		return fmt.Errorf("%d values and %d other things could not be removed", len(report.Left), len(report.Failed))
 	}
 	return nil
 }

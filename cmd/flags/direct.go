@@ -89,8 +89,8 @@ func (f *direct) settings() (d podnet.Direct, err error) {
 // nicFile has what a NIC had that was given to VPP.
 const nicFile = "nic.json"
 
-// SettleNIC gives a NIC back to the kernel that an agent with this --cni-state gave to VPP. The caller calls finish when VPP has nothing of it any more.
-func SettleNIC(folder string) (finish func() error, err error) {
+// settleNIC gives a NIC back to the kernel that an agent with this --cni-state gave to VPP. The caller calls finish when VPP has nothing of it any more.
+func settleNIC(folder string) (finish func() error, err error) {
 	return takeover.Settle(filepath.Join(folder, nicFile), &nic.NIC{Link: podnet.NICLink})
 }
 

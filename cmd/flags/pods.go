@@ -27,6 +27,14 @@ import (
 // CNIState is the default of --cni-state.
 const CNIState = "/var/lib/contiv-agent"
 
+// Names in --cni-state, beside nicFile.
+const (
+	addressesFile   = "addresses.db"
+	attachmentsFile = "attachments.db"
+	memifFolder     = "memif"
+	spoolFolder     = "cni"
+)
+
 // Pods are the flags of the node's network.
 type Pods struct {
 	on    bool
@@ -112,18 +120,18 @@ func (f *Pods) Open(cfg *agent.Config, server string, now time.Time, log *slog.L
 	if err := f.install(log); err != nil {
 		return err
 	}
-	pool, err := ipam.Open(now, ipam.Config{File: filepath.Join(f.state, "addresses.db")})
+	pool, err := ipam.Open(now, ipam.Config{File: filepath.Join(f.state, addressesFile)})
 	if err != nil {
 		return err
 	}
 	network, err := podnet.New(podnet.Config{
 		Settings: podnet.Settings{NodeName: cfg.NodeName, MTU: f.mtu, ServiceCIDRs: cfg.Services.ServiceCIDRs, Direct: path},
-		File:     filepath.Join(f.state, "attachments.db"), Memifs: filepath.Join(f.state, "memif"), Prefer: f.prefer(podnet.TapDevices, log), Pool: pool, Closed: cfg.DeniesUnknown(), Probe: probe.Ask, Logger: log,
+		File:     filepath.Join(f.state, attachmentsFile), Memifs: filepath.Join(f.state, memifFolder), Prefer: f.prefer(podnet.TapDevices, log), Pool: pool, Closed: cfg.DeniesUnknown(), Probe: probe.Ask, Logger: log,
 	})
 	if err != nil {
 		return errors.Join(err, pool.Close())
 	}
-	cfg.Pods = &config.Pods{Network: network, ToNodes: path.ToNodes(), Spool: filepath.Join(f.state, "cni"), Expedite: f.expedite(log)}
+	cfg.Pods = &config.Pods{Network: network, ToNodes: path.ToNodes(), Spool: filepath.Join(f.state, spoolFolder), Expedite: f.expedite(log)}
 	if cfg.Pods.NIC, err = f.path.takeOver(f.state, network, server, log); err != nil {
 		return err
 	}
@@ -156,7 +164,7 @@ func (f *Pods) expedite(log *slog.Logger) rcu.Expedite {
 	if !f.brisk {
 		return rcu.Expedite{}
 	}
-	e := rcu.Expedite{Switch: rcu.SwitchPath, Mark: filepath.Join(f.state, "rcu_expedited")}
+	e := expedite(f.state)
 	if err := e.Recover(); err != nil {
 		log.Info("VPP makes and removes interfaces of pods as slowly as the kernel waits for its processors", "err", err)
 		return rcu.Expedite{}

@@ -30,7 +30,7 @@ type Mover interface {
 	Take(record []byte) error
 	Release(record []byte) error
 	Made() bool               // the link to VPP exists; false after a restart of the node
-	Holds(record []byte) bool // that link has addresses
+	Holds(record []byte) bool // that link has addresses of the record; no record: any
 	Up(record []byte) bool    // the NIC is up; no record: the NIC that Look looks at
 	Deafen() error
 }
@@ -134,9 +134,13 @@ func Exists(file string) bool {
 	return err == nil
 }
 
-// Settle gives the NIC back to the kernel, if an earlier process gave it away. The caller calls finish when VPP has nothing of it any more.
+// Settle gives the NIC back to the kernel, if an earlier process gave it away. The caller calls finish when VPP has nothing of it any more. It is an error
+// if the link to VPP has the NIC's addresses and the file is lost: the node has its network by that link, which must then stay.
 func Settle(file string, m Mover) (finish func() error, err error) {
 	if !Exists(file) {
+		if m.Holds(nil) {
+			return nil, fmt.Errorf("the link to VPP has the node's addresses, and %s, which says what the NIC had, does not exist: move the addresses and routes to the NIC by hand", file)
+		}
 		return func() error { return nil }, nil
 	}
 	t, err := New(Config{File: file, Mover: m, Leave: true, Logger: slog.New(slog.DiscardHandler)}, time.Now())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -191,6 +192,23 @@ func TestNoAnswer(t *testing.T) {
 	n.wants(a, "after the file was removed", Taken, "link")
 	if why := a.Refusal() + (*Takeover)(nil).Refusal(); why != "" {
 		t.Error(why)
+	}
+}
+
+// TestFileLost: without the file nobody knows what the NIC had. The link that has it now must not be removed.
+func TestFileLost(t *testing.T) {
+	n := newNode(t)
+	if finish, err := Settle(n.file, n); err != nil || finish() != nil {
+		t.Errorf("a node that never gave its NIC to VPP: %v", err)
+	}
+	a := n.agent()
+	n.steps(a, 3)
+	n.wants(a, "3 s", Taken, "link")
+	if err := os.Remove(n.file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Settle(n.file, n); err == nil || !strings.Contains(err.Error(), n.file+", which says what the NIC had, does not exist") {
+		t.Error(err)
 	}
 }
 

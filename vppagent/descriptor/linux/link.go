@@ -114,8 +114,10 @@ type PutLink struct {
 // GetMessageName is "link_put".
 func (*PutLink) GetMessageName() string { return "link_put" }
 
-// ourAlias begins our marks.
-const ourAlias = "contiv-agent "
+const (
+	ourAlias    = "contiv-agent " // begins our marks
+	spareBegins = "ca-"           // begins names of spares
+)
 
 // alias is our mark on a link: the logical name of its end and, for a veth, of the other end.
 func alias(logical, peer string) string {
@@ -128,7 +130,7 @@ func alias(logical, peer string) string {
 // spare is the name of an unwanted end of a veth whose peer is wanted. The spare is in the agent's namespace.
 func spare(logical string) string {
 	sum := sha256.Sum256([]byte(logical))
-	return fmt.Sprintf("ca-%x", sum[:6])
+	return fmt.Sprintf(spareBegins+"%x", sum[:6])
 }
 
 func (r *PutLink) alias() string { return alias(r.Logical, r.Peer) }

@@ -85,7 +85,7 @@ func TestMove(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if n.Holds(record) {
+		if n.Holds(record) || n.Holds(nil) {
 			t.Error("the link has the addresses before Take")
 		}
 		for range 2 {
@@ -102,7 +102,7 @@ func TestMove(t *testing.T) {
 				t.Errorf("no %q in\n%s", want, taken)
 			}
 		}
-		if strings.Contains(taken, "dev eth0") || !n.Holds(record) {
+		if strings.Contains(taken, "dev eth0") || !n.Holds(record) || !n.Holds(nil) {
 			t.Errorf("eth0 still has something:\n%s", taken)
 		}
 		ip(t, "addr add 192.168.16.1/24 brd 192.168.16.255 dev eth0\nroute replace default via 192.168.16.100 dev eth0 metric 100 onlink\n") // of a Release that was killed

@@ -190,3 +190,6 @@ func (f header) setInner(place uint32, a netip.Addr) rule {
 func dropTable(c *nftables.Conn) {
 	c.DelTable(c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet}))
 }
+
+// OwnTable is the table of node ports.
+func OwnTable() linux.OwnTable { return linux.MarkedTable(nodePortsTable, nftables.TableFamilyINet) }
