@@ -150,7 +150,7 @@ func (c *Cleaner) lock(ctx context.Context) error {
 // reach connects to VPP, and checks that no agent is. For a whole node VPP may be away.
 func (c *Cleaner) reach(ctx context.Context) error {
 	if c.cfg.Node != nil {
-		if c.gone = c.notListening(ctx); c.gone != nil {
+		if c.gone = c.ended(ctx); c.gone != nil {
 			return nil
 		}
 		limited, cancel := context.WithTimeout(ctx, answersWithin)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -23,6 +24,8 @@ type Node struct {
 	Databases []string
 	// Recover undoes what a killed agent left of the kernel's switches; nil: nothing.
 	Recover func() error
+	// Patience is how long a VPP that still listens may take to end; 0: it is not about to end.
+	Patience time.Duration
 	// Patterns are files and folders that only agents make (filepath.Match). They are removed last, folders with their content.
 	Patterns []string
 	// Folders are removed by Close if they are empty.
@@ -56,6 +59,25 @@ func (c *Cleaner) idle(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ended waits until nobody listens at VPP's socket, up to Patience, and returns notListening's answer.
+func (c *Cleaner) ended(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Node.Patience)
+	defer cancel()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		why := c.notListening(context.WithoutCancel(ctx))
+		if why != nil {
+			return why
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+		}
+	}
 }
 
 // notListening returns why nobody listens at VPP's socket; nil: a process does.

@@ -21,6 +21,7 @@ type cleanupFlags struct {
 	show.Output
 	flags   flags.Cleanup
 	dry     bool
+	stay    bool
 	timeout time.Duration
 }
 
@@ -61,13 +62,20 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
   contiv-agent cleanup --node
   contiv-agent cleanup --vpp-socket ./vpp.sock --journal ./journal -o json`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.runCleanup(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := f.runCleanup(cmd)
+			if err == nil && f.stay {
+				<-cmd.Context().Done()
+			}
+			return err
+		},
 	}
 	f.Log.AddFlags(cmd)
 	f.Output.AddFlag(cmd)
 	fs := cmd.Flags()
 	f.flags.AddFlags(fs)
 	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
+	fs.BoolVar(&f.stay, "stay", false, "when everything is removed, or with --dry-run nothing is left, wait for Ctrl-C or SIGTERM: for a DaemonSet, whose pods must not end")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
 }

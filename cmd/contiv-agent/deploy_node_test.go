@@ -1,16 +1,19 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/doctor"
+	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
@@ -79,6 +82,42 @@ func TestVPPImage(t *testing.T) {
 	for _, want := range []string{"COPY epoll.c /", "-o /" + doctor.EpollLibrary + " /epoll.c", "COPY --from=library /" + doctor.EpollLibrary + " " + path, "ENV LD_PRELOAD=" + path, `ENTRYPOINT ["vpp"]`} {
 		if !strings.Contains(string(text), want+"\n") {
 			t.Errorf("no line ends with %s", want)
+		}
+	}
+}
+
+// TestRemove: the pods of deploy/remove have all files of the node that cleanup --node removes, under the same paths, and the rights for it; they are
+// ready when a dry run finds nothing.
+func TestRemove(t *testing.T) {
+	all := built(t, "remove")
+	set, ok := all["DaemonSet contiv-remove/contiv-remove"].(*appsv1.DaemonSet)
+	if !ok || all["Namespace /contiv-remove"] == nil || len(all) != 2 {
+		t.Fatalf("%v", slices.Sorted(maps.Keys(all)))
+	}
+	pod := &set.Spec.Template.Spec
+	if !pod.HostNetwork || !slices.ContainsFunc(pod.Tolerations, func(o corev1.Toleration) bool { return o == corev1.Toleration{Operator: corev1.TolerationOpExists} }) {
+		t.Errorf("it is not on the network of all nodes: %+v", pod)
+	}
+	for name, want := range map[string][]string{"cleanup": {"cleanup", "--node"}, "clean": {"cleanup", "--node", "--dry-run", "--stay"}} {
+		list := slices.Concat(pod.InitContainers, pod.Containers)
+		c := &list[slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name })]
+		if !slices.Equal(c.Args, want) || c.SecurityContext.Capabilities == nil || !slices.Equal(c.SecurityContext.Capabilities.Add, []corev1.Capability{"NET_ADMIN", "SYS_ADMIN"}) {
+			t.Errorf("%s: %q, %+v", name, c.Args, c.SecurityContext)
+		}
+		checkCommand(t, all, c, pod)
+		for _, path := range []string{
+			"/etc/cni/net.d/" + cni.ListName, "/opt/cni/bin/" + cni.ProgramName, flags.CNIState, protocol.DefaultSocket, "/run/contiv-agent", "/run/vpp/api.sock", rcu.SwitchPath,
+		} {
+			i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(path+"/", m.MountPath+"/") })
+			if i < 0 {
+				t.Errorf("%s: %s is in no volume", name, path)
+				continue
+			}
+			m := c.VolumeMounts[i]
+			v := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })]
+			if v.HostPath == nil || v.HostPath.Path != m.MountPath || m.ReadOnly || path == m.MountPath && path != rcu.SwitchPath {
+				t.Errorf("%s: %s: %+v, %+v", name, path, m, v)
+			}
 		}
 	}
 }

@@ -105,6 +105,12 @@ func build(t *testing.T, dir string) map[string][]byte {
 	for _, component := range c.Components {
 		dir := filepath.Join(dir, component)
 		part := readCustomization(t, dir, "Component")
+		for _, r := range part.Resources {
+			for _, doc := range documents(t, filepath.Join(dir, r)) {
+				name, doc := objects{}.read(t, r, doc)
+				add(name, doc)
+			}
+		}
 		part.patch(t, dir, out)
 	}
 	c.patch(t, dir, out)

@@ -189,6 +189,11 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 	if err := f.pods.Open(&cfg, f.sources.ServerHostPort(), time.Now(), cfg.Process.Logger); err != nil {
 		return err
 	}
+	removed, err := f.pods.Removal(ctx, &cfg, &f.sources)
+	if err != nil {
+		return err
+	}
+	defer func() { removed.End(ctx, cmd.Context().Err() != nil) }()
 	synced := make(chan *event.Committed, 1)
 	cfg.Process.OnCommitted = firstSync(synced)
 	a, err := agent.New(cfg)

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet/probe"
+	"github.com/contiv-agent/contiv-agent/source/kube/removal"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -44,8 +45,10 @@ type Pods struct {
 	brisk bool
 	path  direct
 	node  CNIFolders
-	from  string         // the plugin's program
-	set   *pflag.FlagSet // knows which flags are given
+	from  string // the plugin's program
+	// deleted names the objects whose deletion removes the agent.
+	deleted string
+	set     *pflag.FlagSet // knows which flags are given
 }
 
 // CNIFolders are the folders in which container runtimes look for CNI plugins; "": none.
@@ -79,6 +82,7 @@ func (f *Pods) AddFlags(set *pflag.FlagSet) {
 	f.path.addFlags(set)
 	f.node.AddFlags(set, cni.ListName+" exists there while the node can serve pods, so that container runtimes start pods only then; empty: none is written; needs --cni",
 		cni.ProgramName+" is copied there before VPP is configured; empty: it is not; needs --cni")
+	set.StringVar(&f.deleted, "clean-when-deleted", "", "NAMESPACE/DAEMONSET/SERVICEACCOUNT of this agent: an agent that is stopped after both objects were deleted removes everything that agents made on the node, as cleanup --node does; it needs the right to list and watch them; empty: it leaves the node to the next agent; needs --cni and an API server (--kubeconfig or --in-cluster)")
 	set.StringVar(&f.from, "cni-program", Auto, "the program that is copied to --cni-bin-dir; auto: contiv-cni beside this program; needs --cni")
 }
 
@@ -90,6 +94,9 @@ func (f *Pods) Check(node string, embedded bool) error {
 			if f.set.Changed(name) {
 				return exit.Usage(fmt.Errorf("--%s: needs --cni", name))
 			}
+		}
+		if f.deleted != "" { // manifests give an empty one
+			return exit.Usage(errors.New("--clean-when-deleted: needs --cni"))
 		}
 		return nil
 	case embedded:
@@ -104,6 +111,9 @@ func (f *Pods) Check(node string, embedded bool) error {
 	}
 	if _, err := f.path.settings(); err != nil {
 		return exit.Usage(err)
+	}
+	if _, err := removal.Parse(f.deleted); f.deleted != "" && err != nil {
+		return exit.Usage(fmt.Errorf("--clean-when-deleted: %w", err))
 	}
 	return nil
 }

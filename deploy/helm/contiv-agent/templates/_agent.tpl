@@ -31,6 +31,7 @@
     - --vpp-socket=/run/vpp/api.sock
     - --host-address=$(HOST_ADDRESS)
     - --cni=$(CNI)
+    - --clean-when-deleted=$(CLEAN_WHEN_DELETED)
     - --listen=:9191
     - --lease-namespace={{ .Release.Namespace }}
     - --log-format=json
@@ -54,6 +55,8 @@
           key: host-address
     - name: CNI
       value: {{ $cni | quote }}
+    - name: CLEAN_WHEN_DELETED
+      value: {{ eq $cni "true" | ternary (printf "%s/contiv-vswitch/contiv-agent" .Release.Namespace) "" | quote }}
     {{- if eq .Values.mode "calico-typha" }}
     - name: SERVICE_CIDR
       valueFrom:
