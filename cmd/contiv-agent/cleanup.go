@@ -21,6 +21,7 @@ type cleanupFlags struct {
 	show.Output
 	flags   flags.Cleanup
 	dry     bool
+	wait    bool
 	stay    bool
 	timeout time.Duration
 }
@@ -75,6 +76,7 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 	fs := cmd.Flags()
 	f.flags.AddFlags(fs)
 	fs.BoolVar(&f.dry, "dry-run", false, "print the objects to remove, and change nothing")
+	fs.BoolVar(&f.wait, "wait", false, "while an agent runs, wait for its end instead of refusing to run")
 	fs.BoolVar(&f.stay, "stay", false, "when everything is removed, or with --dry-run nothing is left, wait for Ctrl-C or SIGTERM: for a DaemonSet, whose pods must not end")
 	fs.DurationVar(&f.timeout, "timeout", time.Minute, "how long VPP may take")
 	return cmd
@@ -90,9 +92,7 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 	}
 	cfg := f.flags.Config()
 	cfg.Logger = log
-	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
-	defer cancel()
-	c, err := cleanup.New(ctx, cfg)
+	c, err := f.begin(cmd, cfg)
 	switch {
 	case errors.Is(err, cleanup.ErrInUse):
 		return exit.Usage(err)
@@ -102,6 +102,8 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 		return err
 	}
 	defer c.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+	defer cancel()
 	if c.NoJournal() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "no journal %s: objects that VPP keeps no tag for stay\n", cfg.Journal)
 	}
@@ -129,4 +131,28 @@ func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
 		return fmt.Errorf("%d values and %d other things could not be removed", len(report.Left), len(report.Failed))
 	}
 	return nil
+}
+
+// begin connects to VPP. With --wait it first waits for the end of the agent.
+func (f *cleanupFlags) begin(cmd *cobra.Command, cfg cleanup.Config) (*cleanup.Cleaner, error) {
+	said := false
+	for {
+		ctx, cancel := context.WithTimeout(cmd.Context(), f.timeout)
+		c, err := cleanup.New(ctx, cfg)
+		cancel()
+		if !f.wait || !errors.Is(err, cleanup.ErrInUse) {
+			return c, err
+		}
+		if !said {
+			fmt.Fprintf(cmd.ErrOrStderr(), "waiting: %v\n", err)
+			said = true
+		}
+		again := time.NewTimer(time.Second)
+		select {
+		case <-cmd.Context().Done():
+			again.Stop()
+			return nil, err
+		case <-again.C:
+		}
+	}
 }

@@ -98,7 +98,7 @@ func TestRemove(t *testing.T) {
 	if !pod.HostNetwork || !slices.ContainsFunc(pod.Tolerations, func(o corev1.Toleration) bool { return o == corev1.Toleration{Operator: corev1.TolerationOpExists} }) {
 		t.Errorf("it is not on the network of all nodes: %+v", pod)
 	}
-	for name, want := range map[string][]string{"cleanup": {"cleanup", "--node"}, "clean": {"cleanup", "--node", "--dry-run", "--stay"}} {
+	for name, want := range map[string][]string{"cleanup": {"cleanup", "--node", "--wait"}, "clean": {"cleanup", "--node", "--dry-run", "--stay"}} {
 		list := slices.Concat(pod.InitContainers, pod.Containers)
 		c := &list[slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name })]
 		if !slices.Equal(c.Args, want) || c.SecurityContext.Capabilities == nil || !slices.Equal(c.SecurityContext.Capabilities.Add, []corev1.Capability{"NET_ADMIN", "SYS_ADMIN"}) {

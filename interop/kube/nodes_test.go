@@ -24,13 +24,14 @@ import (
 // realSite is a cluster of bare nodes with the real kubelet, containerd and runc. Nothing on them knows this project before its manifests are applied.
 type realSite struct {
 	*site
-	real []*realNode
+	real   []*realNode
+	before map[string]map[string]string // answers of the bare nodes
 }
 
 // bareSite starts the API server, controllers, scheduler and nodes, which stay NotReady: they have no network.
 func bareSite(t *testing.T, programs, images string, names ...string) *realSite {
 	t.Helper()
-	s := &realSite{site: newAPIServer(t, names)}
+	s := &realSite{site: newAPIServer(t, names), before: map[string]map[string]string{}}
 	for _, n := range s.nodes {
 		s.real = append(s.real, &realNode{siteNode: n, programs: programs})
 	}
@@ -65,17 +66,7 @@ func bareSite(t *testing.T, programs, images string, names ...string) *realSite 
 // install applies a folder of deploy, with the images and the address of the API server in a kustomization, as docs/operations.md says.
 func (s *realSite) install(t *testing.T, folder string) string {
 	t.Helper()
-	dir := s.path("install")
-	here, err := filepath.Abs(deploy)
-	if err == nil {
-		here, err = filepath.Rel(dir, filepath.Join(here, folder))
-	}
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir, from := s.path("install"), s.relative(t, "install", folder)
 	s.write("install/kustomization.yaml", fmt.Sprintf(`resources: [%s]
 images:
   - {name: contiv-agent, newTag: e2e}
@@ -83,7 +74,7 @@ images:
 patches:
   - patch: |-
       {apiVersion: v1, kind: ConfigMap, metadata: {name: contiv-agent, namespace: contiv-system}, data: {api-server: "https://%s:%d"}}
-`, here, bridgeAddress, apiPort))
+`, from, bridgeAddress, apiPort))
 	s.kubectl(nil, "apply", "-k", dir)
 	return dir
 }
@@ -135,6 +126,7 @@ func TestNodes(t *testing.T) {
 		if why := s.unready(t, n.name); !strings.Contains(why, "cni") {
 			t.Errorf("%s is bare, and %q", n.name, why)
 		}
+		s.before[n.name] = n.answers(t)
 	}
 	began := time.Now()
 	s.install(t, "standalone")
@@ -142,6 +134,7 @@ func TestNodes(t *testing.T) {
 	t.Logf("from kubectl apply to ready nodes: %s", time.Since(began).Round(time.Second/10))
 	s.deployWeb(t)
 	t.Logf("from kubectl apply to answers on all paths, also through a Service: %s", time.Since(began).Round(time.Second/10))
+	s.asBefore(t, true)
 	for _, part := range []struct {
 		name string
 		do   func(t *testing.T, s *realSite)
@@ -150,6 +143,9 @@ func TestNodes(t *testing.T) {
 		{"the DaemonSet is away", agentIsAway},
 		{"rolling update", rollingUpdate},
 		{"containerd and kubelet are killed", runtimeIsKilled},
+		{"kubectl delete", installIsDeleted},
+		{"the page install.md", pageIsFollowed},
+		{"contiv-remove", nodesAreCleaned},
 		{"a node crashes", nodeCrashes},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.do(t, s) }) {
