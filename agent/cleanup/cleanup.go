@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -131,6 +132,9 @@ func (c *Cleaner) background(ctx context.Context, f func(context.Context)) {
 func (c *Cleaner) lock(ctx context.Context) error {
 	if c.cfg.StatusSocket == "" {
 		return nil
+	}
+	if dir := filepath.Dir(c.cfg.StatusSocket); !exists(dir) {
+		c.stop = append(c.stop, func() { _ = os.Remove(dir) }) // a dry run leaves nothing; what is in it stays
 	}
 	l, err := httpserver.Unix(ctx, c.cfg.StatusSocket)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -277,6 +281,11 @@ func (p *Plan) String() string {
 	return out + p.Plan.String()
 }
 
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
 // away returns why VPP's objects are not looked at; "": they are.
 func (c *Cleaner) away() string {
 	if err := errors.Join(c.gone, c.silent); err != nil {
@@ -295,7 +304,7 @@ func (c *Cleaner) Plan(ctx context.Context) (*Plan, error) {
 		}
 	}
 	for _, f := range append(slices.Clone(c.cfg.Files), c.cfg.Node.files()...) {
-		if _, err := os.Lstat(f); err == nil {
+		if exists(f) {
 			out.Files = append(out.Files, f)
 		}
 	}

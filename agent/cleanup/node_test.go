@@ -261,8 +261,14 @@ func TestNode(t *testing.T) {
 					t.Errorf("%d: before:\n%s\nafter:\n%s", i, before, now)
 				}
 			}
-			if _, err := os.Stat(filepath.Join(m.dir, "run")); err == nil {
-				t.Error("the agent's folder stays")
+			c, err := New(t.Context(), m.config(dial))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = c.Plan(t.Context())
+			c.Close()
+			if _, stays := os.Stat(filepath.Join(m.dir, "run")); stays == nil || err != nil {
+				t.Errorf("the agent's folder exists after a dry run of a clean node, %v", err)
 			}
 		})
 	}

@@ -87,7 +87,7 @@ func (d *deployed) run(t testing.TB, all manifests, container string, more ...st
 func (d *deployed) agent(t testing.TB, all manifests) *program {
 	t.Helper()
 	dir := shortDir(t)
-	return d.run(t, all, "agent", "--sim", "--cni=false", "--status-socket", filepath.Join(dir, "status.sock"), "--journal", "", "--health-check-addresses", "127.0.0.1")
+	return d.run(t, all, "agent", "--sim", "--cni=false", "--clean-when-deleted=", "--status-socket", filepath.Join(dir, "status.sock"), "--journal", "", "--health-check-addresses", "127.0.0.1")
 }
 
 // server runs the fan-out server of a manifest.

@@ -135,6 +135,7 @@ func (c *cluster) namespaces() {
 	c.t.Helper()
 	c.kubectl(nil, "apply", "--server-side", "-f", filepath.Join(deploy, "base", "namespace.yaml"))
 	c.kubectl(nil, "create", "namespace", "calico-system")
+	c.kubectl(nil, "create", "namespace", "contiv-remove")
 }
 
 // customs creates custom types, and waits until the API server serves them.
@@ -166,6 +167,7 @@ var triedRoles = []string{
 	"ClusterRole contiv-events", "ClusterRole contiv-fanout-keys", "ClusterRole contiv-reader", // TestRights
 	"ClusterRole contiv-reporter",                                              // TestReports
 	"Role contiv-agent-fanout", "Role contiv-agent-typha", "Role contiv-lease", // TestRights
+	"Role contiv-removal",  // TestRemoval
 	"Role contiv-reporter", // TestReports
 }
 
