@@ -23,7 +23,7 @@ func ForwardDrops(own string) (out []string, _ error) {
 		}
 		for _, chain := range chains {
 			forward := chain.Hooknum != nil && *chain.Hooknum == *nftables.ChainHookForward
-			if forward && chain.Policy != nil && *chain.Policy == nftables.ChainPolicyDrop && !strings.HasPrefix(chain.Table.Name, table) {
+			if forward && chain.Policy != nil && *chain.Policy == nftables.ChainPolicyDrop && !strings.HasPrefix(chain.Table.Name, Table) {
 				out = append(out, fmt.Sprintf("%s %s %s", name, chain.Table.Name, chain.Name))
 			}
 		}

@@ -231,7 +231,7 @@ func (r *PutHandover) do(h *handles) ([]api.Message, error) {
 	for _, t := range r.Rules.tables(r.Link, r.Refuse) {
 		t.addTo(c)
 	}
-	return nil, Wrap("replace the tables "+table+" of the packet filter", c.Flush())
+	return nil, Wrap("replace the tables "+Table+" of the packet filter", c.Flush())
 }
 
 // DropHandover removes our tables.
@@ -246,13 +246,13 @@ func (*DropHandover) do(h *handles) ([]api.Message, error) {
 		return nil, err
 	}
 	dropTables(c)
-	return nil, Wrap("remove the tables "+table+" of the packet filter", c.Flush())
+	return nil, Wrap("remove the tables "+Table+" of the packet filter", c.Flush())
 }
 
 // dropTables removes the tables whether they exist or not: an addition of an existing table changes nothing.
 func dropTables(c *nftables.Conn) {
 	for _, family := range []nftables.TableFamily{nftables.TableFamilyINet, nftables.TableFamilyARP} {
-		c.DelTable(c.AddTable(&nftables.Table{Name: table, Family: family}))
+		c.DelTable(c.AddTable(&nftables.Table{Name: Table, Family: family}))
 	}
 }
 
@@ -270,11 +270,11 @@ func (*GetHandover) do(h *handles) ([]api.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	inet, exists, err := Fingerprint(c, nftables.TableFamilyINet, table)
+	inet, exists, err := Fingerprint(c, nftables.TableFamilyINet, Table)
 	if err != nil {
 		return nil, err
 	}
-	arp, alsoARP, err := Fingerprint(c, nftables.TableFamilyARP, table)
+	arp, alsoARP, err := Fingerprint(c, nftables.TableFamilyARP, Table)
 	switch {
 	case err != nil || !exists && !alsoARP:
 		return nil, err

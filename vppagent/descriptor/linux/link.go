@@ -71,7 +71,7 @@ func (r *ListLinks) do(h *handles) ([]api.Message, error) {
 			}
 		}
 		slices.SortFunc(m.Addresses, netip.Prefix.Compare)
-		if m.Kind == kindVeth && strings.HasPrefix(a.Alias, ourAlias) {
+		if m.Kind == kindVeth && strings.HasPrefix(a.Alias, AliasPrefix) {
 			if m.WholeChecksums, err = nl.wholeChecksums(a.Name); err != nil {
 				return nil, err
 			}
@@ -115,22 +115,22 @@ type PutLink struct {
 func (*PutLink) GetMessageName() string { return "link_put" }
 
 const (
-	ourAlias    = "contiv-agent " // begins our marks
-	spareBegins = "ca-"           // begins names of spares
+	AliasPrefix = "contiv-agent " // begins our marks
+	SparePrefix = "ca-"           // begins names of spares
 )
 
 // alias is our mark on a link: the logical name of its end and, for a veth, of the other end.
 func alias(logical, peer string) string {
 	if peer != "" {
-		return ourAlias + logical + " peer " + peer
+		return AliasPrefix + logical + " peer " + peer
 	}
-	return ourAlias + logical
+	return AliasPrefix + logical
 }
 
 // spare is the name of an unwanted end of a veth whose peer is wanted. The spare is in the agent's namespace.
 func spare(logical string) string {
 	sum := sha256.Sum256([]byte(logical))
-	return fmt.Sprintf(spareBegins+"%x", sum[:6])
+	return fmt.Sprintf(SparePrefix+"%x", sum[:6])
 }
 
 func (r *PutLink) alias() string { return alias(r.Logical, r.Peer) }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	portTable = "contiv-ports" // the table of host ports
+	PortTable = "contiv-ports" // the table of host ports
 	// netlinkNetfilter is NETLINK_NETFILTER.
 	netlinkNetfilter = 12
 )
@@ -46,10 +46,10 @@ func (h *handles) changePorts(comment string, o *hostPort) error {
 	if o == nil && len(old) == 0 && len(rules) > 0 {
 		return nil
 	}
-	t := c.AddTable(&nftables.Table{Name: portTable, Family: nftables.TableFamilyINet})
+	t := c.AddTable(&nftables.Table{Name: PortTable, Family: nftables.TableFamilyINet})
 	if o == nil && len(old) == len(rules) {
 		c.DelTable(t)
-		return Wrap("remove the table "+portTable+" of the packet filter", c.Flush())
+		return Wrap("remove the table "+PortTable+" of the packet filter", c.Flush())
 	}
 	for _, r := range old {
 		if err := c.DelRule(r); err != nil {
@@ -108,7 +108,7 @@ func portRules(c *nftables.Conn) (out []*nftables.Rule, err error) {
 		return nil, fmt.Errorf("list the chains of the packet filter: %w", err)
 	}
 	for _, chain := range chains {
-		if chain.Table.Name != portTable {
+		if chain.Table.Name != PortTable {
 			continue
 		}
 		rules, err := c.GetRules(chain.Table, chain)

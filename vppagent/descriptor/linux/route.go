@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// protocol marks our routes: a number that is not assigned (/etc/iproute2/rt_protos).
-	protocol = 202
+	// RouteProtocol marks our routes: a number that is not assigned (/etc/iproute2/rt_protos).
+	RouteProtocol = 202
 	// metric6 is the kernel's metric for an IPv6 route without one (IP6_RT_PRIO_USER).
 	metric6 = 1024
 )
@@ -51,7 +51,7 @@ func (r *PutRoute) do(h *handles) ([]api.Message, error) {
 		return nil, err
 	}
 	route := &netlink.Route{
-		LinkIndex: l.Attrs().Index, Dst: toNet(dst), Gw: net.ParseIP(r.Via), Priority: int(r.Metric), Protocol: protocol,
+		LinkIndex: l.Attrs().Index, Dst: toNet(dst), Gw: net.ParseIP(r.Via), Priority: int(r.Metric), Protocol: RouteProtocol,
 		Scope: netlink.Scope(r.Scope), Table: unix.RT_TABLE_MAIN,
 	}
 	if r.Add {
@@ -84,7 +84,7 @@ func (r *ListRoutes) do(h *handles) ([]api.Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	routes, err := nl.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: protocol, Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
+	routes, err := nl.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Protocol: RouteProtocol, Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_PROTOCOL|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	table      = "contiv" // name of our tables
-	markPrefix = "made-"  // see Fingerprint
+	Table      = "contiv" // name of our tables
+	MarkPrefix = "made-"  // see Fingerprint
 )
 
 // rule is a list of conditions and what follows from them.
@@ -37,7 +37,7 @@ type ruleTable struct {
 }
 
 func (t *ruleTable) addTo(c *nftables.Conn) {
-	to := c.AddTable(&nftables.Table{Name: table, Family: t.family})
+	to := c.AddTable(&nftables.Table{Name: Table, Family: t.family})
 	n := 0
 	for _, ch := range t.chains {
 		in := c.AddChain(&nftables.Chain{Name: ch.name, Table: to, Type: ch.kind, Hooknum: ch.hook, Priority: ch.priority})
@@ -62,7 +62,7 @@ func Fingerprint(c *nftables.Conn, family nftables.TableFamily, name string) (pr
 			continue
 		}
 		exists = true
-		if text, is := strings.CutPrefix(chain.Name, markPrefix); is {
+		if text, is := strings.CutPrefix(chain.Name, MarkPrefix); is {
 			mark = text
 		}
 		list, err := c.GetRules(chain.Table, chain)
@@ -78,7 +78,7 @@ func Fingerprint(c *nftables.Conn, family nftables.TableFamily, name string) (pr
 }
 
 // Mark is the name of the empty chain with a fingerprint and the number of rules.
-func Mark(print string, rules int) string { return fmt.Sprintf("%s%s-%d", markPrefix, print, rules) }
+func Mark(print string, rules int) string { return fmt.Sprintf("%s%s-%d", MarkPrefix, print, rules) }
 
 // tables returns the rules, for the link that leads to VPP and the link with packets to be refused; "": none.
 //

@@ -80,7 +80,7 @@ func (k *Kernel) ownLinks() (out []Object, _ error) {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
 	for _, l := range all {
-		if !linux.Marked(l.Attrs().Alias) && !unmarkedPair(l, all) {
+		if !strings.HasPrefix(l.Attrs().Alias, linux.AliasPrefix) && !unmarkedPair(l, all) {
 			continue
 		}
 		out = append(out, Object{"link " + l.Attrs().Name, func() error {
@@ -104,10 +104,16 @@ func (k *Kernel) ownLinks() (out []Object, _ error) {
 // unmarkedPair reports that an agent was killed between the two requests that make a pair and mark it: both ends are spares, and this one has no alias.
 func unmarkedPair(l netlink.Link, all []netlink.Link) bool {
 	a := l.Attrs()
-	return l.Type() == "veth" && a.Alias == "" && linux.SpareName(a.Name) && slices.ContainsFunc(all, func(other netlink.Link) bool {
+	return l.Type() == "veth" && a.Alias == "" && isSpare(a.Name) && slices.ContainsFunc(all, func(other netlink.Link) bool {
 		o := other.Attrs()
-		return o.Index == a.ParentIndex && o.ParentIndex == a.Index && linux.SpareName(o.Name)
+		return o.Index == a.ParentIndex && o.ParentIndex == a.Index && isSpare(o.Name)
 	})
+}
+
+// isSpare reports that a link has the name of an end of a veth that an agent has made and not named yet.
+func isSpare(name string) bool {
+	digits, is := strings.CutPrefix(name, linux.SparePrefix)
+	return is && len(digits) == 12
 }
 
 // ownRoutes returns our routes by links that are not ours.
@@ -120,7 +126,7 @@ func (k *Kernel) ownRoutes() (out []Object, _ error) {
 	for _, r := range routes {
 		by := ""
 		if l, err := k.links.LinkByIndex(r.LinkIndex); err == nil {
-			if linux.Marked(l.Attrs().Alias) {
+			if strings.HasPrefix(l.Attrs().Alias, linux.AliasPrefix) {
 				continue
 			}
 			by = " by " + l.Attrs().Name
@@ -136,20 +142,34 @@ func (k *Kernel) ownRoutes() (out []Object, _ error) {
 	return out, nil
 }
 
+// ownTable is a table that agents make. A table with this name is theirs if it has a chain whose name begins with the sign.
+type ownTable struct {
+	nftables.Table
+	sign string
+}
+
+func ownTables() []ownTable {
+	return []ownTable{
+		{nftables.Table{Name: linux.Table, Family: nftables.TableFamilyINet}, linux.MarkPrefix},
+		{nftables.Table{Name: linux.Table, Family: nftables.TableFamilyARP}, linux.MarkPrefix},
+		{nftables.Table{Name: linux.PortTable, Family: nftables.TableFamilyINet}, "arriving"},
+		{nftables.Table{Name: nodeports.Table, Family: nftables.TableFamilyINet}, linux.MarkPrefix},
+	}
+}
+
 func (k *Kernel) ownTables() (out []Object, _ error) {
-	for _, t := range append(linux.OwnTables(), nodeports.OwnTable()) {
+	for _, t := range ownTables() {
 		chains, err := k.filter.ListChainsOfTableFamily(t.Family)
 		if err != nil {
 			return out, fmt.Errorf("list the chains of the packet filter: %w", err)
 		}
-		own := slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name == t.Name && strings.HasPrefix(c.Name, t.Sign) })
+		own := slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Table.Name == t.Name && strings.HasPrefix(c.Name, t.sign) })
 		if !own {
 			continue
 		}
 		family := map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyARP: "arp"}[t.Family]
 		out = append(out, Object{"table " + family + " " + t.Name, func() error {
-			found := &nftables.Table{Name: t.Name, Family: t.Family}
-			k.filter.DelTable(k.filter.AddTable(found)) // an addition of an existing table changes nothing
+			k.filter.DelTable(k.filter.AddTable(&t.Table)) // an addition of an existing table changes nothing
 			return k.filter.Flush()
 		}})
 	}

@@ -153,7 +153,7 @@ func (*PutNodePort) GetMessageName() string { return "node_port_put" }
 // Filter implements linux.FilterRequest.
 func (r *PutNodePort) Filter(c *nftables.Conn) ([]api.Message, error) {
 	var err error
-	t := &nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet}
+	t := &nftables.Table{Name: Table, Family: nftables.TableFamilyINet}
 	element := []nftables.SetElement{{Key: r.Port.key()}}
 	// Closed before served: at no time do other hosts reach a port that is closed afterwards.
 	for i := len(portSets) - 1; i >= 0; i-- {
@@ -207,7 +207,7 @@ func portSetsOf(c *nftables.Conn) (map[string][]nftables.SetElement, error) {
 	if err != nil {
 		return nil, linux.Wrap("list the tables of the packet filter", err)
 	}
-	at := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == nodePortsTable })
+	at := slices.IndexFunc(tables, func(t *nftables.Table) bool { return t.Name == Table })
 	if at < 0 {
 		return nil, nil
 	}

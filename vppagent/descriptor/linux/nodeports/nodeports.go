@@ -109,14 +109,14 @@ func (r *PutNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
 		return nil, err
 	}
 	dropTable(c)
-	t := c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet})
+	t := c.AddTable(&nftables.Table{Name: Table, Family: nftables.TableFamilyINet})
 	for _, name := range portSets {
 		if err := c.AddSet(portSet(t, name), had[name]); err != nil {
 			return nil, linux.Wrap("make the set "+name+" of the packet filter", err)
 		}
 	}
 	r.Rules.addRules(c, t, r.Link)
-	return nil, linux.Wrap("replace the table "+nodePortsTable+" of the packet filter", c.Flush())
+	return nil, linux.Wrap("replace the table "+Table+" of the packet filter", c.Flush())
 }
 
 // DropNodePorts removes rules and ports.
@@ -128,7 +128,7 @@ func (*DropNodePorts) GetMessageName() string { return "node_ports_drop" }
 // Filter implements linux.FilterRequest.
 func (*DropNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
 	dropTable(c)
-	return nil, linux.Wrap("remove the table "+nodePortsTable+" of the packet filter", c.Flush())
+	return nil, linux.Wrap("remove the table "+Table+" of the packet filter", c.Flush())
 }
 
 // GetNodePorts asks for the fingerprint of the rules. There is no answer without the table.
@@ -142,7 +142,7 @@ func (*GetNodePorts) GetMessageName() string { return "node_ports_get" }
 
 // Filter implements linux.FilterRequest.
 func (*GetNodePorts) Filter(c *nftables.Conn) ([]api.Message, error) {
-	print, exists, err := linux.Fingerprint(c, nftables.TableFamilyINet, nodePortsTable)
+	print, exists, err := linux.Fingerprint(c, nftables.TableFamilyINet, Table)
 	if err != nil || !exists {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	nodePortsTable = "contiv-node-ports" // name of the table
+	// Table is the name of the table.
+	Table = "contiv-node-ports"
 	// nodePortsVersion changes whenever equal values become other rules.
 	nodePortsVersion = 1
 )
@@ -188,8 +189,5 @@ func (f header) setInner(place uint32, a netip.Addr) rule {
 
 // dropTable removes the table whether it exists or not: an addition of an existing table changes nothing.
 func dropTable(c *nftables.Conn) {
-	c.DelTable(c.AddTable(&nftables.Table{Name: nodePortsTable, Family: nftables.TableFamilyINet}))
+	c.DelTable(c.AddTable(&nftables.Table{Name: Table, Family: nftables.TableFamilyINet}))
 }
-
-// OwnTable is the table of node ports.
-func OwnTable() linux.OwnTable { return linux.MarkedTable(nodePortsTable, nftables.TableFamilyINet) }
