@@ -242,11 +242,8 @@ func (r *routes) deadly(key routeKey, after fibRoute) (netip.Addr, netip.Prefix,
 			return h, p, true
 		}
 	}
-	if key.table != 0 {
-		return netip.Addr{}, netip.Prefix{}, false
-	}
 	for k := range r.hopping {
-		if k == key {
+		if k == key || key.table != 0 {
 			continue
 		}
 		for _, h := range r.expectedState(k).hops {

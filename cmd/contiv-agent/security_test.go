@@ -60,6 +60,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
 		"cmd/embedded/embedded.go":         nil, // in a folder of the agent's user, for its child process
 		"httpserver/unix.go":               nil, // called by others
+		"sim/hostif/memif.go":              {"`sim --memif-sockets`"},
 		"sim/vpp.go":                       nil, // for tests
 	}
 	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|httpserver\.Unix\(`)
