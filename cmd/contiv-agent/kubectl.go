@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
@@ -68,7 +69,7 @@ node has a finding; 0 no finding.`,
 	fs.StringVarP(&f.agents.Container, "container", "c", "agent", "container of the agent in its pod")
 	fs.StringVar(&f.agents.Program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
-	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace())
+	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), acceptance.OfCluster(&f.agents, &f.node))
 	return root
 }
 

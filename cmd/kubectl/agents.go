@@ -1,6 +1,6 @@
 // Package kubectl finds the agents of a cluster and runs commands in their pods, with the kubectl program.
 //
-// Invariant: it changes nothing in the cluster.
+// Invariant: only Objects changes something in the cluster, as its caller asks.
 package kubectl
 
 import (
@@ -88,19 +88,27 @@ func (f *Agents) exec(at Place, args ...string) []string {
 
 // StatusOf returns the status of an agent.
 func (f *Agents) StatusOf(ctx context.Context, at Place) (*status.Status, error) {
-	var text, complaint strings.Builder
-	code, err := f.runKubectl(ctx, &text, &complaint, f.exec(at, "status", "--output=json")...)
-	if err != nil {
+	st := &status.Status{}
+	if err := f.answer(ctx, at, st, "status", "--output=json"); err != nil {
 		return nil, err
 	}
-	if code != exit.OK && code != exit.Differs {
-		return nil, fmt.Errorf("status of %s: exit code %d: %s", at.Node, code, strings.TrimSpace(complaint.String()))
-	}
-	st := &status.Status{}
-	if err := json.Unmarshal([]byte(text.String()), st); err != nil {
-		return nil, fmt.Errorf("status of %s: %w", at.Node, err)
-	}
 	return st, nil
+}
+
+// answer runs a command of an agent that writes JSON.
+func (f *Agents) answer(ctx context.Context, at Place, into any, args ...string) error {
+	var text, complaint strings.Builder
+	code, err := f.runKubectl(ctx, &text, &complaint, f.exec(at, args...)...)
+	if err != nil {
+		return err
+	}
+	if code != exit.OK && code != exit.Differs {
+		return fmt.Errorf("%s of %s: exit code %d: %s", args[0], at.Node, code, strings.TrimSpace(complaint.String()))
+	}
+	if err := json.Unmarshal([]byte(text.String()), into); err != nil {
+		return fmt.Errorf("%s of %s: %w", args[0], at.Node, err)
+	}
+	return nil
 }
 
 // Ask queries one agent after the other, and writes a heading for each, or with asJSON an object. It returns the worst exit code.

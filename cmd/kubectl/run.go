@@ -21,6 +21,11 @@ type kubectl struct{ Kubeconfig, Context string }
 // runKubectl runs kubectl and returns its exit code, which is the container command's code if it runs one. An error means that
 // kubectl could not be started.
 func (k *kubectl) runKubectl(ctx context.Context, stdout, stderr io.Writer, args ...string) (int, error) {
+	return k.feedKubectl(ctx, nil, stdout, stderr, args...)
+}
+
+// feedKubectl is runKubectl with a standard input.
+func (k *kubectl) feedKubectl(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) (int, error) {
 	program := os.Getenv("KUBECTL")
 	if program == "" {
 		program = "kubectl"
@@ -35,7 +40,7 @@ func (k *kubectl) runKubectl(ctx context.Context, stdout, stderr io.Writer, args
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
 	said := &sieve{to: stderr}
-	cmd.Stdout, cmd.Stderr = stdout, said
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, said
 	err := cmd.Run()
 	said.flushLine()
 	var exit *exec.ExitError

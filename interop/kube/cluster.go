@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -31,6 +32,7 @@ type cluster struct {
 	controllers *process
 	client      *kubernetes.Clientset // as an administrator, in protobuf, and without a rate limit
 	more        []string              // flags of the API server beside those it always has
+	services    string                // where cluster IPs come from; "": serviceRange
 
 	controllerFlags []string // of the controllers, likewise
 }
@@ -112,7 +114,7 @@ func (c *cluster) serve() {
 		"kube-apiserver",
 		"--etcd-servers", c.etcd, "--cert-dir", c.path("certs"), "--bind-address", c.address, "--secure-port", fmt.Sprint(c.port),
 		"--token-auth-file", c.path("users.csv"), "--authorization-mode", "Node,RBAC",
-		"--service-cluster-ip-range", serviceRange, "--service-account-issuer", "https://kubernetes.default.svc",
+		"--service-cluster-ip-range", cmp.Or(c.services, serviceRange), "--service-account-issuer", "https://kubernetes.default.svc",
 		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"), "--allow-privileged",
 	}, c.more...)
 	c.api = start(c.t, "kube-apiserver", exec.Command(built.cluster, args...))

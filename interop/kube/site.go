@@ -34,6 +34,17 @@ type site struct {
 	nodes     []*siteNode
 	scheduler *process
 	bin       string // folder of programs for people: kubectl, contiv-agent, and kubectl-contiv
+
+	dual       bool     // nodes have IPv6, too
+	agentFlags []string // of agents beside those they always have
+}
+
+// dualStack gives a site IPv6 beside IPv4.
+func dualStack(s *site) { s.dual, s.services = true, serviceRange+",fd00:10:96::/112" }
+
+// agentsWith gives the agents of a site more flags.
+func agentsWith(flags ...string) func(*site) {
+	return func(s *site) { s.agentFlags = append(s.agentFlags, flags...) }
 }
 
 // siteNode is a node of a site.
@@ -48,6 +59,7 @@ type siteNode struct {
 const (
 	bridge        = "contiv-kube"
 	bridgeAddress = "192.168.16.100"
+	nodesIPv6     = "fd16::" // of a site with both families; a node's address ends with its number
 	apiPort       = 6443
 	dnsAddress    = "10.96.0.10" // of the example's kube-dns
 )
@@ -57,9 +69,9 @@ const apiClient = "kube-apiserver-kubelet-client"
 
 // newSite starts the API server, controllers, scheduler and nodes. It returns when the nodes are ready, which needs their agents. The nodes
 // are those of the manifest.
-func newSite(t tb, manifest string, names []string) *site {
+func newSite(t tb, manifest string, names []string, options ...func(*site)) *site {
 	t.Helper()
-	s := newAPIServer(t, names)
+	s := newAPIServer(t, names, options...)
 	stop := s.step("kube-controller-manager, kube-scheduler, Nodes")
 	s.control("daemonset-controller", "job-controller", "node-lifecycle-controller", "root-ca-certificate-publisher-controller", "endpoints-controller")
 	s.scheduler = s.schedule()
@@ -78,9 +90,12 @@ func newSite(t tb, manifest string, names []string) *site {
 }
 
 // newAPIServer makes the network between the nodes, and starts the API server, which knows their kubelets.
-func newAPIServer(t tb, names []string) *site {
+func newAPIServer(t tb, names []string, options ...func(*site)) *site {
 	t.Helper()
 	s := &site{cluster: &cluster{t: t, dir: t.TempDir(), address: bridgeAddress, port: apiPort, users: people()}}
+	for _, option := range options {
+		option(s)
+	}
 	s.bin = s.path("bin")
 	s.wire(names)
 	ca := newAuthority(s.cluster)
@@ -129,9 +144,13 @@ func (s *site) connect(i int) error {
 	if err := netns.Make(n.netns); err != nil {
 		return err
 	}
+	dual := ""
+	if s.dual {
+		dual = fmt.Sprintf("addr add %s%d/64 dev eth0 nodad\n", nodesIPv6, i+1)
+	}
 	return errors.Join(
 		netns.IP("", fmt.Sprintf("link add %s type veth peer name eth0 netns %s\nlink set %s master %s\nlink set %s up\n", port, n.netns, port, bridge, port)),
-		netns.IP(n.netns, fmt.Sprintf("link set eth0 up\naddr add %s/24 dev eth0\nroute add default via %s\n", n.address, bridgeAddress)),
+		netns.IP(n.netns, fmt.Sprintf("link set eth0 up\naddr add %s/24 dev eth0\nroute add default via %s\n%s", n.address, bridgeAddress, dual)),
 		netns.Set(n.netns, "ipv4/ip_forward", "1"), netns.Set(n.netns, "ipv6/conf/all/forwarding", "1"),
 	)
 }
@@ -210,11 +229,11 @@ func (s *site) agentPod(n *siteNode) {
 		Spec: corev1.PodSpec{
 			NodeName: n.name, HostNetwork: true, AutomountServiceAccountToken: &no, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{
-				{Name: "agent", Image: "contiv-agent", SecurityContext: privileged, Env: []corev1.EnvVar{{Name: "CONTIV_STATUS_SOCKET", Value: n.file("agent.sock")}}, Args: []string{
+				{Name: "agent", Image: "contiv-agent", SecurityContext: privileged, Env: []corev1.EnvVar{{Name: "CONTIV_STATUS_SOCKET", Value: n.file("agent.sock")}}, Args: append([]string{
 					"run", "--cni", "--cni-state", n.dir, "--cni-conf-dir", n.file("net.d"), "--cni-bin-dir", n.file("bin"), "--cni-program", built.plugin,
 					"--kubeconfig", s.path("agent.kubeconfig"), "--node", n.name, "--vpp-socket", n.file(startup.API), "--stats-socket", stats,
 					"--status-socket", n.file("agent.sock"), "--journal", n.file("journal"), "--listen", n.listen(),
-				}},
+				}, s.agentFlags...)},
 				{Name: "vpp", Image: "vpp", SecurityContext: privileged, Args: vpp},
 			},
 		},
