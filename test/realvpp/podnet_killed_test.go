@@ -384,8 +384,24 @@ func (k *killed) runSeed(seed uint64) {
 			running = slices.Delete(running, at, at+1)
 		}
 	}
-	k.settle(running)
+	k.settle(append(running, k.oneOfEach()...))
 	k.files(seed%8 == 0)
+}
+
+// oneOfEach starts a pod of each kind without a fault: on a busy machine kills leave a seed few pods, and perhaps none of a kind.
+func (k *killed) oneOfEach() (out []*speaker) {
+	k.t.Helper()
+	k.calm = true
+	defer func() { k.calm = false }()
+	for range k.kinds {
+		k.ready()
+		if p := k.connectNext(nil); p != nil {
+			out = append(out, p)
+		} else {
+			k.t.Errorf("a pod is refused without a fault:\n%s", strings.Join(k.story, "\n"))
+		}
+	}
+	return out
 }
 
 // ready waits until the node serves.
