@@ -60,6 +60,8 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"cmd/contiv-agent/sim.go":          {"`sim --socket`"},
 		"cmd/embedded/embedded.go":         nil, // in a folder of the agent's user, for its child process
 		"httpserver/unix.go":               nil, // called by others
+		"connectivity/probe/icmp.go":       nil, // echo replies, no port
+		"connectivity/probe/server.go":     {"`connectivity serve --ports`"},
 		"sim/hostif/memif.go":              {"`sim --memif-sockets`"},
 		"sim/vpp.go":                       nil, // for tests
 	}
