@@ -48,7 +48,7 @@ func (o *Objects) Read(ctx context.Context, into any, args ...string) error {
 // Execute implements connectivity.Cluster.
 func (o *Objects) Execute(ctx context.Context, namespace, pod, stdin string, line func([]byte), command ...string) error {
 	var complaint bytes.Buffer
-	lines := &splitter{line: line}
+	lines := &splitter{line: func(b []byte) error { line(b); return nil }}
 	args := append([]string{"exec", "--stdin", "--namespace=" + namespace, pod, "--"}, command...)
 	code, err := o.feedKubectl(ctx, strings.NewReader(stdin), lines, &complaint, args...)
 	if err == nil && code != 0 {
@@ -58,25 +58,6 @@ func (o *Objects) Execute(ctx context.Context, namespace, pod, stdin string, lin
 		err = errors.New("kubectl exec takes too long")
 	}
 	return err
-}
-
-// splitter calls line with each whole line.
-type splitter struct {
-	line func([]byte)
-	rest []byte
-}
-
-// Write implements io.Writer.
-func (s *splitter) Write(b []byte) (int, error) {
-	s.rest = append(s.rest, b...)
-	for {
-		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
-		if !whole {
-			return len(b), nil
-		}
-		s.line(line)
-		s.rest = rest
-	}
 }
 
 // answerLimit is how long an agent may take for one answer.

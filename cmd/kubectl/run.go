@@ -39,10 +39,10 @@ func (k *kubectl) feedKubectl(ctx context.Context, stdin io.Reader, stdout, stde
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 10 * time.Second
-	said := &sieve{to: stderr}
+	said := sieve(stderr)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, said
 	err := cmd.Run()
-	said.flushLine()
+	err = errors.Join(err, said.flushLine())
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -71,14 +71,14 @@ func (k *kubectl) readJSON(ctx context.Context, into any, args ...string) error 
 	return nil
 }
 
-// sieve forwards lines, except those in which kubectl repeats an exit code.
-type sieve struct {
-	to   io.Writer
+// splitter calls line with each whole line, without its end, until line fails.
+type splitter struct {
+	line func([]byte) error
 	rest []byte
 }
 
 // Write implements io.Writer.
-func (s *sieve) Write(b []byte) (int, error) {
+func (s *splitter) Write(b []byte) (int, error) {
 	s.rest = append(s.rest, b...)
 	for {
 		line, rest, whole := bytes.Cut(s.rest, []byte("\n"))
@@ -86,18 +86,27 @@ func (s *sieve) Write(b []byte) (int, error) {
 			return len(b), nil
 		}
 		s.rest = rest
-		if bytes.HasPrefix(line, []byte("command terminated with exit code ")) {
-			continue
-		}
-		if _, err := fmt.Fprintf(s.to, "%s\n", line); err != nil {
+		if err := s.line(line); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// flushLine forwards an incomplete last line.
-func (s *sieve) flushLine() {
-	if len(s.rest) > 0 {
-		fmt.Fprintf(s.to, "%s\n", s.rest)
+// flushLine calls line with an incomplete last line.
+func (s *splitter) flushLine() error {
+	if len(s.rest) == 0 {
+		return nil
 	}
+	return s.line(s.rest)
+}
+
+// sieve forwards lines, except those in which kubectl repeats an exit code.
+func sieve(to io.Writer) *splitter {
+	return &splitter{line: func(line []byte) error {
+		if bytes.HasPrefix(line, []byte("command terminated with exit code ")) {
+			return nil
+		}
+		_, err := fmt.Fprintf(to, "%s\n", line)
+		return err
+	}}
 }

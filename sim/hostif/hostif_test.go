@@ -273,23 +273,7 @@ func echo(c net.Conn, n int) error {
 func TestProgramsTalk(t *testing.T) {
 	for name, flags := range map[string]af_packet.AfPacketFlags{"checksums by the hosts": 0, "checksums by the interface": offload} {
 		t.Run(name, func(t *testing.T) {
-			w := open(t, flags)
-			for _, host := range []string{"10.2.0.2", "fd00:2::2"} {
-				at := net.JoinHostPort(host, "7")
-				w.serve(t, "tcp", at)
-				w.serve(t, "udp", at)
-				for network, n := range map[string]int{"tcp": 1 << 20, "udp": 1200} {
-					c, err := w.dial(t, network, at)
-					if err == nil && network == "udp" {
-						err = retried(c, n)
-					} else if err == nil {
-						err = echo(c, n)
-					}
-					if err != nil {
-						t.Errorf("%s %s: %v", network, at, err)
-					}
-				}
-			}
+			open(t, flags).talks(t, "7")
 		})
 	}
 }

@@ -251,6 +251,19 @@ func (c *podCluster) answers(what string, from *netns, to, want string) {
 	})
 }
 
+// allowFriend lets only friends reach the pod b, and attaches one; a is none.
+func (c *podCluster) allowFriend(n *podNode, a, b *podOf) *podOf {
+	c.t.Helper()
+	c.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
+	c.until("the policy is enforced", func() error {
+		if _, err := ask(a.netns, hostPort(b.addr(false), 8080), 300*time.Millisecond); err == nil {
+			return errors.New("a denied pod still gets an answer")
+		}
+		return nil
+	})
+	return c.attach(n, "friend", "friend")
+}
+
 func (c *podCluster) silent(what string, from *netns, to string) {
 	c.t.Helper()
 	if line, err := ask(from, to, 500*time.Millisecond); err == nil {
@@ -289,14 +302,7 @@ func TestVPPPodNetwork(t *testing.T) {
 	c.reaches("node to Service", one.ns, "10.96.0.10:80", "sees")
 	c.translates(a)
 
-	c.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
-	c.until("the policy is enforced", func() error {
-		if _, err := ask(a.netns, hostPort(b.addr(false), 8080), 300*time.Millisecond); err == nil {
-			return errors.New("a denied pod still gets an answer")
-		}
-		return nil
-	})
-	friend := c.attach(one, "friend", "friend")
+	friend := c.allowFriend(one, a, b)
 	c.reaches("an allowed pod", friend.netns, hostPort(b.addr(false), 8080), "b sees")
 	c.silent("a denied pod", a.netns, hostPort(b.addr(false), 8080))
 	c.silent("a denied pod, IPv6", a.netns, hostPort(b.addr(true), 8080))
