@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/contiv-agent/contiv-agent/connectivity/probe"
@@ -165,16 +166,12 @@ const atOnce = 8
 
 // eachAtOnce calls do with each element, some at the same time.
 func eachAtOnce[T any](all []T, do func(T)) {
-	var running sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
+	var running errgroup.Group
+	running.SetLimit(atOnce)
 	for _, one := range all {
-		slots <- struct{}{}
-		running.Go(func() {
-			defer func() { <-slots }()
-			do(one)
-		})
+		running.Go(func() error { do(one); return nil })
 	}
-	running.Wait()
+	_ = running.Wait() // none fails
 }
 
 // measure executes the probes of a plan in their pods, and evaluates the outcomes.

@@ -50,7 +50,7 @@ func newServe() *cobra.Command {
 the answer to each is a line with the server's name, the client's address and the number, and then the same bytes. The answer to a datagram
 has the same length and begins with such a line.`,
 		Example: "  contiv-agent connectivity serve --name here --ports 8080,8081",
-		Args:    noArgs,
+		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if strings.ContainsAny(s.Name, " \n") || s.Name == "" {
 				return exit.Usage(fmt.Errorf("--name %q: must be one word", s.Name))
@@ -91,7 +91,7 @@ outcome, in the order in which they end. The fields of a probe:
 An outcome has answers (server, client), addresses (dns), mtu and passes (mtu: the largest packet that arrives), holds, links and servers
 (self); of a failure failed, symptom (silence, refusal, unreachable, stalled, cut, unsupported, other) and error.`,
 		Example: `  echo '[{"id":1,"kind":"icmp","to":"10.1.2.3","limit":1000000000}]' | contiv-agent connectivity probe`,
-		Args:    noArgs,
+		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var probes []probe.Probe
 			if err := json.NewDecoder(cmd.InOrStdin()).Decode(&probes); err != nil {
@@ -104,8 +104,6 @@ An outcome has answers (server, client), addresses (dns), mtu and passes (mtu: t
 		},
 	}
 }
-
-func noArgs(cmd *cobra.Command, args []string) error { return exit.Usage(cobra.NoArgs(cmd, args)) }
 
 // testFlags are those of kubectl contiv connectivity test.
 type testFlags struct {
@@ -154,7 +152,7 @@ Exit codes: 0 all checks that were not skipped are ok; 1 the test could not be d
 		Example: `  kubectl contiv connectivity test
   kubectl contiv connectivity test --node node-1,node-2 --checks pods,hosts
   kubectl contiv connectivity test -o junit >connectivity.xml`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.test(cmd) },
 	}
 	fs := cmd.Flags()

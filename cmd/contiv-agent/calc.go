@@ -63,7 +63,7 @@ Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/po
   printf '%s\n' '{"status":"in-sync"}' '{"key":"/calico/v1/config/LogSeverity","value":"info"}' '{"flush":true}' |
     contiv-agent calc --hostname node-1
   contiv-agent calc --hostname node-1 --driver ./my-driver <changes.jsonl`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.runCalc(cmd) },
 	}
 	fs := cmd.Flags()

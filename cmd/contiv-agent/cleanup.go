@@ -62,7 +62,7 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
   contiv-agent cleanup --node --dry-run
   contiv-agent cleanup --node
   contiv-agent cleanup --vpp-socket ./vpp.sock --journal ./journal -o json`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := f.runCleanup(cmd)
 			if err == nil && f.stay {

@@ -89,7 +89,7 @@ difference.`,
   contiv-agent config get --vpp vpp.nat.dnat44
   contiv-agent config delete config/vpp/v2/interfaces/loop1
   contiv-agent config get --connect node-1:9111 --cert me.crt --key me.key --ca ca.crt`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return exit.Usage(errors.New("config: want get, put, delete or diff"))
 		},
@@ -171,7 +171,7 @@ func newConfigPut(f *configFlags) *cobra.Command {
 		Long: `put sends all items of the files as one transaction, waits for it, and prints the result. The agent reverts items that can never
 work. It keeps items that VPP refused for now, and retries them, unless --all-or-nothing is set.`,
 		Example: "  contiv-agent config put -f loop.yaml\n  contiv-agent config put --resync -f everything.yaml\n  kubectl get cm my-vpp -o jsonpath='{.data.config}' | contiv-agent config put -f -",
-		Args:    noArgs,
+		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			docs, err := readFiles(cmd, files)
 			if err != nil {
@@ -292,7 +292,7 @@ with ! is an item that VPP lacks, or has with another value.
 
 Exit code 0: no difference; 3: a difference.`,
 		Example: "  contiv-agent config diff -f loop.yaml\n  contiv-agent config diff --resync -f everything.yaml",
-		Args:    noArgs,
+		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			docs, err := readFiles(cmd, files)
 			if err != nil {

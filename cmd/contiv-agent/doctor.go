@@ -40,7 +40,7 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
 		Example: `  contiv-agent doctor
   contiv-agent doctor --vpp-socket /run/vpp/api.sock --all
   contiv-agent doctor --service-renderer cnat -o json`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {
 				return err

@@ -62,7 +62,7 @@ It serves /metrics, /healthz, /readyz, /livez and /status at --metrics.`,
   contiv-agent fanout --manifests examples/guestbook --listen 127.0.0.1:5473
   contiv-agent fanout --upstream typha.calico-system.svc:5473 --upstream-cert c.pem --upstream-key k.pem --upstream-ca ca.pem --upstream-cn typha-server
   echo '{"key":"/calico/v1/Ready","value":"true"}{"status":"in-sync"}' | jq -c . | contiv-agent fanout --keys -`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := f.applySettings(cmd.Flags(), "CONTIV_FANOUT_")
 			if f.file.Check {

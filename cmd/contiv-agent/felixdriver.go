@@ -64,7 +64,7 @@ How it handles Felix's messages:
 ` + indent(felix.Manual()),
 		Example: `  contiv-agent felix-driver --config /etc/contiv-agent/felix-driver.yaml 3</run/from-felix 4>/run/to-felix
   ` + driver.EnvConfig + `=./driver.yaml ` + driver.Program + ` 3</run/from-felix 4>/run/to-felix`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if folder != "" {
 				return driver.Install(folder)

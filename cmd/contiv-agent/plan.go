@@ -36,7 +36,7 @@ Exit code 0: nothing to change; 3: there are changes.`,
 		Example: `  contiv-agent plan
   contiv-agent plan --manifests examples/guestbook --node node-1
   contiv-agent plan --manifests new/ --node "$(hostname)" --vpp-socket /run/vpp/api.sock -o json`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {
 				return err

@@ -91,7 +91,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
   contiv-agent run --in-cluster --grpc-socket /run/contiv-agent/grpc.sock --grpc-listen 0.0.0.0:9111 --grpc-cert tls.crt --grpc-key tls.key --grpc-ca ca.crt
   contiv-agent run --in-cluster --etcd-endpoints https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key
   contiv-agent run --in-cluster --dataplane-driver /usr/local/bin/contiv-felix-driver`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.runAgent(cmd) },
 	}
 	f.Agent.AddFlags(cmd)

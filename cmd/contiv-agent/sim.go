@@ -36,7 +36,7 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 		Example: `  contiv-agent sim --socket /run/contiv-agent/sim.sock
   contiv-agent sim --socket ./sim.sock --manifests examples/guestbook --node node-1
   contiv-agent run --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1`,
-		Args: noArgs,
+		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hostInterfaces {
 				return serveHostInterfaces(cmd, socket, tests)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/sbom"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
@@ -29,7 +30,7 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  contiv-agent version\n  contiv-agent version -o json\n  contiv-agent version --sbom",
-		Args:    noArgs,
+		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if modules {
 				return sbom.Write(cmd.OutOrStdout(), version)
