@@ -16,12 +16,15 @@ NODES     ?= 200
 SHORT     ?=
 RECORD    ?=
 CPU       ?= 10m
+FOCUS     ?=
+PART      ?=
+PROCS     ?=
 TARGETS   ?=
 JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,20 +48,20 @@ bin/etcd: # an etcd of one member, from a module of its own
 	$(GO) build -C tools/etcd -mod=mod -o ../../bin/etcd .
 
 test: ## the tests, race detector on
-	$(GO) test -race -shuffle=on -p 4 $$($(GO) list ./... | grep -v /cmd/) # more at a time than cores: those with processes mostly wait
-	$(GO) test -shuffle=on ./cmd/... # a hundred processes: with the race detector in make wide
+	$(GO) test -timeout 30m -race -shuffle=on -p 4 $$($(GO) list ./... | grep -v /cmd/) # more at a time than cores: those with processes mostly wait
+	$(GO) test -timeout 30m -shuffle=on ./cmd/... # a hundred processes: with the race detector in make wide
 
 wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
-	$(GO) test -race -count=1 ./cmd/...
-	$(GO) test -count=1 ./calc ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent
-	CONTIV_KEYS=200000 $(GO) test -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
-	CONTIV_CHAOS_RUNS=500 $(GO) test -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
+	$(GO) test -timeout 30m -race -count=1 ./cmd/...
+	$(GO) test -timeout 30m -count=1 ./calc ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent
+	CONTIV_KEYS=200000 $(GO) test -timeout 30m -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
+	CONTIV_CHAOS_RUNS=500 $(GO) test -timeout 30m -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 
 fleet: ## NODES simulated agents behind one fan-out server that dies and comes back under change
 	$(GO) test -count=1 -timeout 30m -v ./test/fleet -nodes $(NODES)
 
 oracle: ## policies of 10,000 random clusters against the specifications, in both views; race detector off
-	CONTIV_CASES=2500 $(GO) test -count=1 -v -run '^TestLists$$' ./test/oracle/policy
+	CONTIV_CASES=2500 $(GO) test -timeout 30m -count=1 -v -run '^TestLists$$' ./test/oracle/policy
 
 adversary-fixes: ## what the adversary finds, and how soon, when one fix after the other is taken out
 	CONTIV_FIXES=1 $(GO) test -count=1 -timeout 60m -v -run '^TestFixesAreNeeded$$' ./test/adversary
@@ -102,14 +105,21 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	@if [ -z "$$CONTIV_VPP" ]; then \
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
-	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 120m -v -run 'TestVPP' ./vppagent/ ./test/realvpp/ ./test/bench/; \
+	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 120m -v -run 'TestVPP|TestAgainstRealVPP' ./sim/ ./vppagent/ ./test/realvpp/ ./test/bench/; \
 	fi
 
 # Tests on the simulated VPP that make sim-test leaves out, because they take long (docs/testing.md).
-SIM_SKIP = TestVPPTraffic$$|TestVPPScenarios$$|TestVPPAccessSessions$$|TestVPPCleanup$$|TestVPPHostile$$|TestVPPConnections$$|TestVPPCNATAge$$|TestVPPDemo$$/^traffic$$|TestVPPClients$$/^nat44$$|TestVPPClients$$/^cnat$$
+SIM_SKIP = TestVPPTraffic$$|TestVPPVersions$$|TestVPPScenarios$$|TestVPPAccessSessions$$|TestVPPCleanup$$|TestVPPHostile$$|TestVPPConnections$$|TestVPPCNATAge$$|TestVPPDemo$$/^traffic$$|TestVPPClients$$/^nat44$$|TestVPPClients$$/^cnat$$
 
 sim-test: ## the tests of a real VPP on the simulated one, as a process with real packets (docs/testing.md; root, or unshare -Urn make sim-test)
 	CONTIV_VPP=sim CONTIV_VPP_CASES=20 CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(GO) test -count=1 -timeout 20m -v -run '^TestVPP' -skip '$(SIM_SKIP)' ./test/realvpp/
+
+versions: ## agents replaced by those of the commit FORMER and back, under clients (CONTIV_VPP, or the simulated VPP; CONTIV_VPP_FORMER: a VPP of another version as well)
+	@git rev-parse --quiet --verify '$(FORMER)^{commit}' >/dev/null || { echo "FORMER=$(FORMER) is no commit: make versions FORMER=COMMIT"; exit 1; }
+	rm -rf bin/former && mkdir -p bin/former && git archive $(FORMER) | tar -x -C bin/former
+	cd bin/former && CGO_ENABLED=0 $(GO) build -o ../contiv-agent-former ./cmd/contiv-agent
+	rm -rf bin/former
+	CONTIV_VPP=$${CONTIV_VPP:-sim} CONTIV_AGENT_FORMER=$(CURDIR)/bin/contiv-agent-former $(GO) test -count=1 -timeout 20m -v -run '^TestVPPVersions$$' ./test/realvpp/
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
 	@if [ -z "$$CONTIV_VPP" ]; then \
@@ -145,8 +155,12 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
 	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' ./...
 
-e2e-nodes: ## two nodes with the real kubelet, containerd and runc, which kubectl apply -k deploy/standalone alone brings from NotReady to pods that talk (root; built the first time, with libseccomp-dev; CONTIV_VPP)
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -tags nodes -vet=off -count=1 -timeout 40m -v -run '^TestNodes$$' .
+e2e-nodes: ## two nodes with the real kubelet, containerd and runc, which kubectl apply -k deploy/standalone alone brings from NotReady to pods that talk (root; built the first time, with libseccomp-dev; CONTIV_VPP; KILLS=100 and SEED=7: so many programs are killed instead of 6, from that seed on; SHORT=1: install, pods that talk, and kubectl delete alone)
+	cd interop/kube && CONTIV_NODES_KILLS=$(KILLS) CONTIV_NODES_SEED=$(SEED) CONTIV_NODES_SHORT=$(SHORT) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -tags nodes -vet=off -count=1 -timeout 160m -v -run '^TestNodes$$' .
+
+e2e-wide: ## Kubernetes' own tests of Services and network policies, and network-policy-api's suite, on the nodes of e2e-nodes; results as in docs/conformance/nodes.md (root; CONTIV_VPP; PART=kubernetes|network-policy-api, FOCUS=expression (of Kubernetes), POLICIES=expression (of network-policy-api): these alone; PROCS=4: so many tests at once)
+	cd interop/kube && CONTIV_E2E_FOCUS='$(FOCUS)' CONTIV_E2E_POLICIES='$(POLICIES)' CONTIV_E2E_PROCS=$(PROCS) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 \
+	  $(GO) test -tags nodes -vet=off -count=1 -timeout 160m -v -run '^TestSuites$$$(if $(PART),/^$(PART)$$)' .
 
 felix-e2e: ## the real Felix with our driver, as deploy/felix-driver has it, at a real API server (Felix is built, unless make interop has)
 	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -tags felix -vet=off -count=1 -timeout 30m -v -run '^TestFelix$$' .

@@ -26,7 +26,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/config"
@@ -128,12 +127,12 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	log := cfg.Process.Logger
 	p := &parts{cfg: cfg, log: log, metrics: newMeters(kubeproxy.Families(cfg.Services.Renderer.Choice.Served())), onState: func(vpp.State) {}, calm: func() {}}
 	p.conn = p.connection()
-	p.vppagent = vppagent.New(p.vppagentConfig(pause))
+	frontends := &nattable.Frontends{}
+	p.vppagent = vppagent.New(p.vppagentConfig(pause, frontends))
 	descriptor.WatchInterfaces(p.conn, p.vppagent.InterfacesChanged, p.vppagent.InterfaceGone)
 	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.Share().ClientName(), Logger: log, Changed: func() {}}
 	p.values = controller.NewValues()
-	frontends := 0 // among the desired values; owned by the loop
-	p.values.OnSent(func(was, now proto.Message) { frontends += mappings(now) - mappings(was) })
+	p.values.OnSent(frontends.Sent)
 	if cfg.Listen.Healthz != "" {
 		p.proxy = kubeproxy.NewHealth(cfg.NodeName, p.metrics.proxy)
 	}
@@ -146,7 +145,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	if !cfg.Services.Off {
 		p.nat = p.natTable()
 	}
-	p.reader = p.newReader(func() int { return frontends })
+	p.reader = p.newReader(frontends.Count)
 	return p, nil
 }
 
@@ -160,13 +159,15 @@ func (p *parts) connection() *vpp.Conn {
 }
 
 // vppagentConfig returns the configuration of what keeps VPP equal to the desired state.
-func (p *parts) vppagentConfig(pause func(context.Context, time.Duration)) vppagent.Config {
+func (p *parts) vppagentConfig(pause func(context.Context, time.Duration), frontends *nattable.Frontends) vppagent.Config {
 	cfg := p.cfg.VPPAgent
 	cfg.Caller, cfg.Descriptors = p.cfg.WithHost(p.conn, p.cfg.Share().Kinds())
 	cfg.Logger, cfg.Now, cfg.Pause = p.log, p.cfg.Process.Now, pause
 	cfg.DenyUnknown = p.cfg.DeniesUnknown()
 	cfg.DenyEarly = cfg.DenyUnknown && p.cfg.Policies.ACL.SourceCheck != acl.SourceOff
 	cfg.Options.NATSessions = func() (int, bool) { return p.nat.Used() }
+	cfg.Options.NATBegan = func() { p.cfg.Pods.Sever(frontends.HasTCP, p.log) }
+	cfg.Options.NATDrained = func(drained, lost int) { p.nat.Drained(drained, lost) }
 	return cfg
 }
 
@@ -383,7 +384,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	emit = a.cfg.Pods.Watch(a.changes.watched(emit))
+	emit = a.cfg.Pods.Watch(a.changes.watched(emit), a.reader.Hung)
 	a.cfg.Pods.Serve(ctx, a.cni, func() uint32 { return a.conn.State().PID }, a.log, g.Go)
 	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
 	txns := make(chan *event.Txn, 1)

@@ -179,7 +179,7 @@ func (f *above) settled() *status.Status {
 			return st
 		}
 		if time.Now().After(deadline) {
-			f.t.Fatalf("not settled: %+v, %v; log:\n%s", st, err, f.log)
+			f.t.Fatalf("not settled: %+v, Felix %+v, want sequence %d, %v; log:\n%s", st, st.Felix, f.seq-1, err, f.log)
 		}
 	}
 }

@@ -221,6 +221,7 @@ func TestFindsWhatIsWrong(t *testing.T) {
 	}
 	want(t, r.of(t, "acl reclassify"), Dangerous, "acl-plugin { reclassify sessions 1 }")
 	want(t, r.of(t, "nat workers"), Wrong, "workers 1")
+	want(t, r.of(t, "nat workers"), Wrong, "set nat workers 0")
 	want(t, r.of(t, "nat44"), Dangerous, "nat44 forwarding enable")
 	want(t, r.of(t, "nat44 interfaces"), Dangerous, "nat44 out loop0")
 	node := func(on bool, name string) vpp.Call {

@@ -54,7 +54,7 @@ func (f *facts) workers() Check {
 	case n > 1:
 		c.Verdict = Wrong
 		c.Consequence = "NAT44 gives each worker a separate part of a Service's endpoints: a client reaches only some of them, and weights have no effect"
-		c.Startup = "cpu { workers 1 }"
+		c.Startup = `cpu { workers 1 }, or unix { exec FILE } with a line "set nat workers 0" in FILE: then one of several workers translates`
 	}
 	return c
 }

@@ -135,6 +135,16 @@ func SCTPFilterKey(iface string, input bool) string {
 	return "vpp/" + SCTPPortsACL(iface, input)
 }
 
+// interimACLPrefix begins the names of access lists that an interface can do without.
+const interimACLPrefix = "interim/"
+
+// InterimACL is the reserved name of an access list that permits only what VPP may also drop for a moment. While VPP does not have the list, an
+// interface has its other lists without it.
+func InterimACL(name string) string { return interimACLPrefix + name }
+
+// IsInterimACL reports that an access list has such a name.
+func IsInterimACL(acl string) bool { return strings.HasPrefix(acl, interimACLPrefix) }
+
 // SCTPFilterOf is the SCTPFilterKey that the access list with that name depends on, "" if the name is not reserved.
 func SCTPFilterOf(acl string) string {
 	if !strings.HasPrefix(acl, sctpPortsACLPrefix) {

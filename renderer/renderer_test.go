@@ -133,7 +133,7 @@ func TestContivServiceEqualSeesEveryField(t *testing.T) {
 		"backend local":   func(s *ContivService) { s.Backends["http"][0].Local = false },
 		"backend host":    func(s *ContivService) { s.Backends["http"][0].HostNetwork = true },
 		"backend address": func(s *ContivService) { s.Backends["http"][0].IP = net.ParseIP("10.1.1.3") },
-		"local backends":  func(s *ContivService) { s.LocalBackends = map[string][]*ServiceBackend{} },
+		"local backends":  func(s *ContivService) { s.Other.Local = map[string][]*ServiceBackend{} },
 		"conflicts":       func(s *ContivService) { s.Conflicts = map[Frontend]model.ServiceID{{Port: 1}: {}} },
 	}
 	if !full().Equal(full()) {
@@ -155,7 +155,7 @@ func TestLocalAndConflicts(t *testing.T) {
 	if got := svc.Local("http"); len(got) != 1 || !got[0].Local {
 		t.Errorf("derived local set = %v", got)
 	}
-	svc.LocalBackends = map[string][]*ServiceBackend{}
+	svc.Other.Local = map[string][]*ServiceBackend{}
 	if got := svc.Local("http"); len(got) != 0 {
 		t.Errorf("given local set is not used: %v", got)
 	}

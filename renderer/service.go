@@ -40,9 +40,8 @@ type ContivService struct {
 	// InternalTrafficPolicy is spec.internalTrafficPolicy: it governs ClusterIPs.
 	InternalTrafficPolicy TrafficPolicyType
 
-	// LocalBackends are the endpoints of each port that traffic of policy Local may reach. Nil: the Local ones of
-	// Backends. It differs when topology hints or terminating endpoints give the two policies different sets.
-	LocalBackends map[string][]*ServiceBackend
+	// Other are the endpoints of each port beside Backends.
+	Other OtherBackends
 
 	// BackendNodes are the nodes of all endpoints, sorted by address; an endpoint whose node is unknown is not among them. They are
 	// not in ServiceBackend, because literals of that type without field names compile since Contiv.
@@ -70,6 +69,17 @@ type ContivService struct {
 
 	// HealthCheck is the health check of load balancers for the Service on this node; zero: none.
 	HealthCheck HealthCheck
+}
+
+// OtherBackends are endpoints by the name of the port, sorted by address and port.
+type OtherBackends struct {
+	// Local are the endpoints that traffic of policy Local may reach. Nil: the Local ones of Backends. It differs when topology
+	// hints or terminating endpoints give the two policies different sets.
+	Local map[string][]*ServiceBackend
+
+	// Terminating are the endpoints of TCP ports that terminate, whether traffic may reach them or not. Those that are not among Backends, or
+	// not among the local ones, get no new connections there; a renderer that can keeps the ones that they have. Nil: none.
+	Terminating map[string][]*ServiceBackend
 }
 
 // HealthCheck shows load balancers whether a node has endpoints of a Service (spec.healthCheckNodePort).
@@ -102,10 +112,10 @@ func (cs ContivService) HasNodePort() bool {
 // PortNames are the keys of Ports, sorted.
 func (cs *ContivService) PortNames() []string { return slices.Sorted(maps.Keys(cs.Ports)) }
 
-// Local are the endpoints of a port for traffic of policy Local: LocalBackends, or the Local ones of Backends.
+// Local are the endpoints of a port for traffic of policy Local: Other.Local, or the Local ones of Backends.
 func (cs *ContivService) Local(port string) []*ServiceBackend {
-	if cs.LocalBackends != nil {
-		return cs.LocalBackends[port]
+	if cs.Other.Local != nil {
+		return cs.Other.Local[port]
 	}
 	var local []*ServiceBackend
 	for _, b := range cs.Backends[port] {
@@ -150,9 +160,10 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		cs.SourceRangesRefused == o.SourceRangesRefused &&
 		maps.EqualFunc(cs.Ports, o.Ports, func(a, b *ServicePort) bool { return *a == *b }) &&
 		maps.EqualFunc(cs.Backends, o.Backends, equalBackends) &&
+		maps.EqualFunc(cs.Other.Terminating, o.Other.Terminating, equalBackends) &&
 		slices.Equal(cs.BackendNodes, o.BackendNodes) &&
-		(cs.LocalBackends == nil) == (o.LocalBackends == nil) &&
-		maps.EqualFunc(cs.LocalBackends, o.LocalBackends, equalBackends) &&
+		(cs.Other.Local == nil) == (o.Other.Local == nil) &&
+		maps.EqualFunc(cs.Other.Local, o.Other.Local, equalBackends) &&
 		maps.Equal(cs.Conflicts, o.Conflicts) &&
 		cs.PodIPs.Equal(o.PodIPs) && cs.Renderer == o.Renderer &&
 		cs.HealthCheck == o.HealthCheck
@@ -171,8 +182,11 @@ func (cs ContivService) String() string {
 		cs.ID, cs.ClusterIPs, cs.ExternalIPs, cs.TrafficPolicy, cs.InternalTrafficPolicy, cs.SessionAffinityTimeout)
 	for _, name := range cs.PortNames() {
 		fmt.Fprintf(&b, " port %q %s -> %v", name, cs.Ports[name], cs.Backends[name])
-		if cs.LocalBackends != nil {
-			fmt.Fprintf(&b, " local %v", cs.LocalBackends[name])
+		if cs.Other.Local != nil {
+			fmt.Fprintf(&b, " local %v", cs.Other.Local[name])
+		}
+		if list := cs.Other.Terminating[name]; len(list) > 0 {
+			fmt.Fprintf(&b, " terminating %v", list)
 		}
 	}
 	if len(cs.LoadBalancerSourceRanges) > 0 {

@@ -19,6 +19,7 @@ func cnatMessages(t *apiTable) {
 		id, rv := q.translationUpdate(&m.Translation)
 		return &cnatapi.CnatTranslationUpdateReply{Retval: rv, ID: id}
 	})
+	t.handlers[nameCRC(&cnatapi.CnatTranslationUpdate{})].fits = arrayFits(24+8, 24+24+1)
 	onWrite(t, func(q *call, m *cnatapi.CnatTranslationDel) *cnatapi.CnatTranslationDelReply {
 		return &cnatapi.CnatTranslationDelReply{Retval: q.cnat.TranslationDel(m.ID)}
 	})

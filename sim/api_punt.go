@@ -43,6 +43,7 @@ func puntMessages(t *apiTable) {
 	onWrite(t, func(q *call, m *ip.AddDelIPPuntRedirectV2) *ip.AddDelIPPuntRedirectV2Reply {
 		return &ip.AddDelIPPuntRedirectV2Reply{Retval: q.puntRedirect(m)}
 	})
+	t.handlers[nameCRC(&ip.AddDelIPPuntRedirectV2{})].fits = arrayFits(1+4+1, 55+16*7)
 	onDump(t, func(q *call, m *ip.IPPuntRedirectV2Dump, send func(*ip.IPPuntRedirectV2Details)) {
 		for _, k := range q.punt.places() {
 			rx := interface_types.InterfaceIndex(k.rx)

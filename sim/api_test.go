@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -197,6 +198,14 @@ func TestTraps(t *testing.T) {
 			[]api.Message{&interfaces_.CreateLoopback{}, neigh(2, true, "10.1.0.9"), &interfaces_.DeleteLoopback{SwIfIndex: 2}, neigh(1, true, "10.1.0.8")},
 			neigh(1, true, "10.1.0.9"), trapDeadNeighbor,
 		},
+		{
+			"an identity mapping is removed as another kind",
+			[]api.Message{
+				&nat44_ed.Nat44EdPluginEnableDisable{Enable: true}, &nat44_ed.Nat44AddDelIdentityMapping{IsAdd: true, IPAddress: a4("10.1.0.1"), Protocol: 6, Port: 80, SwIfIndex: interface_types.InterfaceIndex(noIndex)},
+				removedAsStatic(), removedAsStatic(), removedAsStatic(),
+			},
+			removedAsStatic(), trapTable0,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := New(Config{})
@@ -210,6 +219,11 @@ func TestTraps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// removedAsStatic removes nothing of an identity mapping, and releases a lock of table 0.
+func removedAsStatic() api.Message {
+	return &nat44_ed.Nat44AddDelStaticMapping{ExternalIPAddress: a4("10.1.0.1"), LocalIPAddress: a4("10.1.0.1"), Protocol: 6, ExternalPort: 80, LocalPort: 80, ExternalSwIfIndex: interface_types.InterfaceIndex(noIndex)}
 }
 
 func TestInterfaceDump(t *testing.T) {
@@ -344,8 +358,6 @@ nat44 pool 192.168.16.1
 nat44 identity UDP 192.168.16.1:4789
 nat44 lb TCP 10.96.0.10:80 self-twice-nat out2in-only tag "ca1:x"
   local 10.1.1.3:8080 weight 1
-  local 192.0.2.1:1 weight 0
-  local 192.0.2.2:1 weight 0
 `
 	if d := cmp.Diff(want, v.Dump()); d != "" {
 		t.Errorf("dump (-want +got):\n%s", d)
@@ -464,4 +476,37 @@ func TestWrites(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+}
+
+// TestCountsAreVerified: the decoder allocates an array by a count of 32 bits before it reads the elements. Such a request needs a check, or four
+// bytes of a client end the sim.
+func TestCountsAreVerified(t *testing.T) {
+	for name, h := range messages().handlers {
+		if array := counted(reflect.TypeOf(h.fresh()).Elem()); array != "" && h.fits == nil {
+			t.Errorf("%s: %s has a count of 32 bits that nothing compares with the message", name, array)
+		}
+	}
+}
+
+// counted returns the name of an array of a struct, or of a struct in it, whose length is a uint32 of the message; "": none.
+func counted(m reflect.Type) string {
+	counts := map[string]bool{}
+	for i := range m.NumField() {
+		f := m.Field(i)
+		tag := f.Tag.Get("binapi")
+		_, name, _ := strings.Cut(tag, "name=")
+		name, _, _ = strings.Cut(name, ",")
+		counts[name] = f.Type.Kind() == reflect.Uint32
+		_, length, sized := strings.Cut(tag, "[")
+		length, _, _ = strings.Cut(length, "]")
+		switch {
+		case f.Type.Kind() == reflect.Slice && sized && counts[length]:
+			return f.Name
+		case f.Type.Kind() == reflect.Struct:
+			if inner := counted(f.Type); inner != "" {
+				return f.Name + "." + inner
+			}
+		}
+	}
+	return ""
 }

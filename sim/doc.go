@@ -33,7 +33,8 @@
 // virtual clock stands still between packets, so VPP's window of one error per pair of addresses would hide answers. The sim sends no ICMP error about
 // an ICMP error; VPP does. A route through an attached interface always resolves its next hop: no ARP fails (but of
 // packets with bytes: Config.Wire). IPv6 neighbour discovery to a multicast group is answered, other multicast is dropped. No MPLS. A route through an
-// interface of another table does not import the connected routes of that table. An entry of the FIB that VPP lost (trapLostEntry) also crashes the
+// interface of another table does not import the connected routes of that table. A link-local table of VPP takes a place among the
+// IPv6 tables, which can change their order in a dump; the sim has no link-local tables. An entry of the FIB that VPP lost (trapLostEntry) also crashes the
 // sim in cases where another prefix has since taken its memory in VPP. The sim has no stats segment: ACLHits has the counters of ACL rules.
 // feature_enable_disable supports the nodes of cnat only. Truncated messages are handled as in VPP: dropped without an answer. Of the
 // datagrams in fragments for VPP itself only echo requests of IPv4 are answered: fragments have no checksum of the whole, which VPP verifies.

@@ -236,18 +236,22 @@ func (f *fib) lockOnce(id uint32, by source) *table {
 	return f.lock(id, by)
 }
 
-// unlock releases a hold; the last release deletes the table (fib_table_unlock). A source's routes outlive its hold.
+// unlock releases a hold, another source's if this one has none; the last release deletes the table (fib_table_unlock). Routes outlive holds.
 func (f *fib) unlock(id uint32, by source) {
 	t := f.findTable(id)
-	if t == nil || t.locks[by] == 0 {
+	if t == nil || t.locks[by] == 0 && by == srcAPI {
 		return
 	}
-	if t.locks[by]--; t.locks[by] > 0 {
+	t.locks[by]--
+	held := 0
+	for _, locks := range t.locks {
+		held += locks
+	}
+	if held > 0 {
 		return
 	}
-	delete(t.locks, by)
-	if len(t.locks) > 0 {
-		return
+	if id == 0 {
+		panic(trapTable0)
 	}
 	f.tables = slices.DeleteFunc(f.tables, func(o *table) bool { return o == t })
 	f.places = append(f.places, t.place)

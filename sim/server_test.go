@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"slices"
@@ -302,7 +303,7 @@ func TestMessageTableIsComplete(t *testing.T) {
 	}
 }
 
-// FuzzServer: the server survives any bytes of one client, and serves another client.
+// FuzzServer: the server survives any bytes of one client, and serves another client; after a request that crashes VPP, once it is restarted.
 func FuzzServer(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 15, 0, 0, 0, 1})
@@ -314,6 +315,14 @@ func FuzzServer(f *testing.F) {
 		v := New(Config{})
 		bad := dial(t, v)
 		bad.raw(body)
+		ping := make([]byte, 16+requestHeader)
+		ping[11] = requestHeader
+		binary.BigEndian.PutUint16(ping[16:], messages().id(&memclnt.ControlPing{}, 0))
+		_, _ = bad.nc.Write(ping) // the server may have closed the connection
+		if bad.dead() && v.Crashed() != nil {
+			t.Log(v.Crashed())
+			v.Restart()
+		}
 		_ = bad.nc.Close()
 		dial(t, v).must(&memclnt.ControlPing{})
 		v.Close()

@@ -217,6 +217,9 @@ const (
 	// The source before which cnat's interposes itself stays active when a better one is added. After cnat's and the better one are
 	// removed it is activated a second time, and registers twice with the prefix that covers it.
 	trapLostEntry trap = "a prefix changes that covers an entry of the FIB that is gone, or another prefix comes between them: SIGSEGV in fib_entry_src_action_reactivate"
+	// nat44_add_del_static_mapping for the removal of a mapping of another kind answers 0, removes nothing, and releases a lock of its table each time
+	// (the guard's rule for kinds of mappings). Without table 0 VPP answers -3 to every request about it; what packets meet then is not known.
+	trapTable0 trap = "nat44_add_del_static_mapping: table 0 has no lock any more, and is deleted"
 	// Static neighbours outlive their interface; a second path for the same address makes VPP access the first one again.
 	trapDeadNeighbor trap = "ip_neighbor_add_del of an address that a deleted interface still has as static neighbour: SIGSEGV in ip_pmtu_adj_delegate_adj_created"
 )

@@ -165,3 +165,18 @@ func (k *talk) associationEnds(closed, serverFirst bool) {
 		}
 	}
 }
+
+// TestSCTPWithoutAnAddress: NAT44 drops SCTP for which it has no address to give (nat44_ed_in2out_slowpath_unknown_proto, VPP 24.06 to 26.06), also between pods of one node and without
+// policies.
+func TestSCTPWithoutAnAddress(t *testing.T) {
+	cfg := Config{Agent: agent.Config{Services: config.ServedBy(agent.RendererNAT44)}}
+	cfg.Agent.Services.Renderer.NAT44.DisableSNAT = true
+	c := cluster(t, cfg, guarded)
+	for _, protocol := range []string{"TCP", "SCTP"} {
+		a := c.Answer(Question{From: "pod:prod/client", To: "pod:prod/other:9000", Protocol: protocol})
+		t.Logf("%s: %s, %s %s", protocol, a.Verdict, a.Reason, a.Error)
+		if want := map[string]Verdict{"TCP": Delivered, "SCTP": Dropped}[protocol]; a.Verdict != want {
+			t.Errorf("%s: %s, want %s", protocol, a.Verdict, want)
+		}
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
+
+	"github.com/contiv-agent/contiv-agent/vpp/draw"
 )
 
 const (
@@ -36,6 +38,8 @@ type local struct {
 	vrf    uint32
 }
 
+func (l local) same(o local) bool { return o.addr == l.addr && o.port == l.port && o.vrf == l.vrf }
+
 // mappingKind is the kind of mapping that VPP has under a key.
 type mappingKind uint8
 
@@ -52,7 +56,8 @@ type mapping struct {
 	kind   mappingKind
 	doubt  bool // an answer of VPP contradicted the shadow
 	out2in bool
-	locals []local // never modified in place
+	locals []local // in the order of VPP's slots; never modified in place
+	holes  []int   // the places of removed locals: VPP gives the next local the slot that was freed last
 }
 
 func (m mapping) nothing() bool { return m.kind == unknownMapping && !m.doubt }
@@ -81,16 +86,19 @@ func (c mappingChange) applyTo(m mapping) mapping {
 	}
 	switch at := m.index(*c.local); {
 	case c.add && at < 0:
-		m.locals = append(slices.Clip(m.locals), *c.local)
+		if at = len(m.locals); len(m.holes) > 0 {
+			at, m.holes = m.holes[len(m.holes)-1], m.holes[:len(m.holes)-1]
+		}
+		m.locals = slices.Insert(slices.Clone(m.locals), at, *c.local)
 	case !c.add && at >= 0:
-		m.locals = slices.Delete(slices.Clone(m.locals), at, at+1)
+		m.locals, m.holes = slices.Delete(slices.Clone(m.locals), at, at+1), append(slices.Clip(m.holes), at)
 	}
 	return m
 }
 
 // index finds a local by the fields that VPP compares: address, port, VRF.
 func (m mapping) index(l local) int {
-	return slices.IndexFunc(m.locals, func(o local) bool { return o.addr == l.addr && o.port == l.port && o.vrf == l.vrf })
+	return slices.IndexFunc(m.locals, l.same)
 }
 
 // mappingOp returns the effect of msg and its key; false: no effect.
@@ -274,13 +282,7 @@ func lbRules() []Rule {
 	}
 }
 
-func sum(locals []nat44_ed.Nat44LbAddrPort) int {
-	n := 0
-	for _, l := range locals {
-		n += int(l.Probability)
-	}
-	return n
-}
+func sum(locals []nat44_ed.Nat44LbAddrPort) int { return mapping{locals: localsOf(locals)}.weight() }
 
 // localRule makes a rule of a check of a mapping before and after the message; it runs only if both are known.
 func localRule(name, source, harm string, judge func(add bool, before, after mapping) string) Rule {
@@ -311,17 +313,14 @@ func localRules() []Rule {
 		},
 		localRule("local-many", source, "more than 255 locals: the sum of weights wraps and VPP dies at the first packet",
 			func(add bool, _, after mapping) string {
-				if n := len(after.locals); add && n > maxLocals {
-					return fmt.Sprintf("would make %d locals, at most %d", n, maxLocals)
-				}
-				return ""
+				n := len(after.locals)
+				return when(add && n > maxLocals, "would make %d locals, at most %d", n, maxLocals)
 			}),
 		localRule("local-weight-sum", source, "the sum wraps: a multiple of 256 kills VPP at the first packet, any other balances wrongly",
 			func(add bool, _, after mapping) string {
-				if w := after.weight(); add && w > maxWeight {
-					return fmt.Sprintf("would make probabilities add up to %d, at most %d", w, maxWeight)
-				}
-				return ""
+				w := after.weight()
+				wraps := add && w > maxWeight && !draw.Drains(after.locals, func(l local) ([4]byte, uint8) { return l.addr, l.weight })
+				return when(wraps, "would make probabilities add up to %d, at most %d", w, maxWeight)
 			}),
 		localRule("local-few", source, "refused (-1): the backend would stay", func(add bool, before, after mapping) string {
 			if n := len(after.locals); !add && n < len(before.locals) && n < 2 {
@@ -331,13 +330,12 @@ func localRules() []Rule {
 		}),
 		localRule("local-weight-zero", "nat44_ed.c snat_static_mapping_match (random modulo last prefix), VPP 24.06",
 			"division by zero: VPP dies at the first packet", func(add bool, before, after mapping) string {
-				return when(!add && len(after.locals) < len(before.locals) && after.weight() == 0, "would leave probabilities that add up to 0: delete the mapping instead")
+				return when(!add && len(after.locals) < len(before.locals) && after.weight()%(maxWeight+1) == 0, "would leave probabilities that add up to 0: delete the mapping instead")
 			}),
 	}
 }
 
-// localHinges reports whether a change of locals that is harmless if all outstanding messages succeed would do harm if some
-// fail. If unsure it returns true.
+// localHinges reports whether a change of locals, harmless if all outstanding messages succeed, may do harm if some fail.
 func localHinges(g *Guard, _ api.Message) bool {
 	op := g.view.op
 	base, ops := g.mappings.flying(g.view.key)
@@ -346,6 +344,9 @@ func localHinges(g *Guard, _ api.Message) bool {
 	}
 	if sure := base.kind == noMapping || base.kind == unknownMapping && g.allLB && !base.doubt; sure && ops[0].local == nil {
 		base, ops = ops[0].becomes, ops[1:] // if that fails no mapping exists, and VPP refuses the rest
+	}
+	if slices.ContainsFunc(base.locals, func(l local) bool { return l.addr == draw.PadAddr }) && ops[0].local != nil {
+		return false // VPP refuses to add a local that it has and to remove one that it lacks, and the guard knows which it has
 	}
 	count, most := len(base.locals), base.weight()
 	least := most
@@ -372,7 +373,7 @@ func heaviest(base mapping, ops []mappingChange, l local) int {
 		w = int(base.locals[at].weight)
 	}
 	for _, o := range ops {
-		if o.add && o.local.addr == l.addr && o.local.port == l.port && o.local.vrf == l.vrf {
+		if o.add && o.local.same(l) {
 			w = max(w, int(o.local.weight))
 		}
 	}

@@ -644,7 +644,7 @@ func TestShadowEqualsVPP(t *testing.T) {
 		faults := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		v.fault = func() bool { return faults.IntN(8) == 0 }
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
-			msg := draw(t)
+			msg := drawWorld(t)
 			err := g.Check(msg)
 			for waits(err) { // as Do does
 				answer()
@@ -661,8 +661,8 @@ func TestShadowEqualsVPP(t *testing.T) {
 			answer()
 		}
 		got := g.mappings.expectedState(mappingKey{[4]byte{10, 96, 0, 1}, 80, protoTCP})
-		if !got.doubt && !slices.Equal(got.locals, v.locals) {
-			t.Fatalf("shadow %v, vpp %v", got.locals, v.locals)
+		if !got.doubt && !slices.Equal(got.locals, v.locals()) {
+			t.Fatalf("shadow %v, vpp %v", got.locals, v.locals())
 		}
 	})
 }
@@ -672,7 +672,7 @@ func waits(err error) bool {
 	return errors.As(err, &ge) && ge.outstanding
 }
 
-func draw(t *rapid.T) api.Message {
+func drawWorld(t *rapid.T) api.Message {
 	weights := rapid.SliceOfN(rapid.SampledFrom([]uint8{0, 1, 60, 120}), 0, 4).Draw(t, "weights")
 	i := rapid.IntRange(0, 4).Draw(t, "local")
 	switch rapid.IntRange(0, 5).Draw(t, "what") {
@@ -689,8 +689,23 @@ func draw(t *rapid.T) api.Message {
 // tinyVPP is VPP 24.06's LB mapping of one key. With a fault it refuses a valid message, without effect.
 type tinyVPP struct {
 	exists bool
-	locals []local
+	pool   []*local // nil: a free slot
+	free   []int    // slots; VPP uses the last one next
 	fault  func() bool
+}
+
+func (v *tinyVPP) locals() (out []local) {
+	for _, l := range slices.DeleteFunc(slices.Clone(v.pool), func(l *local) bool { return l == nil }) {
+		out = append(out, *l)
+	}
+	return out
+}
+
+func (v *tinyVPP) insert(l local) {
+	if len(v.free) == 0 {
+		v.pool, v.free = append(v.pool, nil), []int{len(v.pool)}
+	}
+	v.pool[v.free[len(v.free)-1]], v.free = &l, v.free[:len(v.free)-1]
 }
 
 func (v *tinyVPP) take(msg api.Message) error {
@@ -706,29 +721,32 @@ func (v *tinyVPP) take(msg api.Message) error {
 		case !m.IsAdd && !v.exists:
 			return refuse(api.NO_SUCH_ENTRY)
 		}
-		v.exists, v.locals = m.IsAdd, localsOf(m.Locals)
+		v.exists, v.pool, v.free = m.IsAdd, nil, nil
+		for _, l := range localsOf(m.Locals) {
+			v.insert(l)
+		}
 	case *nat44_ed.Nat44LbStaticMappingAddDelLocal:
 		l := localOf(m.Local)
-		at := slices.IndexFunc(v.locals, func(o local) bool { return o.addr == l.addr })
+		at := slices.IndexFunc(v.pool, func(o *local) bool { return o != nil && o.addr == l.addr })
 		switch {
 		case !v.exists || !m.IsAdd && at < 0:
 			return refuse(api.NO_SUCH_ENTRY)
 		case m.IsAdd && at >= 0:
 			return refuse(api.VALUE_EXIST)
-		case !m.IsAdd && len(v.locals) < 3:
+		case !m.IsAdd && len(v.locals()) < 3:
 			return refuse(api.UNSPECIFIED)
 		case m.IsAdd:
-			v.locals = append(v.locals, l)
+			v.insert(l)
 		default:
-			v.locals = slices.Delete(v.locals, at, at+1)
+			v.pool[at], v.free = nil, append(v.free, at)
 		}
 	}
 	return nil
 }
 
 func (v *tinyVPP) alive() error {
-	if w := (mapping{locals: v.locals}).weight(); v.exists && w == 0 || w > 255 {
-		return fmt.Errorf("vpp dies at the next packet: weights %v", v.locals)
+	if w := (mapping{locals: v.locals()}).weight(); v.exists && w == 0 || w > 255 {
+		return fmt.Errorf("vpp dies at the next packet: weights %v", v.locals())
 	}
 	return nil
 }

@@ -176,6 +176,29 @@ func TestRefusedACL(t *testing.T) {
 	l.quiet("resync")
 }
 
+// TestInterimACLIsLeftOut: an interface gets its other lists without an interim one that VPP refuses, and that one later. A direction that has only such
+// a list denies everything.
+func TestInterimACLIsLeftOut(t *testing.T) {
+	l, refused := aclLab(t)
+	l.allConfigured(l.put(accessList("a", tcp(80)), accessList("b", tcp(90)), lists("tap1", []string{"a"}, []string{"a"})))
+	*refused = []string{"interim/x"}
+	x := kv.InterimACL("x")
+	l.put(accessList(x, tcp(81)), lists("tap1", []string{x, "b"}, []string{x}))
+	l.wantList("tap1", "input", "b")
+	l.wantList("tap1", "output", "all")
+	l.wantState(kv.InterfaceACLsKey("tap1"), event.Pending)
+	*refused = nil
+	l.step()
+	l.wantList("tap1", "input", "interim/x b")
+	l.wantList("tap1", "output", "interim/x")
+	l.wantState(kv.InterfaceACLsKey("tap1"), event.Configured)
+	l.allConfigured(l.put(lists("tap1", []string{"b"}, []string{"b"})))
+	l.allConfigured(l.del(kv.ACLKey(x)))
+	l.writes()
+	l.allConfigured(l.resync())
+	l.quiet("resync")
+}
+
 // TestMissingACL: an interface that names an unwanted or invalid ACL denies everything in that direction.
 func TestMissingACL(t *testing.T) {
 	l, _ := aclLab(t)

@@ -3,6 +3,7 @@ package vppagent_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"os"
@@ -360,6 +361,37 @@ func TestLocate(t *testing.T) {
 	}
 	if want := map[string]string{"default/tagged": "tap2"}; !maps.Equal(got.Names, want) {
 		t.Errorf("located by name: %v, want %v", got.Names, want)
+	}
+}
+
+// TestLocateReusedAddress: a new pod has the address of another one that the agent still knows. Its interface is not that one's, if interfaces are named after
+// their pods.
+func TestLocateReusedAddress(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	cut := "default/" + strings.Repeat("a", 55)
+	ask := &event.Locate{Pods: map[netip.Addr]string{}}
+	want := map[netip.Addr]string{}
+	for i, p := range []struct{ tag, pod, found string }{
+		{"default/new", "default/old", ""},
+		{"default/web-eth0", "default/web", "tap2"},
+		{cut, cut + "bcd", "tap3"},
+		{"", "default/untagged", "tap4"},
+		{"default/only6", "", "tap5"},
+		{"default/web-2", "default/web", "tap6"}, // it may be the second interface of web
+	} {
+		name, addr := fmt.Sprintf("tap%d", i+1), netip.AddrFrom4([4]byte{10, 1, 1, byte(i + 2)})
+		l.sim.AddInterface(sim.Interface{Name: name, Tag: p.tag})
+		if err := l.sim.AddRoute(sim.Route{Prefix: netip.PrefixFrom(addr, 32), Paths: []sim.Path{{Interface: name}}}); err != nil {
+			t.Fatal(err)
+		}
+		if ask.Pods[addr] = p.pod; p.found != "" {
+			want[addr] = p.found
+		}
+	}
+	l.allConfigured(l.resync())
+	got, err := l.agent.Locate(context.Background(), ask)
+	if err != nil || !maps.Equal(got.Pods, want) {
+		t.Errorf("located %v, want %v; %v", got.Pods, want, err)
 	}
 }
 

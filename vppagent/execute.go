@@ -41,6 +41,7 @@ type request struct {
 // execute executes level after level. The error says that VPP cannot be reached; a refusal is an error of its value.
 func (x *execution) execute(ctx context.Context, plan [][]Step) error {
 	for i, level := range plan {
+		x.awaitAnswers(ctx, level)
 		others, lost := x.portion(ctx, level)
 		if lost != nil {
 			return lost
@@ -296,8 +297,8 @@ func (x *execution) takeReplies(batch []request, replies []vpp.Reply) (next []re
 			}
 			continue
 		}
-		if r.op.Next != nil {
-			next = append(next, request{*r.op.Next, r.v})
+		for _, op := range r.op.Next {
+			next = append(next, request{op, r.v})
 		}
 		if r.op.Then != nil {
 			for _, op := range r.op.Then(reply) {
@@ -357,6 +358,9 @@ func (x *execution) finish(s Step, lost error) {
 	case s.Action == Create:
 		x.a.setHave(v, now, true)
 		x.c.Add++
+		if s.shut {
+			x.a.closing.at = x.a.cfg.Now()
+		}
 	default:
 		x.a.setHave(v, now, true)
 		if !s.sweep {

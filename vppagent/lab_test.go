@@ -224,7 +224,7 @@ func TestFirstServices(t *testing.T) {
 	l.quiet("resync")
 	c = l.put(dnat("default/web", "10.96.0.10", 80, "10.1.1.2:8080", "10.1.1.3:8080", "10.1.1.4:8080"))
 	l.allConfigured(c)
-	if w := l.writes(); len(w) != 1 || !strings.Contains(w[0], "nat44_lb_static_mapping_add_del_local") {
+	if w := l.writes(); len(w) != 3 || !strings.Contains(w[1], "nat44_lb_static_mapping_add_del_local is_add=true external_addr=10.96.0.10 external_port=80 protocol=6 local={addr=10.1.1.4") {
 		t.Fatalf("one endpoint more: %q", w)
 	}
 	l.restartAgent()

@@ -34,7 +34,7 @@ func TestMappingOfManySessionsMoves(t *testing.T) {
 	l.writes()
 	l.allConfigured(l.put(both(first), second))
 	w := l.writes()
-	if len(w) != 6 || strings.Contains(w[4], "is_add") || !strings.Contains(w[5], "nat44_add_del_lb_static_mapping is_add=true") {
+	if len(w) != 12 || strings.Contains(w[10], "is_add") || !strings.Contains(w[11], "nat44_add_del_lb_static_mapping is_add=true") {
 		t.Errorf("messages:\n%s", strings.Join(w, "\n"))
 	}
 	l.resync()
@@ -92,7 +92,7 @@ func TestPiecesOfOneMappingAreNotSentTogether(t *testing.T) {
 	r.now = r.now.Add(time.Minute)
 	r.commit(t, a, event.NoResync, gone)
 	story := strings.Join(r.story, " ")
-	if n := r.count()["nat44_lb_static_mapping_add_del_local"]; n != 11 || strings.Contains(story, strings.Repeat("nat44_lb_static_mapping_add_del_local ", 4)) {
+	if n := r.count()["nat44_lb_static_mapping_add_del_local"]; n != 31 || strings.Contains(story, strings.Repeat("nat44_lb_static_mapping_add_del_local ", 4)) {
 		t.Errorf("%d: %s", n, story)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp/describe"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
 )
 
 // Plan returns the plan that Commit would execute, and changes nothing: it works on a copy of the agent, and sends VPP only the
@@ -57,7 +58,7 @@ func (a *Agent) PlanSessions(ctx context.Context, t *event.Txn) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cut []nat.Backend
+	var cut []sessions.Backend
 	for _, level := range plan.Levels {
 		for _, s := range level {
 			switch s.Action {
@@ -68,7 +69,7 @@ func (a *Agent) PlanSessions(ctx context.Context, t *event.Txn) (*Plan, error) {
 			}
 		}
 	}
-	n, err := nat.CountSessions(ctx, a.cfg.Caller.Do, cut)
+	n, err := sessions.CountTo(ctx, a.cfg.Caller.Do, cut)
 	if err != nil {
 		return nil, err
 	}
@@ -98,8 +99,8 @@ func (s *Step) describe(w *descriptor.World) {
 	}
 	for at := 0; at < len(ops); at++ {
 		op := ops[at]
-		if op.Next != nil {
-			ops = slices.Insert(slices.Clone(ops), at+1, *op.Next)
+		if len(op.Next) > 0 {
+			ops = slices.Insert(slices.Clone(ops), at+1, op.Next...)
 		}
 		switch {
 		case op.Preview != nil:

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/nat44ed/show"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -218,7 +219,8 @@ func wishServices(t *rapid.T, v kv.Values, flip func(string) bool, upto func(int
 		}
 		for b := range 6 {
 			if flip("backend") {
-				m.LocalIps = append(m.LocalIps, &nat.DNat44_StaticMapping_LocalIP{LocalIp: fmt.Sprintf("10.1.1.%d", b), LocalPort: 8080, Probability: uint32(upto(2, "weight"))})
+				weight := min(upto(2, "weight"), 1) * (1 + b%2) // always the same of a backend, which keeps the one with which it was added
+				m.LocalIps = append(m.LocalIps, &nat.DNat44_StaticMapping_LocalIP{LocalIp: fmt.Sprintf("10.1.1.%d", b), LocalPort: 8080, Probability: uint32(weight)})
 			}
 		}
 		s := of()
@@ -282,6 +284,7 @@ func canonical(dump string) string {
 	if !strings.Contains(dump, "cnat snat ip") {
 		dump = regexp.MustCompile(`(?m)^cnat snat-policy (k8s|if-pfx)\n`).ReplaceAllString(dump, "")
 	}
+	dump = show.WithoutDrained(dump)
 	blocks := strings.Split(strings.ReplaceAll(dump, "\n ", "\r "), "\n")
 	slices.Sort(blocks)
 	return strings.ReplaceAll(strings.Join(blocks, "\n"), "\r ", "\n ")

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
 )
 
 // Relief configures how RelieveSessions frees NAT44 sessions before the table is full.
@@ -55,7 +55,7 @@ func (a *Agent) RelieveSessions(ctx context.Context, r Relief) (Relieved, error)
 	if err := a.away(); err != nil {
 		return Relieved{}, err
 	}
-	run := relief{Relief: r, a: a, held: map[netip.Addr][]nat.Session{}, count: map[netip.Addr]uint64{}}
+	run := relief{Relief: r, a: a, held: map[netip.Addr][]sessions.Session{}, count: map[netip.Addr]uint64{}}
 	err := run.relieveAll(ctx)
 	run.done.Holders = run.holders()
 	return run.done, err
@@ -66,8 +66,8 @@ type relief struct {
 	Relief
 	a     *Agent
 	done  Relieved
-	count map[netip.Addr]uint64        // by holder
-	held  map[netip.Addr][]nat.Session // by holder, unexpired only
+	count map[netip.Addr]uint64             // by holder
+	held  map[netip.Addr][]sessions.Session // by holder, unexpired only
 }
 
 func (r *relief) freed() uint64 { return uint64(r.done.Expired + r.done.Evicted) }
@@ -84,9 +84,9 @@ func (r *relief) ask(ctx context.Context, rest int, what func() error) error {
 }
 
 func (r *relief) relieveAll(ctx context.Context) error {
-	var users []nat.SessionUser
+	var users []sessions.User
 	if err := r.ask(ctx, 1, func() (err error) {
-		users, err = nat.SessionUsers(ctx, r.a.cfg.Caller.Do)
+		users, err = sessions.Users(ctx, r.a.cfg.Caller.Do)
 		return err
 	}); err != nil {
 		return err
@@ -108,15 +108,15 @@ func (r *relief) relieveAll(ctx context.Context) error {
 }
 
 // user frees the expired sessions of a user, up to the wanted number, and records the others.
-func (r *relief) user(ctx context.Context, u nat.SessionUser) error {
-	var list []nat.Session
+func (r *relief) user(ctx context.Context, u sessions.User) error {
+	var list []sessions.Session
 	if err := r.ask(ctx, restAfterDump, func() (err error) {
-		list, err = nat.SessionsOf(ctx, r.a.cfg.Caller.Do, u, r.Workers)
+		list, err = sessions.Of(ctx, r.a.cfg.Caller.Do, u, r.Workers)
 		return err
 	}); err != nil {
 		return err
 	}
-	var expired []nat.Session
+	var expired []sessions.Session
 	for _, s := range list {
 		r.count[s.Holder]++
 		switch {
@@ -145,7 +145,7 @@ func (r *relief) evict(ctx context.Context) error {
 		if uint64(len(held)) <= r.Share || !r.Evictable(h.Addr) {
 			continue
 		}
-		slices.SortStableFunc(held, func(a, b nat.Session) int { return cmp.Compare(b.Idle, a.Idle) })
+		slices.SortStableFunc(held, func(a, b sessions.Session) int { return cmp.Compare(b.Idle, a.Idle) })
 		if err := r.free(ctx, held[:uint64(len(held))-r.Share], &r.done.Evicted); err != nil {
 			return err
 		}
@@ -165,10 +165,10 @@ func (r *relief) holders() []SessionHolder {
 	return out
 }
 
-func (r *relief) free(ctx context.Context, sessions []nat.Session, count *int) error {
-	for slice := range slices.Chunk(sessions, reliefSlice) {
+func (r *relief) free(ctx context.Context, list []sessions.Session, count *int) error {
+	for slice := range slices.Chunk(list, reliefSlice) {
 		if err := r.ask(ctx, 1, func() error {
-			n, err := nat.FreeSessions(ctx, r.a.cfg.Caller.Do, slice)
+			n, err := sessions.Free(ctx, r.a.cfg.Caller.Do, slice)
 			*count += n
 			return err
 		}); err != nil {

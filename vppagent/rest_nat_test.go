@@ -73,7 +73,7 @@ func TestMappingsAreDivided(t *testing.T) {
 		l.want[key] = m
 		c := l.stepOnce(kv.Values{key: m}, 1)
 		before := len(l.writes())
-		if len(c.Left) != 1 || c.Left[0] != key || before == 0 || before > 200 {
+		if len(c.Left) != 1 || c.Left[0] != key || before == 0 || before > 400 {
 			t.Fatalf("change %d: %q are left after %d messages", i, c.Left, before)
 		}
 		other++

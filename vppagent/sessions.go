@@ -4,18 +4,18 @@ import (
 	"context"
 
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
-	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
 )
 
 // SessionUse is the use of VPP's NAT44 session table.
-type SessionUse = nat.SessionUse
+type SessionUse = sessions.Use
 
 // SessionUse counts the NAT44 sessions. It is safe beside Run. VPP stops forwarding while it counts, so call it rarely.
 func (a *Agent) SessionUse(ctx context.Context) (SessionUse, error) {
 	if err := a.away(); err != nil {
 		return SessionUse{}, err
 	}
-	return nat.Sessions(ctx, a.cfg.Caller.Do)
+	return sessions.Count(ctx, a.cfg.Caller.Do)
 }
 
 // SessionLimit is SessionUse without the count, which costs VPP nothing.
@@ -23,7 +23,7 @@ func (a *Agent) SessionLimit(ctx context.Context) (SessionUse, error) {
 	if err := a.away(); err != nil {
 		return SessionUse{}, err
 	}
-	return nat.SessionLimit(ctx, a.cfg.Caller.Do)
+	return sessions.Limit(ctx, a.cfg.Caller.Do)
 }
 
 // Reclassify is whether VPP evaluates established flows again when access lists change.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
@@ -16,12 +17,18 @@ import (
 //
 //	no lists yet    deny everything ─▶ all other puts: access lists, NAT44, mappings ─▶ the lists that are wanted
 //	nobody's yet    deny everything ─▶ (a value comes) ─▶ as above
+//
+// An interface that VPP had open is closed for answerTime at least. A server answers a datagram that VPP still forwarded a little later, and by an
+// open interface that answer would be the first packet of a permitted flow: VPP would make a session, and admit the client as long as it sends.
+
+const answerTime = 20 * time.Millisecond // most servers have answered a datagram by then
 
 // closing is what the agent knows of interfaces that may be a pod's.
 type closing struct {
 	lists map[string]*value // the access lists of the interfaces that are closed until a value names them, by key
 	roles map[string]bool   // the node's interfaces, by name; nil: not known yet
 	moved bool              // roles has changed, and no plan has considered it yet
+	at    time.Time         // when the agent last closed an interface that was open
 }
 
 // shut plans the first steps: interfaces that may be a pod's and have no lists yet get lists that deny everything.
@@ -93,6 +100,14 @@ func (v *value) last() bool {
 		return false
 	}
 	return v.plan.shut != nil || v.have != nil && v.kind.Stands.Shuts(v.have)
+}
+
+// awaitAnswers waits before a level that opens interfaces, until the last closing is answerTime ago.
+func (x *execution) awaitAnswers(ctx context.Context, level []Step) {
+	wait := answerTime - x.a.cfg.Now().Sub(x.a.closing.at)
+	if x.a.cfg.Pause != nil && wait > 0 && slices.ContainsFunc(level, func(s Step) bool { return s.Action != Delete && !s.shut && s.v.last() }) {
+		x.a.cfg.Pause(ctx, wait)
+	}
 }
 
 // giveParts gives values the parts that follow from VPP's interfaces. It arranges NAT44 on those of pods, and closes those that may be a pod's, until a value

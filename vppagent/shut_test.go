@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
@@ -15,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	aclvalues "github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
@@ -188,6 +192,45 @@ func TestClosedFirstOpenLast(t *testing.T) {
 			t.Errorf("%s: NAT %v, closed %v", when, begun, closed)
 		}
 		l.allConfigured(l.resync())
+	}
+}
+
+// TestAnswersOfEarlierPackets: VPP forwards a datagram before the agent closes the interfaces. The server's answer a little later makes no session, which
+// would admit the client for good.
+func TestAnswersOfEarlierPackets(t *testing.T) {
+	client, server := netip.MustParseAddrPort("10.1.1.2:4000"), netip.MustParseAddrPort("10.1.1.3:53")
+	paused := 0
+	var l *lab
+	passes := func(in string, from, to netip.AddrPort) bool {
+		return len(l.sim.Send(in, packet.NewUDP(from, to)).Out) == 1
+	}
+	l = newLab(t, vppagent.Config{DenyUnknown: true, Pause: func(_ context.Context, d time.Duration) {
+		if paused++; d > 20*time.Millisecond || passes("tap2", server, client) {
+			t.Errorf("pause %d of %s: the answer passes", paused, d)
+		}
+	}})
+	pods(l)
+	want := []proto.Message{
+		accessList("open", rule(acl.ACL_Rule_REFLECT, "", "", "")), accessList("shut", rule(acl.ACL_Rule_DENY, "", "", "")),
+		&contivacl.InterfaceACLs{Interface: "tap1", Input: []string{"open"}, Output: []string{"open"}},
+		&contivacl.InterfaceACLs{Interface: "tap2", Input: []string{"open"}, Output: []string{"shut"}},
+	}
+	for _, when := range []string{"at first", "after a restart of VPP"} {
+		if !passes("tap1", client, server) {
+			t.Fatalf("%s: closed before the agent", when)
+		}
+		paused = 0
+		l.allConfigured(l.put(want...))
+		if passes("tap1", client, server) || !passes("tap2", server, netip.MustParseAddrPort("10.1.1.2:4001")) || paused != 1 {
+			t.Errorf("%s: the client's datagrams pass, or the server's do not, after %d pauses", when, paused)
+		}
+		l.restartVPP()
+	}
+	l.allConfigured(l.resync())
+	paused = 0
+	l.allConfigured(l.put(accessList("shut", rule(acl.ACL_Rule_DENY, "udp", "", "", 1, 1000))))
+	if paused != 0 {
+		t.Errorf("%d pauses for a list of open interfaces", paused)
 	}
 }
 

@@ -214,6 +214,14 @@ func (s *Session) listHealth(name string) (felix.Health, string) {
 	return felix.Up, ""
 }
 
+// Version increases with each change of what Felix has sent; 0 without a Felix. It is safe for concurrent use.
+func (s *Session) Version() uint64 {
+	if s == nil || s.cfg.Driver == nil {
+		return 0
+	}
+	return s.cfg.Driver.State().Version
+}
+
 // Status returns the session for the status command; nil without a session.
 func (s *Session) Status() *FelixStatus {
 	if s == nil {

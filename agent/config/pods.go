@@ -2,8 +2,10 @@ package config
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -11,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet/takeover"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/sever"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -44,12 +47,12 @@ func (c *Config) ConnectPods() {
 	}
 }
 
-// Watch returns an emit for sources, from which the network learns of Nodes and Pods.
-func (p *Pods) Watch(emit func(event.Event)) func(event.Event) {
+// Watch returns an emit for sources, from which the network learns of Nodes and Pods. silent returns why VPP is taken for hung; "": it answers.
+func (p *Pods) Watch(emit func(event.Event), silent func() string) func(event.Event) {
 	if p == nil {
 		return emit
 	}
-	return p.Network.Watch(emit)
+	return p.Network.Watch(emit, silent)
 }
 
 // Refusal returns why VPP does not get the node's NIC, although it was asked for; "": it does, or nobody asked.
@@ -58,6 +61,23 @@ func (p *Pods) Refusal() string {
 		return ""
 	}
 	return p.NIC.Refusal()
+}
+
+// Sever ends TCP connections of pods and of the node to addresses whose translations are lost.
+func (p *Pods) Sever(dead func(netip.AddrPort) bool, log *slog.Logger) {
+	if p == nil {
+		return
+	}
+	ended, failed := 0, error(nil)
+	for _, at := range append(podnet.NamespacesOf(p.Network), "/proc/self/ns/net") {
+		n, err := sever.Connections(at, dead)
+		ended, failed = ended+n, errors.Join(failed, err)
+	}
+	if failed != nil {
+		log.Warn("connections to Services whose translations are lost may hang", "ended", ended, "err", failed)
+	} else if ended > 0 {
+		log.Info("connections to Services ended: VPP has lost their translations", "connections", ended)
+	}
 }
 
 // Server returns the server for the CNI plugin; nil: there is none.

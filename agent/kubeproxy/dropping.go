@@ -12,9 +12,9 @@ import (
 // dropping counts the ports of Services whose traffic this node drops: their policy is Local, they have endpoints, and none of these
 // is on this node. It is what kube-proxy counts under this name (pkg/proxy/nftables, v1.36).
 type dropping struct {
-	gauge *prometheus.GaugeVec // by traffic_policy and ip_family
-	ports map[model.ServiceID]drops
-	all   drops
+	gauges [2][2]prometheus.Gauge // as drops
+	ports  map[model.ServiceID]drops
+	all    drops
 }
 
 // drops are numbers of ports by policy (internal, external) and family (IPv4, IPv6).
@@ -24,7 +24,12 @@ var _ renderer.ServiceListener = (*dropping)(nil)
 
 // Dropping returns a counter for the metric of Services whose traffic this node drops. It knows no Service yet.
 func (m *Metrics) Dropping() renderer.ServiceListener {
-	d := &dropping{gauge: m.noLocal, ports: map[model.ServiceID]drops{}}
+	d := &dropping{ports: map[model.ServiceID]drops{}}
+	for policy, name := range []string{"internal", "external"} {
+		for family, ip := range []string{familyIPv4, familyIPv6} {
+			d.gauges[policy][family] = m.noLocal.WithLabelValues(name, ip) // by traffic_policy and ip_family
+		}
+	}
 	d.show()
 	return d
 }
@@ -36,11 +41,13 @@ func (d *dropping) ServiceChanged(old, now *renderer.ContivService) {
 	} else {
 		d.setDrops(now.ID, dropsOf(now))
 	}
-	d.show()
 }
 
 func (d *dropping) setDrops(id model.ServiceID, now drops) {
 	was := d.ports[id]
+	if was == now {
+		return
+	}
 	for policy := range d.all {
 		for family := range d.all[policy] {
 			d.all[policy][family] += now[policy][family] - was[policy][family]
@@ -49,18 +56,22 @@ func (d *dropping) setDrops(id model.ServiceID, now drops) {
 	if delete(d.ports, id); now != (drops{}) {
 		d.ports[id] = now
 	}
+	d.show()
 }
 
 func (d *dropping) show() {
-	for policy, name := range []string{"internal", "external"} {
-		for family, ip := range []string{familyIPv4, familyIPv6} {
-			d.gauge.WithLabelValues(name, ip).Set(d.all[policy][family])
+	for policy := range d.all {
+		for family, n := range d.all[policy] {
+			d.gauges[policy][family].Set(n)
 		}
 	}
 }
 
 // dropsOf counts the ports of one Service, in each family of its cluster IPs.
 func dropsOf(svc *renderer.ContivService) (out drops) {
+	if svc.InternalTrafficPolicy != renderer.NodeLocal && svc.TrafficPolicy != renderer.NodeLocal {
+		return out
+	}
 	for family, v6 := range []bool{false, true} {
 		has := false
 		for _, ip := range svc.ClusterIPs.List() {

@@ -11,6 +11,7 @@ type Metrics struct {
 	sessions, limit prometheus.Gauge
 	holders         *prometheus.GaugeVec   // by rank and kind; only the largest
 	freed           *prometheus.CounterVec // by reason
+	drains          *prometheus.CounterVec // by result
 }
 
 // NewMetrics returns metrics without samples.
@@ -27,10 +28,15 @@ func NewMetrics() *Metrics {
 			Name: "contiv_nat_sessions_freed_total",
 			Help: "NAT44 sessions the agent freed because the table was nearly full, by reason: expired, evicted (of a pod above its share).",
 		}, []string{"reason"}),
+		drains: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "contiv_nat_drains_total",
+			Help: "Endpoints of NAT44 that were to get no new connections and to keep theirs, by result: drained, not drained (their connections ended at once). " +
+				"Each frontend of a Service counts.",
+		}, []string{"result"}),
 	}
 }
 
 // Register registers all metrics.
 func (m *Metrics) Register(r prometheus.Registerer) error {
-	return errors.Join(r.Register(m.sessions), r.Register(m.limit), r.Register(m.holders), r.Register(m.freed))
+	return errors.Join(r.Register(m.sessions), r.Register(m.limit), r.Register(m.holders), r.Register(m.freed), r.Register(m.drains))
 }

@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/test/samples"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -116,7 +120,46 @@ func TestOtherTables(t *testing.T) {
 
 func TestMetricNames(t *testing.T) {
 	names := samples.Names{}
-	if err := NewMetrics().Register(names); err != nil || len(names) != 4 || !names["contiv_nat_sessions"] {
+	if err := NewMetrics().Register(names); err != nil || len(names) != 5 || !names["contiv_nat_sessions"] {
 		t.Errorf("%v %v", names, err)
+	}
+}
+
+// TestDrains: the status and the metric have the endpoints that were drained, and those that could not be.
+func TestDrains(t *testing.T) {
+	now := time.Unix(0, 0)
+	n := newWatcher(&fakeTable{used: 1, limit: 1000}, &now)
+	if _, err := n.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.Drained(3, 0)
+	n.Drained(0, 1)
+	if st := n.Status(); st.Drained != 3 || st.Lost != 1 {
+		t.Errorf("%+v", st)
+	}
+	(*Watcher)(nil).Drained(1, 1)
+}
+
+// TestFrontends: an address is NAT44's until the last value with it is gone.
+func TestFrontends(t *testing.T) {
+	web := func(protocol nat.DNat44_Protocol) *nat.DNat44 {
+		return &nat.DNat44{StMappings: []*nat.DNat44_StaticMapping{{ExternalIp: "10.96.0.1", ExternalPort: 80, Protocol: protocol}}}
+	}
+	var f Frontends
+	at := netip.MustParseAddrPort("10.96.0.1:80")
+	for i, tc := range []struct {
+		was, now proto.Message
+		count    int
+		has      bool
+	}{
+		{nil, web(nat.DNat44_UDP), 1, false},
+		{nil, web(nat.DNat44_TCP), 2, true},
+		{web(nat.DNat44_TCP), web(nat.DNat44_TCP), 2, true},
+		{nil, &cnat.Translation{}, 3, true},
+		{web(nat.DNat44_TCP), nil, 2, false},
+	} {
+		if f.Sent(tc.was, tc.now); f.Count() != tc.count || f.HasTCP(at) != tc.has {
+			t.Errorf("%d: %d frontends, has %t", i, f.Count(), f.HasTCP(at))
+		}
 	}
 }

@@ -13,6 +13,8 @@ type Status struct {
 	Holders []Holder `json:"holders,omitempty"` // clients with most sessions, largest first; from half of the table on
 	Expired uint64   `json:"freedExpired"`      // expired sessions that the agent freed since it started
 	Evicted uint64   `json:"freedEvicted"`      // other sessions that it freed, of pods above their share
+	Drained uint64   `json:"drained"`           // endpoints that stopped to get new connections and kept theirs, since the agent started
+	Lost    uint64   `json:"notDrained"`        // endpoints that could not be drained: their connections ended at once
 	Full    bool     `json:"full,omitempty"`    // new connections through Services fail, or soon will
 	Problem string   `json:"problem,omitempty"` // "": no problem
 	Remark  string   `json:"remark,omitempty"`  // "" unless VPP's table has another size than configured

@@ -48,7 +48,9 @@ const (
 type Watcher struct {
 	Config
 	seen atomic.Pointer[Status] // nil: not counted yet, or NAT44 is off
-	own  memory
+	// drained and lost are Status.Drained and Status.Lost.
+	drained, lost atomic.Uint64
+	own           memory
 }
 
 // Config configures a Watcher.
@@ -93,7 +95,27 @@ func (n *Watcher) Status() *Status {
 	if n == nil {
 		return nil
 	}
-	return n.seen.Load()
+	st := n.seen.Load()
+	if st == nil {
+		return nil
+	}
+	now := *st
+	now.Drained, now.Lost = n.drained.Load(), n.lost.Load()
+	return &now
+}
+
+// Drained counts endpoints that VPP drains since a change of their mapping, and those that it could not drain. Any goroutine may call it; a nil Watcher counts
+// nothing.
+func (n *Watcher) Drained(drained, lost int) {
+	if n == nil {
+		return
+	}
+	n.drained.Add(uint64(drained))
+	n.lost.Add(uint64(lost))
+	if n.Metrics != nil {
+		n.Metrics.drains.WithLabelValues("drained").Add(float64(drained))
+		n.Metrics.drains.WithLabelValues("not drained").Add(float64(lost))
+	}
 }
 
 // Used is the number of sessions at the last count; false: not known. Any goroutine may call it.

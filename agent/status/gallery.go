@@ -24,7 +24,7 @@ const (
 type Gallery struct {
 	reader  *Reader
 	take    func(context.Context) (*Picture, error)
-	steps   func() uint64
+	version func() uint64
 	orders  chan chan<- shot // readers that wait for a picture taken after now
 	nudge   chan struct{}    // a reader found the last one old
 	last    atomic.Pointer[Picture]
@@ -44,13 +44,13 @@ func NewGallery(r *Reader, inLoop func(context.Context, func()) error) *Gallery 
 		err = inLoop(ctx, func() { out = r.Capture() })
 		return out, err
 	}
-	g := newGallery(take, r.Controller.Steps)
+	g := newGallery(take, r.version)
 	g.reader = r
 	return g
 }
 
-func newGallery(take func(context.Context) (*Picture, error), steps func() uint64) *Gallery {
-	return &Gallery{take: take, steps: steps, orders: make(chan chan<- shot), nudge: make(chan struct{}, 1), ended: make(chan struct{})}
+func newGallery(take func(context.Context) (*Picture, error), version func() uint64) *Gallery {
+	return &Gallery{take: take, version: version, orders: make(chan chan<- shot), nudge: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
 // Run requests pictures until ctx ends.
@@ -85,10 +85,10 @@ func (g *Gallery) Run(ctx context.Context) error {
 	}
 }
 
-// refresh requests a picture if the loop has changed; cost is the loop's time for it.
+// refresh requests a picture if the state has changed; cost is the loop's time for it.
 func (g *Gallery) refresh(ctx context.Context) (p *Picture, cost time.Duration, err error) {
 	p = g.last.Load()
-	if p == nil || p.steps != g.steps() {
+	if p == nil || p.version != g.version() {
 		if p, err = g.take(ctx); err != nil {
 			return nil, 0, err
 		}

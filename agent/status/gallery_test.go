@@ -2,6 +2,8 @@ package status
 
 import (
 	"context"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -9,8 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/attachment"
+	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 )
 
 // The loop makes one picture for all readers that wait at a time, none without a change, and pauses in between.
@@ -23,7 +28,7 @@ func TestPicturesAreShared(t *testing.T) {
 			taken.Add(1)
 			time.Sleep(cost)
 			out := *p
-			out.steps, out.cost = steps.Load(), cost
+			out.version, out.cost = steps.Load(), cost
 			return &out, nil
 		}, steps.Load)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -102,4 +107,54 @@ func TestReadyzNoticesAStuckLoop(t *testing.T) {
 			t.Errorf("a loop that has ended: %q", why)
 		}
 	})
+}
+
+// The number of Felix's last message is published after the loop has it, maybe after the loop's last step: a later status
+// shows the number.
+func TestStatusFollowsFelix(t *testing.T) {
+	in, send, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := felix.NewDriver(felix.Config{In: in, Out: out})
+	r := &Reader{Loop: Loop{Controller: controller.New(controller.Config{}, controller.NewValues()), Session: attachment.NewSession(&attachment.Felix{Driver: driver}, attachment.Loop{})}}
+	g := newGallery(func(context.Context) (*Picture, error) {
+		return (&Picture{felix: r.Session.Status(), version: r.version()}).anew(), nil
+	}, r.version)
+	var runs sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	runs.Go(func() { _ = g.Run(ctx) })
+	defer runs.Wait()
+	defer cancel()
+	shown := func() uint64 {
+		p, err := g.fresh(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.felix.Sequence
+	}
+	emitted := make(chan uint64, 1)
+	runs.Go(func() {
+		_ = driver.Run(ctx, func(ev event.Event) {
+			if _, is := ev.(*event.Dataplane); is {
+				emitted <- shown() // the loop's last step ends before the number is published
+			}
+		})
+	})
+	if err := felix.NewWriter(send).Write(&pb.ToDataplane{SequenceNumber: 7, Payload: &pb.ToDataplane_IpsetRemove{IpsetRemove: &pb.IPSetRemove{Id: "s:a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if before := <-emitted; before != 0 {
+		t.Fatalf("message %d is shown before the loop has it", before)
+	}
+	for driver.State().Sequence != 7 {
+		runtime.Gosched()
+	}
+	if n := shown(); n != 7 {
+		t.Errorf("message %d is shown, want 7", n)
+	}
 }

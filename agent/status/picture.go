@@ -24,7 +24,7 @@ import (
 //	loop ─ Health, after each step ───────────────▶ /readyz, /healthz: ready or not
 //	     ◀─ Capture ─ Gallery.Run ─ Picture ──────▶ status, reports; /readyz: the problems
 //
-// One goroutine requests pictures, only after the loop has changed, and for at most a share of the loop's time.
+// One goroutine requests pictures, only after the loop or what Felix has sent has changed, and for at most a share of the loop's time.
 
 // Reader reads the state of one agent. Only Capture must be called in the loop; all other methods are safe for concurrent use.
 type Reader struct {
@@ -74,7 +74,7 @@ type Picture struct {
 	mappings   int
 	pods       map[string]bool // that exist, for drops of source checks; nil: not counted
 	felix      *attachment.FelixStatus
-	steps      uint64        // the loop's step count
+	version    uint64        // of the state in it
 	cost       time.Duration // of the loop
 
 	services    func() []service.Status         // sorted
@@ -85,7 +85,7 @@ type Picture struct {
 // Capture returns a picture. It must be called in the loop.
 func (r *Reader) Capture() *Picture {
 	began := time.Now()
-	out := &Picture{Reader: r, loop: r.Controller.Capture(), notes: r.Processor.Notes(), mappings: r.Mappings(), steps: r.Controller.Steps()}
+	out := &Picture{Reader: r, loop: r.Controller.Capture(), notes: r.Processor.Notes(), mappings: r.Mappings(), version: r.version()}
 	for i := range out.loop.Wants {
 		if w := &out.loop.Wants[i]; len(w.Notes) > 0 {
 			w.Notes = r.Named(w.Notes)
@@ -101,6 +101,10 @@ func (r *Reader) Capture() *Picture {
 	out.cost = time.Since(began)
 	return out.anew()
 }
+
+// version increases with each step of the loop, and with each change of what Felix has sent, which may follow the step that it
+// caused. It is safe for concurrent use.
+func (r *Reader) version() uint64 { return r.Controller.Steps() + r.Session.Version() }
 
 // anew returns the same picture with new statuses: a status has parts that other goroutines publish.
 func (p *Picture) anew() *Picture {

@@ -48,10 +48,19 @@ func (r *Reader) Unready() string {
 // silentTooLong is how long VPP may be silent before health checks fail.
 const silentTooLong = 10 * time.Second
 
+// Hung returns why VPP is taken for hung, although it is connected; "": it answers, or works on a large change for some seconds.
+func (r *Reader) Hung() string {
+	now, silent := time.Now(), r.Conn.State().Silent
+	if silent.For(now) < silentTooLong {
+		return ""
+	}
+	return silent.Text(now)
+}
+
 // Serves reports whether VPP has the desired state. Sources do not count: while the API server is away, VPP keeps its
 // state, and load balancers must not leave all nodes at once. They must not leave a node whose VPP works on a large change
 // for some seconds, either. Serves does not wait for the loop.
 func (r *Reader) Serves(context.Context) bool {
 	st := r.Controller.Health()
-	return r.Conn.State().Silent.For(time.Now()) < silentTooLong && !st.Ended && r.stuck() == "" && st.VPP.Connected && st.Started && st.Last != nil && st.Last.Err == nil && !st.Overdue
+	return r.Hung() == "" && !st.Ended && r.stuck() == "" && st.VPP.Connected && st.Started && st.Last != nil && st.Last.Err == nil && !st.Overdue
 }

@@ -93,6 +93,9 @@ func writeNATTable(w io.Writer, t *nattable.Status) {
 	}
 	text := fmt.Sprintf("%d of %d; freed %d expired, %d of pods above their share", t.Used, t.Limit, t.Expired, t.Evicted)
 	fmt.Fprintf(w, "nat\tsessions\t%s\n", withReason(withReason(text, t.Problem), t.Remark))
+	if t.Drained+t.Lost > 0 {
+		fmt.Fprintf(w, "nat\tdrains\t%d, and %d that failed: their connections ended\n", t.Drained, t.Lost)
+	}
 	for _, h := range t.Holders {
 		fmt.Fprintf(w, "holder\t%s\t%s\n", h.Addr, withReason(fmt.Sprintf("%d sessions", h.Sessions), h.Pod))
 	}

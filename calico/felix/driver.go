@@ -61,6 +61,7 @@ type State struct {
 	Sequence uint64          // number of the last message passed on
 	Messages map[string]uint64
 	Skipped  uint64 // unknown messages among them
+	Version  uint64 // increases with each change
 }
 
 // NewDriver returns a session; Run begins it.
@@ -228,6 +229,7 @@ func (d *Driver) emit(emit func(event.Event), batch []*pb.ToDataplane, last uint
 
 // publishState makes the state visible to State.
 func (d *Driver) publishState() {
+	d.now.Version++
 	now := d.now
 	now.Messages = make(map[string]uint64, len(d.now.Messages))
 	for name, n := range d.now.Messages {

@@ -21,7 +21,7 @@ type Decoder struct {
 	in      input
 	types   map[typeID]*definition
 	defined int // bytes of definitions so far
-	plans   map[typeID][]setter
+	plans   map[typeID]plan
 }
 
 type byteReader interface {
@@ -39,7 +39,7 @@ func NewDecoder(r io.Reader, limit int) *Decoder {
 	if !ok {
 		br = bufio.NewReader(r)
 	}
-	return &Decoder{r: br, limit: limit, types: map[typeID]*definition{}, plans: map[typeID][]setter{}}
+	return &Decoder{r: br, limit: limit, types: map[typeID]*definition{}, plans: map[typeID]plan{}}
 }
 
 // Decode returns the next message. Its error is io.EOF at the end of the stream, io.ErrUnexpectedEOF within a message, and

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 )
@@ -17,6 +18,13 @@ type definition struct {
 type setter struct {
 	id  typeID
 	set func(d *Decoder, id typeID, m any) error // nil: skip
+}
+
+// plan has the setters of a struct's fields, for the Go type that was first read from it. A stream that uses one of its types for two of ours is
+// malformed: a setter takes its own type only.
+type plan struct {
+	of     reflect.Type
+	fields []setter
 }
 
 // maxNesting bounds values within values; this package's messages nest four deep.
@@ -180,16 +188,20 @@ func decodeMessage[M Message](d *Decoder, id typeID) (Message, error) {
 
 // structure reads a struct of type id into m. find returns the setter of a field by name, nil to skip the field.
 func (d *Decoder) structure(id typeID, m any, find func(m any, name string) func(*Decoder, typeID, any) error) error {
-	plan, ok := d.plans[id]
+	p, ok := d.plans[id]
 	if !ok {
+		p.of = reflect.TypeOf(m)
 		def := d.types[id]
 		if def == nil || def.shape != shapeStruct {
 			return errType
 		}
 		for _, f := range def.fields {
-			plan = append(plan, setter{f.id, find(m, f.name)})
+			p.fields = append(p.fields, setter{f.id, find(m, f.name)})
 		}
-		d.plans[id] = plan
+		d.plans[id] = p
+	}
+	if p.of != reflect.TypeOf(m) {
+		return errType
 	}
 	at := uint64(0)
 	for {
@@ -197,10 +209,10 @@ func (d *Decoder) structure(id typeID, m any, find func(m any, name string) func
 		if err != nil || delta == 0 {
 			return err
 		}
-		if at += delta; delta > uint64(len(plan)) || at > uint64(len(plan)) {
+		if at += delta; delta > uint64(len(p.fields)) || at > uint64(len(p.fields)) {
 			return errType
 		}
-		s := plan[at-1]
+		s := p.fields[at-1]
 		if s.set == nil {
 			err = d.skip(s.id, 0)
 		} else {

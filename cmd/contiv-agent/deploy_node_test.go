@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/doctor"
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nic"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
 
@@ -47,6 +48,7 @@ func checkNode(t *testing.T, set *pflag.FlagSet, agent *corev1.Container, pod *c
 	} {
 		checkShared(t, agent, pod, what, path)
 	}
+	checkSettings(t, agent, pod)
 	vpp := &pod.Containers[slices.IndexFunc(pod.Containers, func(c corev1.Container) bool { return c.Name == "vpp" })]
 	checkShared(t, vpp, pod, "sockets of pods", state+"/memif")
 	if other := set.Lookup("status-socket").Value.String(); other != flags.Auto {
@@ -69,6 +71,20 @@ func checkShared(t *testing.T, c *corev1.Container, pod *corev1.PodSpec, what, p
 	}
 	if live := m.MountPropagation != nil && *m.MountPropagation == corev1.MountPropagationHostToContainer; live != (what == "namespaces") {
 		t.Errorf("%s: %s: mount propagation %v", c.Name, what, m.MountPropagation)
+	}
+}
+
+// checkSettings checks that a container may change the kernel's settings of its node's network.
+func checkSettings(t *testing.T, c *corev1.Container, pod *corev1.PodSpec) {
+	t.Helper()
+	i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == nic.HostSettings })
+	if i < 0 || c.VolumeMounts[i].ReadOnly {
+		t.Errorf("%s: no volume at %s that it may write", c.Name, nic.HostSettings)
+		return
+	}
+	v := pod.Volumes[slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == c.VolumeMounts[i].Name })]
+	if v.HostPath == nil || v.HostPath.Path != "/proc/sys/net" {
+		t.Errorf("%s: %s: %+v", c.Name, nic.HostSettings, v)
 	}
 }
 
@@ -105,6 +121,7 @@ func TestRemove(t *testing.T) {
 			t.Errorf("%s: %q, %+v", name, c.Args, c.SecurityContext)
 		}
 		checkCommand(t, all, c, pod)
+		checkSettings(t, c, pod)
 		for _, path := range []string{
 			"/etc/cni/net.d/" + cni.ListName, "/opt/cni/bin/" + cni.ProgramName, flags.CNIState, protocol.DefaultSocket, "/run/contiv-agent", "/run/vpp/api.sock", rcu.SwitchPath,
 		} {

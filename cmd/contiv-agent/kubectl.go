@@ -186,7 +186,8 @@ func (f *pluginFlags) trace() *cobra.Command {
 questions are those of contiv-agent trace. It reads the API server's objects, with the kubeconfig's rights, builds an agent and an
 embedded VPP for every Node on this machine, and follows packets through them. These agents have the settings of the agent of --node,
 or of the first node; trace queries its settings and its state. It sends no packet in the cluster. The cluster's VPPs do the same
-if "kubectl contiv plan" finds nothing to change.`,
+if "kubectl contiv plan" finds nothing to change. With --cni, packets that leave the cluster are shown as VPP sends them to the node's
+network stack, which then gives them the node's address.`,
 		Example: `  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
   kubectl contiv trace --matrix --port 6379/TCP`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -206,6 +207,9 @@ if "kubectl contiv plan" finds nothing to change.`,
 			}
 			if err := t.Apply(st.Settings); err != nil {
 				return fmt.Errorf("the agent of %s has a setting that this program lacks: %w", st.Node, err)
+			}
+			if st.Ifs != nil && st.Ifs.Uplink == "" && st.Ifs.Host != "" {
+				t.OutByHost()
 			}
 			t.Kubeconfig, t.Context, t.API = f.agents.Kubeconfig, f.agents.Context, true
 			return t.runTrace(cmd, args)

@@ -133,9 +133,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	if f.demo && len(f.sources.Manifests) == 0 {
 		errSources = errors.Join(errSources, errors.New("--demo needs --manifests"))
 	}
-	if a := f.sources.Server(); a.IsValid() {
-		cfg.Services.APIServers = []netip.Addr{a}
-	}
+	f.sources.Report.Pods = f.pods.Connect()
 	cfg.Reporter, errReport = f.sources.Report.Reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.Source(log)
 	stored, errEtcd := f.etcd.Source(cmd, cfg.NodeName, f.once, log)
@@ -186,7 +184,11 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if err := f.pods.Open(&cfg, f.sources.ServerHostPort(), time.Now(), cfg.Process.Logger); err != nil {
+	server := f.sources.ServerHostPort(ctx)
+	if a, err := netip.ParseAddrPort(server); err == nil { // else it is a name, or there is none
+		cfg.Services.APIServers = []netip.Addr{a.Addr().Unmap()}
+	}
+	if err := f.pods.Open(&cfg, server, time.Now(), cfg.Process.Logger); err != nil {
 		return err
 	}
 	removed, err := f.pods.Removal(ctx, &cfg, &f.sources)

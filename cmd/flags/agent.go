@@ -71,6 +71,9 @@ func (f *Agent) Apply(settings map[string]string) error {
 	return nil
 }
 
+// OutByHost says that packets to the outside leave VPP by the link to the node's network stack, as with --cni: that stack gives them their address, and nat44 has none to give.
+func (f *Agent) OutByHost() { f.renderers.byHost = true }
+
 // Config turns the flags into an agent's configuration. The error names all wrong flags.
 func (f *Agent) Config() (agent.Config, error) {
 	var cfg agent.Config

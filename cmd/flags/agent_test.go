@@ -32,3 +32,18 @@ func TestSettings(t *testing.T) {
 		t.Error("no error for an unknown setting")
 	}
 }
+
+// An agent whose packets leave by the host gives NAT44 no address; cnat is not concerned.
+func TestOutByHost(t *testing.T) {
+	for _, byHost := range []bool{false, true} {
+		var f Agent
+		f.AddFlags(&cobra.Command{})
+		if byHost {
+			f.OutByHost()
+		}
+		cfg, err := f.Config()
+		if err != nil || cfg.Services.Renderer.NAT44.DisableSNAT != byHost || cfg.Services.Renderer.CNAT.DisableSNAT {
+			t.Errorf("%t: %+v, %v", byHost, cfg.Services.Renderer, err)
+		}
+	}
+}

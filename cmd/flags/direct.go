@@ -38,7 +38,7 @@ func (f *direct) addFlags(set *pflag.FlagSet) {
 	set.StringVar(&f.uplink, "node-uplink", "", "for --node-to-node direct, unless there is --node-nic: a link of the kernel without addresses, which VPP then reads by af_packet; or vpp:NAME, an interface that VPP has with its addresses from its own configuration (DPDK, AF_XDP). Annotation "+
 		model.AnnotationUplink+" of the Node has the addresses, as 192.0.2.1/24,2001:db8::1/64; needs --cni")
 	set.StringVar(&f.nic, "node-nic", "", "for --node-to-node direct: give this NIC, which has the node's addresses, to VPP. VPP reads it by af_packet and bridges it with the link "+podnet.NICLink+", which gets the addresses and routes. Annotation "+
-		model.AnnotationUplink+" has further addresses of the same link, for VPP. The kernel gets the NIC back if the API server does not answer afterwards, and while VPP is away; needs --cni")
+		model.AnnotationUplink+" has further addresses of the same link, for VPP. The kernel gets the NIC back if the API server does not answer afterwards, while VPP is away, and when the agent is stopped; needs --cni")
 	set.StringVar(&f.check, "nic-check", "", "for --node-nic: address and port to which the node must be able to connect, on another machine (default: those of the API server); needs --cni")
 	set.DurationVar(&f.within, "nic-confirm-within", confirmWithin, "for --node-nic: how long after the change the connection may take; needs --cni")
 }

@@ -42,7 +42,7 @@ func (f *FeedSource) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.inCluster, "in-cluster", false, "follow the API server of the cluster the server runs in")
-	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's")
+	fs.StringVar(&f.apiServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's. Empty with --in-cluster: as for run")
 	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as RESOURCE.GROUP; packets that they deny pass")
 	fs.StringSliceVar(&f.upstream, "upstream", nil, "follow another fan-out server or Typha, host:port; several are alternatives")
 	fs.StringVar(&f.service, "upstream-service", "", "follow the servers behind this Service, namespace/name or a DNS name")
@@ -75,11 +75,12 @@ func (f *FeedSource) Feed(server *FanoutServer, version string, in io.Reader, lo
 		out.Objects[manifest.Name] = manifest.New(cfg)
 	}
 	if f.kubeconfig != "" || f.inCluster {
-		cfg := kube.Config{Kubeconfig: f.kubeconfig, Server: f.apiServer, IgnorePolicyKinds: f.ignored, Keys: true, Logger: log}
+		cfg := (&Sources{Kubeconfig: f.kubeconfig, InCluster: f.inCluster, APIServer: f.apiServer}).api(log)
+		cfg.IgnorePolicyKinds, cfg.Keys = f.ignored, true
 		if err := cfg.Validate(); err != nil {
 			return nil, err
 		}
-		out.Objects[kube.Name] = kube.New(cfg)
+		out.Objects[kube.Name] = kube.New(*cfg)
 	}
 	if len(f.upstream) > 0 || f.service != "" {
 		out.Upstream = &typha.Config{Addrs: f.upstream, Service: f.service, TLS: f.tls, Insecure: f.open, Version: version, Logger: log}

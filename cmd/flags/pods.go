@@ -51,6 +51,9 @@ type Pods struct {
 	set     *pflag.FlagSet // knows which flags are given
 }
 
+// Connect reports whether the agent connects pods.
+func (f *Pods) Connect() bool { return f.on }
+
 // CNIFolders are the folders in which container runtimes look for CNI plugins; "": none.
 type CNIFolders struct{ Lists, Programs string }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/cleanup"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
-	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/kube/removal"
 )
 
@@ -39,7 +38,7 @@ func (f *Pods) Removal(ctx context.Context, cfg *agent.Config, from *Sources) (*
 	if err != nil {
 		return nil, err // Check has reported it
 	}
-	_, client, err := (&kube.Config{Kubeconfig: from.Kubeconfig, Server: from.APIServer, Logger: cfg.Process.Logger}).Clients()
+	_, client, err := from.api(cfg.Process.Logger).Clients()
 	if err != nil {
 		return nil, fmt.Errorf("--clean-when-deleted: %w", err)
 	}

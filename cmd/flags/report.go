@@ -23,6 +23,8 @@ type Report struct {
 	conditions bool
 	lease      string
 	node       bool
+	// Pods says that the agent connects pods: report.Config.Pods.
+	Pods bool
 
 	objects report.Objects // nil: no API server
 	named   bool           // only the names of objects are known
@@ -35,7 +37,7 @@ func (f *Report) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.events, "events", true, "report in Events of Services and policies when VPP does not serve them as they ask, and when it does again; n"+needs)
 	fs.BoolVar(&f.conditions, "policy-conditions", true, "also report it in status conditions of AdminNetworkPolicies, BaselineAdminNetworkPolicies and ClusterNetworkPolicies, while it lasts; needs an agent that follows an API server itself")
 	fs.StringVar(&f.lease, "lease-namespace", "", "keep a Lease with the node's name in this namespace, which shows whether the agent runs and is ready; empty: none. N"+needs)
-	fs.BoolVar(&f.node, "node-condition", false, "report in the condition "+string(report.NodeCondition)+" of the Node whether the agent is ready; n"+needs+", and the right to patch the status of Nodes")
+	fs.BoolVar(&f.node, "node-condition", false, "report in the condition "+string(report.NodeCondition)+" of the Node whether the agent is ready; with --cni also write NetworkUnavailable: False when it is ready first; n"+needs+", and the right to patch the status of Nodes")
 }
 
 // Follow returns the source, whose objects are also reported on.
@@ -77,7 +79,7 @@ func (f *Report) any() bool {
 
 func (f *Report) config(node string, log *slog.Logger) report.Config {
 	return report.Config{
-		Node: node, Events: f.events, Conditions: f.conditions && !f.named, LeaseNamespace: f.lease, NodeCondition: f.node, Logger: log,
+		Node: node, Events: f.events, Conditions: f.conditions && !f.named, LeaseNamespace: f.lease, NodeCondition: f.node, Pods: f.Pods, Logger: log,
 	}
 }
 

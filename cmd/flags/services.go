@@ -35,7 +35,7 @@ func (f *services) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.noExternal, "no-external-ips", false, "do not serve spec.externalIPs: otherwise each user who may write a Service may take any address outside the cluster")
 	fs.StringSliceVar(&f.external, "external-ip-cidrs", nil, "ranges that spec.externalIPs may be in; addresses of nodes, pods and the API server, and cluster IPs, are refused even there (default: all addresses except the ranges of nodes, pods and cluster IPs)")
 	fs.StringSliceVar(&f.nodePorts, "node-port-addresses", nil, "ranges of the node addresses that node ports are served on, or primary: a node's first address of each family (default: all addresses in the Node objects)")
-	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (they get no new connections, as in Kubernetes; nat44 ends existing ones, cnat keeps them) or keep (they get new connections, and nat44 ends no connection while they serve). If no endpoint is ready they are used in both cases")
+	fs.StringVar(&f.terminating, "terminating-endpoints", removeTerminating, "endpoints that terminate and still serve, while others are ready: remove (they get no new connections, as in Kubernetes) or keep (they get new connections). Existing TCP connections continue in both cases. If no endpoint is ready they are used in both cases")
 }
 
 // applyTo writes the flags into the configuration. The error names all wrong flags.

@@ -1,10 +1,11 @@
 package flags
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/typha"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/source/kube/reach"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 )
 
@@ -25,6 +27,7 @@ type Sources struct {
 	Report     Report
 	source     string
 	ignored    []string
+	finder     *reach.Finder // nil: the address is given
 }
 
 // AddFlags adds the flags to a command.
@@ -36,24 +39,37 @@ func (f *Sources) AddFlags(cmd *cobra.Command) {
 	fs.StringSliceVar(&f.Manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")
 	fs.StringVar(&f.Kubeconfig, "kubeconfig", "", "follow the API server of this kubeconfig")
 	fs.BoolVar(&f.InCluster, "in-cluster", false, "follow the API server of the cluster the agent runs in")
-	fs.StringVar(&f.APIServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's; do not use a cluster IP that this agent programs")
+	fs.StringVar(&f.APIServer, "api-server", "", "address of the API server (https://host:port), instead of the kubeconfig's; do not use a cluster IP that this agent programs. Empty with --in-cluster: where a connection of the node leads, as the kubelet's, to a server with a certificate for the cluster IP; the cluster IP if there is none")
 	fs.StringSliceVar(&f.ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as RESOURCE.GROUP (adminnetworkpolicies.policy.networking.k8s.io, tiers.crd.projectcalico.org): packets that they deny pass. The agent waits for the right to read every served kind that is not named here")
 }
 
-// Server returns the address of the API server; the zero address: none, or it is not an address.
-func (f *Sources) Server() netip.Addr {
-	if f.Kubeconfig == "" && !f.InCluster {
-		return netip.Addr{}
-	}
-	return (&kube.Config{Kubeconfig: f.Kubeconfig, Server: f.APIServer}).Addr()
-}
-
-// ServerHostPort returns the API server's host and port; "": none.
-func (f *Sources) ServerHostPort() string {
+// ServerHostPort returns the API server's host and port; "": none. In a pod without --api-server it looks for the server, for 6 s at most.
+func (f *Sources) ServerHostPort(ctx context.Context) string {
 	if f.Kubeconfig == "" && !f.InCluster {
 		return ""
 	}
-	return (&kube.Config{Kubeconfig: f.Kubeconfig, Server: f.APIServer}).HostPort()
+	api := f.api(nil)
+	if f.finder != nil {
+		if at := f.finder.Find(ctx); at.IsValid() {
+			return at.String()
+		}
+	}
+	return api.HostPort()
+}
+
+// searches reports that no flag says where the API server is.
+func (f *Sources) searches() bool { return f.InCluster && f.Kubeconfig == "" && f.APIServer == "" }
+
+// api returns how to reach the API server. In a pod without --api-server that is where connections of the node lead, and only else the cluster IP.
+func (f *Sources) api(log *slog.Logger) *kube.Config {
+	c := &kube.Config{Kubeconfig: f.Kubeconfig, Server: f.APIServer, Logger: log}
+	if f.finder == nil && f.searches() {
+		f.finder, _ = reach.InCluster(cmp.Or(log, slog.Default())) // nil: no pod, or no service account, which the client reports
+	}
+	if f.finder != nil {
+		c.Dial = f.finder.DialContext
+	}
+	return c
 }
 
 // Sources returns the sources of objects for the agent of a node. The error names all wrong flags.
@@ -70,7 +86,8 @@ func (f *Sources) Sources(node, version string, watch bool, log *slog.Logger) (m
 	}
 	var api *kube.Config
 	if f.Kubeconfig != "" || f.InCluster {
-		api = &kube.Config{Kubeconfig: f.Kubeconfig, Server: f.APIServer, IgnorePolicyKinds: f.ignored, Logger: log}
+		api = f.api(log)
+		api.IgnorePolicyKinds = f.ignored
 		errs = append(errs, api.Validate())
 	}
 	switch {

@@ -63,15 +63,17 @@ func cacheOf(prefix, folder string, files ...string) (string, error) {
 	return filepath.Join(dir, "contiv-agent", "kube", fmt.Sprintf("%s-%x", prefix, sum.Sum(nil)[:8])), nil
 }
 
+// stamped are the flags by which a program of Kubernetes knows its version.
+const stamped = "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + version + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+
 // buildPeers makes those peers that the cache does not have. The flags are the same for all: they share what is compiled.
 func buildPeers(ctx context.Context, say io.Writer, cache string, names ...string) error {
-	ldflags := "-ldflags=-s -w -X k8s.io/component-base/version.gitVersion=" + version + " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
 	for _, name := range names {
 		file := filepath.Join(cache, name)
 		if _, err := os.Stat(file); err == nil {
 			continue
 		}
-		b := &building{say: say, dir: "peers", file: file, path: peers[name], flags: []string{"-trimpath", ldflags}}
+		b := &building{say: say, dir: "peers", file: file, path: peers[name], flags: []string{"-trimpath", stamped}}
 		if err := b.run(ctx); err != nil {
 			return err
 		}

@@ -118,8 +118,8 @@ func (c *cluster) serve() {
 		"--service-account-key-file", c.path("sa.key"), "--service-account-signing-key-file", c.path("sa.key"), "--allow-privileged",
 	}, c.more...)
 	c.api = start(c.t, "kube-apiserver", exec.Command(built.cluster, args...))
-	certificate := c.path("certs/apiserver.crt")
-	eventually(c.t, "certificate of the API server", func() error { _, err := os.Stat(certificate); return err }, c.api)
+	key := c.path("certs/apiserver.key") // it is written after the certificate, of which clients would trust a part otherwise
+	eventually(c.t, "key of the API server", func() error { _, err := os.Stat(key); return err }, c.api)
 }
 
 // serviceRange is where cluster IPs come from.

@@ -63,6 +63,19 @@ func conform(t *testing.T, s suite, renderer string, flags ...string) string {
 	for _, name := range nodes {
 		f.nodes = append(f.nodes, newNode(t, c, name, "--service-renderer", renderer))
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("not connected when last tried:\n%s", f.unanswered())
+		}
+	})
+	said := s.run(t, c, flags...)
+	t.Logf("%d tests of the suite pass", strings.Count(said, "\n    --- PASS: TestConformanceProfiles/"))
+	return said
+}
+
+// run runs the suite on a cluster, and returns what it says.
+func (s suite) run(t *testing.T, c *cluster, flags ...string) string {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), s.program, append([]string{
 		"-test.v", "-test.run", "^TestConformanceProfiles$", "-conformance-profiles", "ClusterNetworkPolicy", "-supported-features", features,
 		"-organization", "contiv-agent", "-project", "contiv-agent", "-url", "https://github.com/contiv-agent/contiv-agent", "-version", "main",
@@ -77,12 +90,6 @@ func conform(t *testing.T, s suite, renderer string, flags ...string) string {
 	if strings.Contains(said, "--- SKIP") {
 		t.Errorf("the suite leaves out tests:\n%s", said)
 	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("not connected when last tried:\n%s", f.unanswered())
-		}
-	})
-	t.Logf("%d tests of the suite pass", strings.Count(said, "\n    --- PASS: TestConformanceProfiles/"))
 	return said
 }
 

@@ -9,6 +9,7 @@
 //	                           │                               exec in them → packets through the sims
 //	                           ├── kube-proxy                  in a network namespace, beside which the agent is measured
 //	                           ├── conformance                 the unchanged suite of network-policy-api
+//	                           ├── e2e (tag nodes)             Kubernetes' own tests of Services and network policies, unchanged, on realSite
 //	                           └── contiv-agent run            ── binary API ──▶ sim, or a real VPP
 //
 // Tests run it, and Demo for people (make run KUBE=1). If a test fails, it prints the ends of its programs' logs and then

@@ -99,6 +99,22 @@ func (s *realSite) calls(t *testing.T, n *realNode) map[string]int {
 	return out
 }
 
+// networkIsTested runs the test that operators run after an install. trace says what VPP does with SCTP, too: here nat44 has no address for it.
+func networkIsTested(t *testing.T, s *realSite) {
+	stdout, stderr, code := s.kubectlAs("contiv", "connectivity", "test")
+	t.Logf("exit code %d\n%s%s", code, stdout, stderr)
+	if code != 0 || !strings.Contains(stdout, " 0 failed") {
+		t.Error("not all checks are ok")
+	}
+	from, to := s.on(t, s.real[0].name, "client").Name, s.on(t, s.real[0].name, "web").Name
+	for protocol, want := range map[string]string{"TCP": "delivered", "SCTP": "no address for this protocol"} {
+		stdout, stderr, _ := s.kubectlAs("contiv", "trace", fmt.Sprintf(`{"from":"pod:default/%s","to":"pod:default/%s:8080","protocol":%q}`, from, to, protocol))
+		if !strings.Contains(stdout, want) {
+			t.Errorf("%s: want %q:\n%s%s", protocol, want, stdout, stderr)
+		}
+	}
+}
+
 // podIsDeleted deletes a pod. containerd sends DEL again, also with an empty namespace and up to a minute later, while another pod is added: each has to succeed.
 func podIsDeleted(t *testing.T, s *realSite) {
 	n := s.real[0]
@@ -122,17 +138,30 @@ func podIsDeleted(t *testing.T, s *realSite) {
 	}
 }
 
-// early is a pod of a node without an agent.
-const early = `
+// startOn makes a pod on a node that is not ready, or about not to be: no scheduler is asked, and no taint keeps it away.
+func (s *realSite) startOn(t *testing.T, name, node string) {
+	t.Helper()
+	s.apply(t, fmt.Sprintf(`
 apiVersion: v1
 kind: Pod
-metadata: {name: early}
+metadata: {name: %[1]s}
 spec:
-  nodeName: node-2
+  nodeName: %[2]s
   terminationGracePeriodSeconds: 1
   tolerations: [{operator: Exists}]
-  containers: [{name: early, image: "agnhost:e2e", args: [pause]}]
-`
+  containers: [{name: %[1]s, image: "agnhost:e2e", args: [pause]}]
+`, name, node))
+}
+
+// keep examines whether pods with a label still have the addresses that they had.
+func (s *realSite) keep(t *testing.T, app string, had map[string]string) {
+	t.Helper()
+	for name, address := range s.addresses(t, app) {
+		if had[name] != address {
+			t.Errorf("%s had the address %s and has %s", name, had[name], address)
+		}
+	}
+}
 
 // agentIsAway deletes the DaemonSet. The node is not ready, for the plugin's reason; a pod can be deleted; a new pod starts when the DaemonSet is back.
 func agentIsAway(t *testing.T, s *realSite) {
@@ -148,7 +177,7 @@ func agentIsAway(t *testing.T, s *realSite) {
 	t.Logf("%s: %s", n.name, s.unready(t, n.name))
 	gone := s.on(t, n.name, "web")
 	s.kubectl(nil, "delete", "pod", gone.Name, "--wait")
-	s.apply(t, early)
+	s.startOn(t, "early", n.name)
 	eventually(t, "a new pod waits, for the plugin's reason", func() error {
 		out, err := s.try("get", "events", "--field-selector", "involvedObject.name=early")
 		if err == nil && !strings.Contains(out, "no agent listens") {
@@ -158,10 +187,44 @@ func agentIsAway(t *testing.T, s *realSite) {
 	}, s.kubelets()...)
 	s.install(t, "standalone")
 	s.whole(t)
-	for name, address := range s.addresses(t, "client") {
-		if kept[name] != address {
-			t.Errorf("%s had the address %s and has %s", name, kept[name], address)
+	s.keep(t, "client", kept)
+}
+
+// vppHangs stops the process of a VPP. ADD is refused, so that the runtime repeats it; the node is not ready, for the plugin's reason. When VPP continues,
+// the pod starts.
+func vppHangs(t *testing.T, s *realSite) {
+	n := s.real[0]
+	kept := s.addresses(t, "web")
+	before := s.calls(t, n)
+	n.signal(t, "vpp", syscall.SIGSTOP)
+	s.startOn(t, "refused", n.name)
+	eventually(t, "ADD is refused", func() error {
+		if now := s.calls(t, n); now["ADD 11"] == before["ADD 11"] {
+			return fmt.Errorf("%v, before %v", now, before)
 		}
+		return nil
+	}, s.kubelets()...)
+	eventually(t, n.name+" is not ready", func() error {
+		if why := s.unready(t, n.name); !strings.Contains(why, "VPP") {
+			return fmt.Errorf("%q", why)
+		}
+		return nil
+	}, s.kubelets()...)
+	t.Logf("%s: %s", n.name, s.unready(t, n.name))
+	n.signal(t, "vpp", syscall.SIGCONT)
+	s.whole(t)
+	s.keep(t, "web", kept)
+}
+
+// signal sends a signal to a program of the node.
+func (n *realNode) signal(t *testing.T, program string, number syscall.Signal) {
+	t.Helper()
+	all, err := netns.Processes(n.netns, program)
+	for _, pid := range all {
+		err = errors.Join(err, syscall.Kill(pid, number))
+	}
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%s: %d processes of %s: %v", n.name, len(all), program, err)
 	}
 }
 
@@ -192,11 +255,7 @@ func runtimeIsKilled(t *testing.T, s *realSite) {
 	s.whole(t)
 	s.kubectl(nil, "delete", "pod", s.on(t, n.name, "client").Name, "--wait")
 	s.whole(t)
-	for name, address := range s.addresses(t, "web") {
-		if kept[name] != address {
-			t.Errorf("%s had the address %s and has %s", name, kept[name], address)
-		}
-	}
+	s.keep(t, "web", kept)
 }
 
 // nodeCrashes ends all that runs on a node, with its network, as a loss of power does; then the node boots. Its disk stays.

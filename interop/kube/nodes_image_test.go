@@ -21,29 +21,42 @@ import (
 
 // imageOf is an image of one layer, as docker save writes it and containerd imports it.
 type imageOf struct {
-	name       string            // with a tag
+	name       string            // with a tag; with a registry, or docker.io/library is meant
+	also       []string          // other names, likewise
 	files      map[string]string // path in the image → file of this machine
 	env        []string
 	entrypoint []string
+	args       []string // of the entrypoint, if a pod has none
+}
+
+// references are the whole names.
+func (im imageOf) references() (out []string) {
+	for _, name := range append([]string{im.name}, im.also...) {
+		if !strings.Contains(name, "/") {
+			name = "docker.io/library/" + name
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // archive writes it into a folder.
-func (im imageOf) archive(t *testing.T, dir string) string {
+func (im imageOf) archive(t *testing.T, dir string) {
 	t.Helper()
 	layer := im.layer(t)
 	config, err := json.Marshal(map[string]any{
-		"architecture": "amd64", "os": "linux", "config": map[string]any{"Env": append([]string{"PATH=/usr/local/bin"}, im.env...), "Entrypoint": im.entrypoint},
+		"architecture": "amd64", "os": "linux", "config": map[string]any{"Env": append([]string{"PATH=/usr/local/bin"}, im.env...), "Entrypoint": im.entrypoint, "Cmd": im.args},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := fmt.Sprintf("%x.json", sha256.Sum256(config))
-	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": []string{"docker.io/library/" + im.name}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]map[string]any{{"Config": id, "RepoTags": im.references(), "Layers": []string{"layer.tar"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, strings.ReplaceAll(im.name, ":", "-")+".tar")
+	file := filepath.Join(dir, strings.NewReplacer(":", "-", "/", "-").Replace(im.name)+".tar")
 	f, err := os.Create(file)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +72,6 @@ func (im imageOf) archive(t *testing.T, dir string) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return file
 }
 
 func (im imageOf) layer(t *testing.T) []byte {
@@ -126,6 +138,13 @@ func vppImage(t *testing.T, dir string) imageOf {
 			im.files[file] = file
 		}
 	}
+	im.addLibraries(t)
+	return im
+}
+
+// addLibraries adds the libraries of the image's programs.
+func (im imageOf) addLibraries(t *testing.T) {
+	t.Helper()
 	for _, file := range slices.Collect(maps.Values(im.files)) {
 		out, err := exec.Command("ldd", file).Output()
 		if err != nil {
@@ -135,19 +154,17 @@ func vppImage(t *testing.T, dir string) imageOf {
 			im.files[m[1]] = m[1]
 		}
 	}
-	return im
 }
 
-// archives are the images of a cluster: those of deploy, what Pods of the test run, and what containerd starts for each Pod.
-func archives(t *testing.T, dir string) (out []string) {
+// archives writes the images of a cluster into a folder: those of deploy, what Pods of the test run, what containerd starts for each Pod, and more.
+func archives(t *testing.T, dir string, more ...imageOf) {
 	t.Helper()
-	for _, im := range []imageOf{
+	for _, im := range append([]imageOf{
 		{name: "contiv-agent:e2e", files: map[string]string{"/usr/local/bin/contiv-agent": built.agent, "/usr/local/bin/contiv-cni": built.plugin}, entrypoint: []string{"contiv-agent"}},
 		vppImage(t, dir),
 		{name: "pause:e2e", files: map[string]string{"/usr/local/bin/guestbook": built.guestbook}, entrypoint: []string{"guestbook", "pause"}},
 		{name: "agnhost:e2e", files: map[string]string{"/usr/local/bin/agnhost": built.agnhost, "/usr/local/bin/guestbook": built.guestbook}, entrypoint: []string{"agnhost"}},
-	} {
-		out = append(out, im.archive(t, dir))
+	}, more...) {
+		im.archive(t, dir)
 	}
-	return out
 }

@@ -3,6 +3,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,7 +14,42 @@ import (
 	"github.com/contiv-agent/contiv-agent/interop/kube/netns"
 )
 
-// realNode is a node with the real kubelet, containerd and runc, in a network namespace and a mount namespace.
+// nodesPossible returns why this machine cannot have nodes with the real kubelet; nil: it can.
+func nodesPossible() error {
+	if os.Getuid() != 0 {
+		return errors.New("nodes need root")
+	}
+	if err := netns.Possible(); err != nil {
+		return err
+	}
+	for _, program := range []string{"unshare", "nsenter", "mount", "sh", "hostname", "nft", "find", "ldd"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("nodes need the program %s: %w", program, err)
+		}
+	}
+	for _, controller := range []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"} {
+		_, err := os.Stat("/sys/fs/cgroup/" + controller + "/tasks")
+		if probe := "/sys/fs/cgroup/" + controller + "/contiv-probe"; err == nil {
+			_ = os.Remove(probe) // of a process that was killed
+			err = errors.Join(os.Mkdir(probe, 0o700), os.Remove(probe))
+		}
+		if err != nil {
+			return fmt.Errorf("the nodes' kubelets and runc need the controllers of cgroup v1: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp("", "contiv-overlay-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	const overlay = `cd "$1" && mkdir lower upper work all && mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work overlay all && touch all/file`
+	if out, err := exec.Command("unshare", "--mount", "sh", "-c", overlay, "sh", dir).CombinedOutput(); err != nil {
+		return fmt.Errorf("nodes and containerd need overlay file systems in %s: %w: %s", os.TempDir(), err, out)
+	}
+	return nil
+}
+
+// realNode is a node with the real kubelet, containerd and runc, in namespaces of network, mounts and host name.
 type realNode struct {
 	*siteNode
 	init       *process // the node's namespaces exist as long as it
@@ -29,6 +65,7 @@ const cgroupsOf = "contiv-nodes"
 // The folders of a node are below its dir: var/lib, var/log, opt, and what it changes of /etc. /run is new, and its mounts are shared, as on a machine.
 // The settings of the kernel that a kubelet changes are files of the node: all nodes and this machine have one kernel.
 const boot = `
+hostname "$NODE"
 mount --make-rprivate /
 mkdir -p "$DIR/var/lib" "$DIR/var/log" "$DIR/opt" "$DIR/etc" "$DIR/etc.work"
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -58,14 +95,14 @@ exec sleep infinity
 func (s *realSite) boot(n *realNode) {
 	s.t.Helper()
 	n.init = launch(s.t, "init of "+n.name, netns.Program{
-		Netns: n.netns, Args: []string{"unshare", "--mount", "sh", "-ec", boot}, Env: append(os.Environ(), "DIR="+n.dir, "NODE="+n.name),
+		Netns: n.netns, Args: []string{"unshare", "--mount", "--uts", "sh", "-ec", boot}, Env: append(os.Environ(), "DIR="+n.dir, "NODE="+n.name),
 	})
 	eventually(s.t, n.name+" has booted", func() error { _, err := os.Stat(n.file("booted")); return err }, n.init)
 }
 
 // inside is a program with the node's network and files.
 func (n *realNode) inside(args ...string) netns.Program {
-	enter := []string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", n.init.pid()), "--"}
+	enter := []string{"nsenter", fmt.Sprintf("--mount=/proc/%d/ns/mnt", n.init.pid()), fmt.Sprintf("--uts=/proc/%d/ns/uts", n.init.pid()), "--"}
 	return netns.Program{Netns: n.netns, Args: append(enter, args...), Env: []string{"PATH=" + n.programs + ":" + os.Getenv("PATH")}}
 }
 

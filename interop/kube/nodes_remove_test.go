@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -116,6 +115,14 @@ func (s *realSite) withoutPods(t *testing.T) {
 	}, s.kubelets()...)
 }
 
+// bare removes an install, if the cluster has one: a part of the test may run alone.
+func (s *realSite) bare(t *testing.T) {
+	t.Helper()
+	s.withoutPods(t)
+	s.kubectl(nil, "delete", "-k", s.path("install"), "--wait", "--ignore-not-found")
+	s.asBefore(t, false)
+}
+
 // installedAgain brings the cluster back.
 func (s *realSite) installedAgain(t *testing.T) {
 	t.Helper()
@@ -169,13 +176,18 @@ func (s *realSite) upgradeFails(t *testing.T) (stuck, other *realNode) {
 	return stuck, other
 }
 
+// clean applies deploy/remove.
+func (s *realSite) clean(t *testing.T) {
+	t.Helper()
+	s.write("clean/kustomization.yaml", fmt.Sprintf("resources: [%s]\nimages: [{name: contiv-agent, newTag: e2e}]\n", s.relative(t, "clean", "remove")))
+	s.kubectl(nil, "apply", "-k", s.path("clean"))
+}
+
 // nodesAreCleaned lets an upgrade fail. It can be rolled back. After the deletion, the agent of the other node cleans its node, and deploy/remove the rest; while an
 // agent runs, its pods wait.
 func nodesAreCleaned(t *testing.T, s *realSite) {
 	s.installedAgain(t)
-	from := s.relative(t, "clean", "remove")
-	s.write("clean/kustomization.yaml", fmt.Sprintf("resources: [%s]\nimages: [{name: contiv-agent, newTag: e2e}]\n", from))
-	s.kubectl(nil, "apply", "-k", s.path("clean"))
+	s.clean(t)
 	eventually(t, "cleanup waits while an agent runs", func() error {
 		out, err := s.try("-n", "contiv-remove", "logs", "daemonset/contiv-remove", "-c", "cleanup")
 		if err == nil && !strings.Contains(out, "waiting: an agent is running on this VPP: stop it first") {
@@ -199,7 +211,7 @@ func nodesAreCleaned(t *testing.T, s *realSite) {
 	if err := same(s.before[stuck.name], stuck.answers(t), false); err == nil {
 		t.Errorf("%s is clean, although no agent was there", stuck.name)
 	}
-	s.kubectl(nil, "apply", "-k", s.path("clean"))
+	s.clean(t)
 	s.kubectl(nil, "-n", "contiv-remove", "rollout", "status", "daemonset/contiv-remove", "--timeout=300s")
 	s.asBefore(t, false)
 	for _, n := range s.real {
@@ -226,91 +238,4 @@ func (s *realSite) relative(t *testing.T, from, folder string) string {
 		t.Fatal(err)
 	}
 	return here
-}
-
-// pageBlock is a block of commands in docs/install.md.
-type pageBlock struct{ heading, comment, text string }
-
-// installPage returns the blocks of docs/install.md.
-func installPage(t *testing.T) (out []pageBlock) {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var b *pageBlock
-	heading, comment := "", ""
-	for line := range strings.Lines(string(text)) {
-		switch {
-		case b != nil && line == "```\n":
-			out, b, comment = append(out, *b), nil, ""
-		case b != nil:
-			b.text += line
-		case line == "```sh\n":
-			b = &pageBlock{heading: heading, comment: comment}
-		case strings.HasPrefix(line, "```"):
-			t.Errorf("a block that no test knows: %s", line)
-		case strings.HasPrefix(line, "#"):
-			heading = strings.Trim(line, "# \n")
-		case strings.HasPrefix(line, "<!-- "):
-			comment = strings.TrimSuffix(strings.TrimPrefix(line, "<!-- "), " -->\n")
-		}
-	}
-	return out
-}
-
-// pageIsFollowed executes docs/install.md, from bare nodes to bare nodes.
-func pageIsFollowed(t *testing.T, s *realSite) {
-	for _, n := range s.real { // a later version
-		if _, err := n.run("ctr", "-n", "k8s.io", "images", "tag", "docker.io/library/contiv-agent:e2e", "docker.io/library/contiv-agent:later"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	dir := s.path("page")
-	repository, err := filepath.Abs("../..")
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		err = os.Symlink(repository, filepath.Join(dir, "contiv-agent"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := append(os.Environ(), "PATH="+s.bin+":"+os.Getenv("PATH"), "KUBECONFIG="+s.path("admin.kubeconfig"))
-	values := map[string]string{
-		"AGENT_IMAGE": "contiv-agent", "AGENT_TAG": "e2e", "NEW_AGENT_TAG": "later", "VPP_IMAGE": "contiv-vpp", "VPP_TAG": "e2e", "TEST_IMAGE": "agnhost:e2e",
-		"API_SERVER": fmt.Sprintf("https://%s:%d", bridgeAddress, apiPort),
-	}
-	ran := 0
-	for _, b := range installPage(t) {
-		switch {
-		case strings.HasPrefix(b.comment, "not run: "):
-			t.Logf("%s: %s", b.heading, b.comment)
-			continue
-		case strings.HasPrefix(b.comment, "values: "):
-			for _, m := range regexp.MustCompile(`(\w+)=\S+`).FindAllStringSubmatch(b.text, -1) {
-				if values[m[1]] == "" {
-					t.Errorf("the page has a value %s, and the test has none", m[1])
-				}
-				env = append(env, m[1]+"="+values[m[1]])
-			}
-			continue
-		case b.comment != "":
-			t.Errorf("%s: a comment that no test knows: %s", b.heading, b.comment)
-		}
-		began := time.Now()
-		cmd := exec.Command("bash", "-euo", "pipefail", "-c", b.text)
-		cmd.Dir, cmd.Env = dir, env
-		out, err := cmd.CombinedOutput()
-		t.Logf("%s, %s\n%s%s", b.heading, time.Since(began).Round(time.Second/10), b.text, out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ran++
-	}
-	if ran < 8 {
-		t.Errorf("only %d blocks were executed", ran)
-	}
-	s.asBefore(t, false)
 }

@@ -63,18 +63,15 @@ func bareSite(t *testing.T, programs, images string, names ...string) *realSite 
 	return s
 }
 
-// install applies a folder of deploy, with the images and the address of the API server in a kustomization, as docs/operations.md says.
-func (s *realSite) install(t *testing.T, folder string) string {
+// install applies a folder of deploy, with the images and further text in a kustomization, as docs/operations.md says. The agents find the API server themselves.
+func (s *realSite) install(t *testing.T, folder string, more ...string) string {
 	t.Helper()
 	dir, from := s.path("install"), s.relative(t, "install", folder)
 	s.write("install/kustomization.yaml", fmt.Sprintf(`resources: [%s]
 images:
   - {name: contiv-agent, newTag: e2e}
   - {name: contiv-vpp, newTag: e2e}
-patches:
-  - patch: |-
-      {apiVersion: v1, kind: ConfigMap, metadata: {name: contiv-agent, namespace: contiv-system}, data: {api-server: "https://%s:%d"}}
-`, from, bridgeAddress, apiPort))
+%s`, from, strings.Join(more, "")))
 	s.kubectl(nil, "apply", "-k", dir)
 	return dir
 }
@@ -110,10 +107,13 @@ func (s *realSite) allReady(t *testing.T) {
 	}, s.kubelets()...)
 }
 
+// shortOf is the environment variable that leaves only the install, pods that talk, and kubectl delete of TestNodes.
+const shortOf = "CONTIV_NODES_SHORT"
+
 // TestNodes installs deploy/standalone on bare nodes by kubectl apply alone, and examines what pods, the runtime and operators see of it.
 func TestNodes(t *testing.T) {
 	if os.Getenv(inNamespace) == "" {
-		aloneOnMachine(t)
+		aloneOnMachine(t, nil)
 		return
 	}
 	s := bareSite(t, os.Getenv(nodeProgramsIn), built.scratch, "node-1", "node-2")
@@ -135,18 +135,27 @@ func TestNodes(t *testing.T) {
 	s.deployWeb(t)
 	t.Logf("from kubectl apply to answers on all paths, also through a Service: %s", time.Since(began).Round(time.Second/10))
 	s.asBefore(t, true)
+	if os.Getenv(shortOf) != "" {
+		t.Run("kubectl delete", func(t *testing.T) { installIsDeleted(t, s) })
+		return
+	}
 	for _, part := range []struct {
 		name string
 		do   func(t *testing.T, s *realSite)
 	}{
+		{"kubectl contiv connectivity test", networkIsTested},
 		{"a pod is deleted", podIsDeleted},
 		{"the DaemonSet is away", agentIsAway},
+		{"VPP hangs", vppHangs},
 		{"rolling update", rollingUpdate},
 		{"containerd and kubelet are killed", runtimeIsKilled},
 		{"kubectl delete", installIsDeleted},
+		{"helm uninstall", chartIsUninstalled},
 		{"the page install.md", pageIsFollowed},
 		{"contiv-remove", nodesAreCleaned},
+		{"VPP has the NICs", nicsAreVPPs},
 		{"a node crashes", nodeCrashes},
+		{"programs are killed", programsAreKilled},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.do(t, s) }) {
 			return
@@ -254,31 +263,34 @@ func (s *realSite) explain(t *testing.T) {
 const nodeProgramsIn = "CONTIV_KUBE_NODE_PROGRAMS"
 
 // aloneOnMachine builds programs and images, and runs the test in a process with separate namespaces of network, mounts and processes: none of the nodes'
-// processes outlives it.
-func aloneOnMachine(t *testing.T) {
+// processes outlives it. more, unless it is nil, makes images beside those that every cluster has.
+func aloneOnMachine(t *testing.T, more func(t *testing.T) []imageOf) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("nodes need root")
-	}
-	if err := netns.Possible(); err != nil {
+	if err := nodesPossible(); err != nil {
 		t.Skip(err)
-	}
-	if _, err := os.Stat("/sys/fs/cgroup/pids/tasks"); err != nil {
-		t.Skipf("the nodes' kubelets are configured for cgroup v1: %v", err)
 	}
 	dir := buildNodePrograms(t)
 	if err := goBuild(t.Context(), os.Stdout, "simvpp", filepath.Join(built.scratch, "vpp"), ".", "-ldflags=-s -w"); err != nil {
 		t.Fatal(err)
 	}
 	if realVPP() != "" {
-		if out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", filepath.Join(built.scratch, "epoll.so"), deploy+"/vpp/epoll.c").CombinedOutput(); err != nil {
-			t.Skipf("%v: %s", err, out)
+		if err := buildEpoll(filepath.Join(built.scratch, "epoll.so")); err != nil {
+			t.Skip(err)
 		}
 	}
-	archives(t, built.scratch)
+	if os.Getenv(shortOf) == "" {
+		if _, err := helm(); err != nil { // the nodes reach no module proxy
+			t.Fatal(err)
+		}
+	}
+	var images []imageOf
+	if more != nil {
+		images = more(t)
+	}
+	archives(t, built.scratch, images...)
 	keepMachine(t)
-	args := []string{"-c", `mount --make-rprivate / && mount -t proc proc /proc && "$@"; exit $?`, "sh", self(), "-test.v", "-test.timeout", "30m", "-test.run"}
-	args = append(args, flag.Lookup("test.run").Value.String())
+	args := []string{"-c", `mount --make-rprivate / && mount -t proc proc /proc && "$@"; exit $?`, "sh", self(), "-test.v", "-test.timeout", "150m", "-test.run"}
+	args = append(args, flag.Lookup("test.run").Value.String(), fmt.Sprintf("-report=%t", *writeReport))
 	cmd := exec.Command("sh", args...)
 	cmd.Env = append(os.Environ(), inNamespace+"="+built.scratch, apart+"=1", nodeProgramsIn+"="+dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

@@ -105,7 +105,7 @@ func (n *node) led(to netip.AddrPort) (out []netip.Addr) {
 		switch {
 		case !strings.HasPrefix(line, "  "):
 			found = slices.Contains(words, to.String())
-		case found && (words[0] == "to" || words[0] == "local") && !strings.Contains(line, "weight 0"): // that is nobody: it keeps a place
+		case found && (words[0] == "to" || words[0] == "local") && !strings.Contains(line, "weight 0") && !strings.HasSuffix(strings.TrimSpace(line), " drained"): // that is nobody: it keeps a place
 			if endpoint, err := netip.ParseAddrPort(words[1]); err == nil {
 				out = append(out, endpoint.Addr())
 			}

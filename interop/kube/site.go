@@ -234,7 +234,7 @@ func (s *site) agentPod(n *siteNode) {
 					"--kubeconfig", s.path("agent.kubeconfig"), "--node", n.name, "--vpp-socket", n.file(startup.API), "--stats-socket", stats,
 					"--status-socket", n.file("agent.sock"), "--journal", n.file("journal"), "--listen", n.listen(),
 				}, s.agentFlags...)},
-				{Name: "vpp", Image: "vpp", SecurityContext: privileged, Args: vpp},
+				{Name: "vpp", Image: "vpp", SecurityContext: privileged, Args: vpp, Env: s.preload()},
 			},
 		},
 	}
@@ -242,6 +242,27 @@ func (s *site) agentPod(n *siteNode) {
 		_, err := s.client.CoreV1().Pods(agentSpace).Create(s.t.Context(), pod, metav1.CreateOptions{})
 		return err
 	}, s.api, s.controllers)
+}
+
+// preload makes a real VPP load deploy/vpp/epoll.c, without which it stops when 16 of its af_packet interfaces are readable at once.
+func (s *site) preload() []corev1.EnvVar {
+	if realVPP() == "" {
+		return nil
+	}
+	library := s.path("epoll.so")
+	if err := buildEpoll(library); err != nil {
+		s.t.Logf("no library for VPP 25.06 and later, which then stop on a node with 16 Pods and more: %v", err)
+		return nil
+	}
+	return []corev1.EnvVar{{Name: "LD_PRELOAD", Value: library}}
+}
+
+// buildEpoll compiles deploy/vpp/epoll.c to a library.
+func buildEpoll(library string) error {
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-O2", "-o", library, "../../deploy/vpp/epoll.c").CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 // startKubelet starts a node's kubelet.

@@ -2,6 +2,7 @@ package podnet
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -53,4 +54,15 @@ func (a *Attachment) before(o *Attachment) bool {
 		return a.At.After(o.At)
 	}
 	return strings.Compare(a.ContainerID, o.ContainerID) < 0
+}
+
+// NamespacesOf returns the paths of the network namespaces of all attachments. It is safe for concurrent use.
+func NamespacesOf(n *Network) (paths []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, a := range n.attached {
+		paths = append(paths, a.Netns)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
 }

@@ -69,7 +69,8 @@ type Network struct {
 	base     kv.Values // sent values that belong to no attachment
 	states   states
 	released []released
-	vpp      error // why VPP is away; nil: it is connected
+	vpp      error         // why VPP is away; nil: it is connected
+	silent   func() string // why VPP is taken for hung; "": it answers. nil before Watch
 }
 
 // known is a Pod as the source has it.
@@ -177,10 +178,11 @@ func (n *Network) Run(ctx context.Context, emit func(event.Event)) error {
 }
 
 // Watch returns an emit for sources: the network learns of Nodes, ServiceCIDRs and Pods before it passes the events on, and the Pods it has
-// attached get their addresses, which the API server learns only from the runtime.
-func (n *Network) Watch(emit func(event.Event)) func(event.Event) {
+// attached get their addresses, which the API server learns only from the runtime. silent returns why VPP is taken for hung, although it is connected; "": it
+// answers. Nobody waits for such a VPP.
+func (n *Network) Watch(emit func(event.Event), silent func() string) func(event.Event) {
 	n.mu.Lock()
-	n.through = emit
+	n.through, n.silent = emit, silent
 	n.mu.Unlock()
 	return func(ev event.Event) {
 		switch ev := ev.(type) {

@@ -54,6 +54,7 @@ type world struct {
 	probe  func(context.Context, probe.Link) error
 	away   bool
 	prefer string // the kind of pods that ask for none
+	hung   string // why VPP is silent; "": it answers
 }
 
 func newWorld(t *testing.T) *world {
@@ -84,7 +85,7 @@ func (w *world) start() {
 		w.t.Fatal(err)
 	}
 	w.values = kv.Values{}
-	w.source = w.net.Watch(w.take)
+	w.source = w.net.Watch(w.take, func() string { w.mu.Lock(); defer w.mu.Unlock(); return w.hung })
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	started := make(chan struct{})
@@ -540,6 +541,44 @@ func TestStatus(t *testing.T) {
 	}
 	w.source(&event.VPPStatus{Err: errors.New("no such file")})
 	want("no VPP", 50, "VPP is away: no such file")
+}
+
+// TestHungVPP: STATUS names a VPP that is connected and silent. An ADD is refused to be repeated, a DEL ends, and neither waits: also one in progress.
+func TestHungVPP(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a runtime's
+	defer cancel()
+	w := newWorld(t)
+	w.nodes()
+	w.put(pod("web"))
+	w.add(request("c1", "web"))
+	const why = "VPP has not answered for 11s"
+	hang := func(why string) { w.mu.Lock(); w.hung = why; w.mu.Unlock() }
+	w.hold(func(string) bool { return true }) // a silent VPP acknowledges nothing
+	w.put(pod("early"))
+	before := len(w.podKeys())
+	early := make(chan error, 1)
+	go func() { _, err := w.net.Add(ctx, request("c2", "early")); early <- err }()
+	for len(w.podKeys()) == before { // it has sent its values, and waits
+		time.Sleep(time.Millisecond)
+	}
+	hang(why)
+	if err := <-early; code(err) != protocol.CodeTryAgainLater || !strings.Contains(err.Error(), why) {
+		t.Errorf("an ADD in progress: %v", err)
+	}
+	w.put(pod("late"))
+	if _, err := w.net.Add(ctx, request("c3", "late")); code(err) != protocol.CodeTryAgainLater || !strings.Contains(err.Error(), why) {
+		t.Errorf("a new ADD: %v", err)
+	}
+	if err := w.net.Status(t.Context()); code(err) != protocol.CodeNotAvailable || !strings.Contains(err.Error(), why) {
+		t.Errorf("STATUS: %v", err)
+	}
+	if err := w.net.Delete(ctx, request("c1", "web")); err != nil || ctx.Err() != nil {
+		t.Errorf("DEL: %v", err)
+	}
+	hang("")
+	if err := w.net.Status(t.Context()); err != nil && code(err) == protocol.CodeNotAvailable && strings.Contains(err.Error(), "answered") {
+		t.Errorf("STATUS of a VPP that goes on: %v", err)
+	}
 }
 
 // TestForwards: a node needs the kernel's forwarding in the families that it has.

@@ -27,7 +27,7 @@ func NewFront(sink renderer.Sink) renderer.ServiceRendererAPI {
 			return nodePorts(node), nil
 		},
 		NodeMatters: func(old, now renderer.NodeState) bool { return !slices.Equal(old.PodCIDRs, now.PodCIDRs) },
-		Concerns:    (*renderer.ContivService).HasNodePort,
+		Concerns:    func(*renderer.ContivService) bool { return true },
 	}, sink)
 }
 
@@ -36,6 +36,17 @@ var (
 	standIns4 = netip.MustParsePrefix("169.254.1.128/25")
 	standIns6 = netip.MustParsePrefix("fd69:254:1::80/121")
 )
+
+// Addresses that stand in for the node's host address in packets of the node's processes that VPP sends to the kernel again: to an endpoint on the node's network,
+// or outside of the cluster.
+var return4, return6 = netip.MustParseAddr("169.254.1.10"), netip.MustParseAddr("fd69:254:1::a")
+
+func returnOf(v6 bool) netip.Addr {
+	if v6 {
+		return return6
+	}
+	return return4
+}
 
 // nodePorts are the addresses with node ports, each with a stand-in that the kernel routes to VPP.
 func nodePorts(node renderer.NodeState) kv.Values {
@@ -51,6 +62,12 @@ func nodePorts(node renderer.NodeState) kv.Values {
 		seen[a], next[a.Is6()] = true, standIn.Next()
 		ports.Addresses = append(ports.Addresses, &contivlinux.NodePorts_Address{NodeAddress: a.String(), StandIn: standIn.String(), HostAddress: host.String()})
 		values.Put(toVPP(standIn))
+	}
+	for _, v6 := range []bool{false, true} {
+		if host, standIn := hostAddr(&model.Node{PodCIDRs: node.PodCIDRs}, v6), returnOf(v6); host.IsValid() {
+			ports.Returns = append(ports.Returns, &contivlinux.NodePorts_Return{HostAddress: host.String(), StandIn: standIn.String()})
+			values.Put(toVPP(standIn))
+		}
 	}
 	values.Put(ports)
 	return values

@@ -64,7 +64,8 @@ func TestNodePortAddresses(t *testing.T) {
 		NoNodePorts: []netip.Addr{addr("192.168.17.1")},
 	}
 	want := []string{
-		`config/contiv/linux/v1/node-ports {"interface":"contiv-host","addresses":[{"nodeAddress":"192.168.16.1","standIn":"169.254.1.128","hostAddress":"10.1.1.1"},{"nodeAddress":"192.168.18.1","standIn":"169.254.1.129","hostAddress":"10.1.1.1"}]}`,
+		`config/contiv/linux/v1/node-ports {"interface":"contiv-host","addresses":[{"nodeAddress":"192.168.16.1","standIn":"169.254.1.128","hostAddress":"10.1.1.1"},{"nodeAddress":"192.168.18.1","standIn":"169.254.1.129","hostAddress":"10.1.1.1"}],"returns":[{"hostAddress":"10.1.1.1","standIn":"169.254.1.10"}]}`,
+		`config/linux/l3/v2/route/169.254.1.10/32/contiv-host {"outgoingInterface":"contiv-host","dstNetwork":"169.254.1.10/32","gwAddr":"169.254.1.1"}`,
 		`config/linux/l3/v2/route/169.254.1.128/32/contiv-host {"outgoingInterface":"contiv-host","dstNetwork":"169.254.1.128/32","gwAddr":"169.254.1.1"}`,
 		`config/linux/l3/v2/route/169.254.1.129/32/contiv-host {"outgoingInterface":"contiv-host","dstNetwork":"169.254.1.129/32","gwAddr":"169.254.1.1"}`,
 	}

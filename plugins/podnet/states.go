@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -134,17 +135,23 @@ func (s *states) firstMissing(keys []string) (pending string) {
 	return pending
 }
 
-// until waits until ready returns "". The error has its last answer.
+// until waits until ready returns "", or VPP is taken for hung. The error has the last answer of ready.
 func (n *Network) until(ctx context.Context, ready func() string) error {
+	look := time.NewTicker(time.Second) // no news comes of a VPP that is silent
+	defer look.Stop()
 	for {
 		n.mu.Lock()
-		why, news := ready(), n.states.news
+		why, silent, news := ready(), hung(n), n.states.news
 		n.mu.Unlock()
-		if why == "" {
+		switch {
+		case why == "":
 			return nil
+		case silent != "":
+			return fmt.Errorf("%s: %s", why, silent)
 		}
 		select {
 		case <-news:
+		case <-look.C:
 		case <-ctx.Done():
 			return fmt.Errorf("%s: %w", why, context.Cause(ctx))
 		}

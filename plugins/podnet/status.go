@@ -29,12 +29,14 @@ func (n *Network) Status(context.Context) error {
 
 // unready returns why no Add can be served; "": it can. The caller holds mu.
 func (n *Network) unready() string {
-	own := n.cluster.ownNode(&n.cfg.Settings)
+	own, silent := n.cluster.ownNode(&n.cfg.Settings), hung(n)
 	switch {
 	case n.emit == nil:
 		return "the agent is starting or stopping"
 	case n.vpp != nil:
 		return fmt.Sprintf("VPP is away: %v", n.vpp)
+	case silent != "":
+		return silent
 	case own == nil:
 		return fmt.Sprintf("the agent knows no Node %s yet", n.cfg.NodeName)
 	case len(own.PodCIDRs) == 0:
@@ -43,6 +45,14 @@ func (n *Network) unready() string {
 		return fmt.Sprintf("VPP does not take transactions: %v", n.states.last)
 	}
 	return n.states.firstMissing(essential)
+}
+
+// hung returns why VPP is taken for hung; "": it answers, or is away. The caller holds mu.
+func hung(n *Network) string {
+	if n.silent == nil || n.vpp != nil {
+		return ""
+	}
+	return n.silent()
 }
 
 // essential are the keys of the values without which no pod has a network.

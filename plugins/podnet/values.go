@@ -186,6 +186,7 @@ func (b *builder) hostLink(own *model.Node, detours []*contivlinux.Handover_Deto
 				handover.Masquerade = append(handover.Masquerade, p.Masked().String())
 			}
 		}
+		handover.Masquerade = append(handover.Masquerade, single(returnOf(v6)))
 	}
 	b.wire(Host, hostPeer, near, b.mtu, unnumbered)
 	for _, v6 := range []bool{false, true} {

@@ -76,6 +76,9 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 		here.countEndpoints(endpoints, found)
 		all, near, derived := endpointsOf(endpoints, found, env)
 		svc.Backends[port.Name] = all
+		if port.Protocol == model.TCP {
+			fillTerminating(svc, port.Name, terminating(endpoints, found))
+		}
 		if !derived && local == nil {
 			local = map[string][]*renderer.ServiceBackend{}
 		}
@@ -98,7 +101,18 @@ func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.Service
 			local[name] = svc.Local(name)
 		}
 	}
-	svc.LocalBackends = local
+	svc.Other.Local = local
+}
+
+// fillTerminating notes the endpoints of a port that terminate.
+func fillTerminating(svc *renderer.ContivService, port string, list []*renderer.ServiceBackend) {
+	if len(list) == 0 {
+		return
+	}
+	if svc.Other.Terminating == nil {
+		svc.Other.Terminating = map[string][]*renderer.ServiceBackend{}
+	}
+	svc.Other.Terminating[port] = list
 }
 
 // fillAddresses fills in the addresses that are not refused.

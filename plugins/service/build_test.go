@@ -99,11 +99,11 @@ func TestEndpointSets(t *testing.T) {
 	}
 }
 
-// LocalBackends is nil exactly when it adds nothing to Backends, so that equal services are equal values.
+// Other.Local is nil exactly when it adds nothing to Backends, so that equal services are equal values.
 func TestLocalBackendsOnlyWhenNeeded(t *testing.T) {
 	plain, _ := here(cluster("a", "10.96.0.1"), slice("a", marked("10.1.1.2", "10.1.2.2")...))
-	if plain.LocalBackends != nil {
-		t.Errorf("LocalBackends = %v", plain.LocalBackends)
+	if plain.Other.Local != nil {
+		t.Errorf("Other.Local = %v", plain.Other.Local)
 	}
 	two := cluster("a", "10.96.0.1", func(s *model.Service) {
 		s.Ports = append(s.Ports, model.ServicePort{Name: "metrics", Protocol: model.TCP, Port: 90})
@@ -111,8 +111,8 @@ func TestLocalBackendsOnlyWhenNeeded(t *testing.T) {
 	hinted := slice("a", marked("10.1.1.2 @b", "10.1.2.2 @a")...)
 	hinted.Ports = []model.EndpointPort{{Name: "metrics", Protocol: model.TCP, Port: 9090}}
 	svc, _ := here(two, slice("a", marked("10.1.1.2", "10.1.2.2")...), hinted)
-	if text(svc.LocalBackends["http"]) != "10.1.1.2:8080 local" || text(svc.LocalBackends["metrics"]) != "10.1.1.2:9090 local" {
-		t.Errorf("LocalBackends = %v", svc.LocalBackends)
+	if text(svc.Other.Local["http"]) != "10.1.1.2:8080 local" || text(svc.Other.Local["metrics"]) != "10.1.1.2:9090 local" {
+		t.Errorf("Other.Local = %v", svc.Other.Local)
 	}
 }
 

@@ -133,6 +133,11 @@ func portOf(part *model.EndpointSlice, port model.ServicePort) (uint16, bool) {
 	return 0, false
 }
 
+// backend is the endpoint of a port as renderers get it.
+func (e *endpoint) backend(port uint16) renderer.ServiceBackend {
+	return renderer.ServiceBackend{IP: e.ip, Port: port, Local: e.local, HostNetwork: e.host}
+}
+
 // endpointsOf returns the two sets of a port, for policy Cluster and for policy Local, and whether the second is exactly the local
 // part of the first. It evaluates address families separately, as separate proxies would.
 func endpointsOf(endpoints []endpoint, found []candidate, env surroundings) (all, local []*renderer.ServiceBackend, derived bool) {
@@ -156,7 +161,7 @@ func endpointsOf(endpoints []endpoint, found []candidate, env surroundings) (all
 		}
 		e := &endpoints[c.at]
 		e.used = true
-		slab = append(slab, renderer.ServiceBackend{IP: e.ip, Port: c.port, Local: e.local, HostNetwork: e.host})
+		slab = append(slab, e.backend(c.port))
 		b := &slab[len(slab)-1]
 		if c.wide {
 			all = append(all, b)
@@ -167,6 +172,17 @@ func endpointsOf(endpoints []endpoint, found []candidate, env surroundings) (all
 		derived = derived && c.near == (c.wide && e.local)
 	}
 	return all, local, derived
+}
+
+// terminating returns the endpoints of a port that terminate.
+func terminating(endpoints []endpoint, found []candidate) (list []*renderer.ServiceBackend) {
+	for _, c := range found {
+		if e := &endpoints[c.at]; e.Terminating {
+			b := e.backend(c.port)
+			list = append(list, &b)
+		}
+	}
+	return list
 }
 
 func appendAddr(out []byte, a netip.Addr) []byte {

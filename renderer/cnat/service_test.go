@@ -155,7 +155,7 @@ func TestFrontendRules(t *testing.T) {
 		{"weights: local ones only", Config{Families: renderer.Families{IPv6: true}, LocalEndpointWeight: 3}, web(endpoints(oneHere)), []string{"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
 		{"each endpoint once", v6, web(endpoints(oneHere, oneHere)), []string{"[fd00:96::10]:80/TCP [fd00:1:1::2]:8080", vip}},
 		{"the given local set wins", v6, web(endpoints(oneThere), internalLocal, func(s *renderer.ContivService) {
-			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("fd00:1:1::9"), Port: 8080, Local: true}}}
+			s.Other.Local = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("fd00:1:1::9"), Port: 8080, Local: true}}}
 		}), []string{"[fd00:96::10]:80/TCP [fd00:1:1::9]:8080", vip}},
 		{"dual stack: each family its own", both, web(clusterIP("10.96.0.10"), endpoints(oneHere, "10.1.1.2"), nodePort), []string{
 			"10.96.0.10:80/TCP 10.1.1.2:8080", "192.168.16.1:30080/TCP 10.1.1.2:8080", "[fd00:16::1]:30080/TCP [fd00:1:1::2]:8080",

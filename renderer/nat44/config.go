@@ -13,6 +13,10 @@ const (
 	// mapping load-balancing when it has a single endpoint (rules A2, A6).
 	MaxBackends = 253
 
+	// MaxDrained is the most endpoints of a frontend, with the terminating ones, of which any can be drained: each needs two pads
+	// (vppagent/descriptor/nat/drain).
+	MaxDrained = 84
+
 	// maxWeight is the largest sum of weights: VPP adds them up in 8 bits (rule A5).
 	maxWeight = 255
 )

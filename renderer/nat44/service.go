@@ -53,7 +53,7 @@ type rendering struct {
 
 // target is the destination of a kind of traffic.
 type target struct {
-	locals []*nat.DNat44_StaticMapping_LocalIP // none: packets are dropped
+	locals locals // none: packets are dropped
 	source nat.DNat44_StaticMapping_TwiceNatMode
 	reject bool // no mapping: the reject route answers
 }
@@ -90,10 +90,12 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort) {
 		return
 	}
 	outer := s.svc.ExternalIPs.Len() > 0 || port.NodePort != 0
-	cluster := s.locals(name, s.svc.Backends[name])
-	var local []*nat.DNat44_StaticMapping_LocalIP
+	leaving := s.svc.Other.Terminating[name]
+	cluster := s.locals(name, s.svc.Backends[name], leaving)
+	var local locals
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal || outer && s.svc.TrafficPolicy == renderer.NodeLocal {
-		local = s.locals(name, s.svc.Local(name))
+		here := slices.DeleteFunc(slices.Clone(leaving), func(b *renderer.ServiceBackend) bool { return !b.Local })
+		local = s.locals(name, s.svc.Local(name), here)
 	}
 	internal := s.internal(cluster, local)
 	for _, a := range s.svc.ClusterIPs.Addrs() {
@@ -131,10 +133,10 @@ func (s *rendering) anotherNodes(a netip.Addr) bool {
 }
 
 // internal returns the target of cluster IPs: the source is kept.
-func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
+func (s *rendering) internal(cluster, local locals) target {
 	set := cluster
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal {
-		if set = local; len(local) == 0 && len(cluster) > 0 {
+		if set = local; len(local.taking) == 0 && len(cluster.taking) > 0 {
 			s.notes.Add(false, "cluster IPs are silent on this node: internalTrafficPolicy is Local and no endpoint is here")
 			return target{}
 		}
@@ -144,8 +146,8 @@ func (s *rendering) internal(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 
 // shown keeps the client's address, except in a call of an endpoint to itself (rule A8). That call needs the NAT loopback, and a
 // mapping with it waits until the node has one: until then all calls work except those to oneself.
-func (s *rendering) shown(set []*nat.DNat44_StaticMapping_LocalIP) target {
-	t := target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set) == 0}
+func (s *rendering) shown(set locals) target {
+	t := target{locals: set, source: nat.DNat44_StaticMapping_SELF, reject: len(set.taking) == 0}
 	if !t.reject && !s.node.Loopback.Is4() {
 		s.notes.Add(false, "this node has no NAT loopback: its endpoints cannot reach themselves through the service")
 		t.source = nat.DNat44_StaticMapping_DISABLED
@@ -155,12 +157,12 @@ func (s *rendering) shown(set []*nat.DNat44_StaticMapping_LocalIP) target {
 
 // external returns the target of external addresses and this node's addresses. Policy Cluster hides the client, so that answers
 // of endpoints elsewhere return through this node; policy Local shows it.
-func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP) target {
+func (s *rendering) external(cluster, local locals) target {
 	if s.svc.TrafficPolicy == renderer.ClusterWide {
 		return s.hidden(cluster)
 	}
 	set := local
-	if len(local) == 0 && len(cluster) > 0 {
+	if len(local.taking) == 0 && len(cluster.taking) > 0 {
 		s.notes.Add(false, "externalTrafficPolicy is Local and no endpoint is on this node: pods of this node reach endpoints of others, "+
 			"clients from outside are not answered")
 		set = cluster
@@ -169,8 +171,8 @@ func (s *rendering) external(cluster, local []*nat.DNat44_StaticMapping_LocalIP)
 }
 
 // hidden replaces the client by the NAT loopback. Without it VPP would drop such packets ("out of ports", rule A8).
-func (s *rendering) hidden(set []*nat.DNat44_StaticMapping_LocalIP) target {
-	t := target{locals: set, source: nat.DNat44_StaticMapping_ENABLED, reject: len(set) == 0}
+func (s *rendering) hidden(set locals) target {
+	t := target{locals: set, source: nat.DNat44_StaticMapping_ENABLED, reject: len(set.taking) == 0}
 	if !t.reject && !s.node.Loopback.Is4() {
 		s.notes.Add(false, "this node has no NAT loopback: clients from outside keep their address, and answers of endpoints on other "+
 			"nodes may miss this node")
@@ -202,14 +204,18 @@ func (s *rendering) ours(f renderer.Frontend, nodePort bool) bool {
 
 func (s *rendering) mapping(f renderer.Frontend, to target) *nat.DNat44_StaticMapping {
 	m := &nat.DNat44_StaticMapping{
-		ExternalIp: f.IP.String(), ExternalPort: uint32(f.Port), LocalIps: to.locals, Protocol: nat.DNat44_TCP,
+		ExternalIp: f.IP.String(), ExternalPort: uint32(f.Port), LocalIps: to.locals.all, Protocol: nat.DNat44_TCP,
 	}
 	if f.Protocol == renderer.UDP {
 		m.Protocol = nat.DNat44_UDP
 	}
-	if len(to.locals) > 0 {
+	if len(to.locals.taking) > 0 {
 		m.TwiceNat = to.source
-		m.SessionAffinity = s.affinity(f.IP)
+		if m.SessionAffinity = s.affinity(f.IP); m.SessionAffinity > 0 { // clients are pinned to places, which a drain would move
+			if m.LocalIps = to.locals.taking; len(to.locals.all) > len(m.LocalIps) {
+				s.notes.Add(false, "connections at %s to endpoints that terminate end: nat44 cannot drain endpoints with session affinity (cnat can)", f.IP)
+			}
+		}
 	}
 	return m
 }

@@ -171,7 +171,7 @@ func TestFrontendRules(t *testing.T) {
 			"Service default/web: session affinity does not hold at 198.51.100.7: only a range of cluster IPs and this node's addresses are safe from sessions that kill VPP (refused false)",
 		}},
 		{"the given local set wins", web(endpoints("10.1.2.2"), internalLocal, func(s *renderer.ContivService) {
-			s.LocalBackends = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("10.1.1.9"), Port: 8080, Local: true}}}
+			s.Other.Local = map[string][]*renderer.ServiceBackend{"http": {{IP: net.ParseIP("10.1.1.9"), Port: 8080, Local: true}}}
 		}), []string{"10.96.0.10:80/TCP SELF 10.1.1.9:8080*2", vipReject}},
 		{"one mapping for a frontend asked for twice", web(endpoints("10.1.1.2"), externalIP("10.96.0.10")), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2", vipReject,

@@ -36,6 +36,8 @@ type Config struct {
 	// Server overrides the API server's address (https://host:port). An agent that programs the API server's cluster IP
 	// should not depend on that IP: give the real address here.
 	Server string
+	// Dial connects to the API server, or to a proxy before it; nil: to the address as it is.
+	Dial   func(ctx context.Context, network, address string) (net.Conn, error)
 	Client api.Client // if not nil, used instead of the fields above
 	// Dynamic reads kinds that Client has no types for. If it is nil and Client is not, the source does not follow such
 	// kinds.
@@ -98,6 +100,7 @@ func (c *Config) Clients() (api.Client, dynamic.Interface, error) {
 		return nil, nil, fmt.Errorf("kube: %w", err)
 	}
 	cfg = rest.AddUserAgent(cfg, "contiv-agent")
+	cfg.Dial = c.Dial
 	untyped, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kube: %w", err)

@@ -52,6 +52,8 @@
 //	revoked, and a packet of the other side made a session anew   one of the above, or one by an interface that nobody had closed, came to a receiver whose ingress allows it, or that had dialled a Service by another node, and was a
 //	                           request there: a SYN, or to a port below 32768. Answers to it pass, until both are silent (ADR 12)
 //	a client that a frontend hides   a pod dialled a node port or a load balancer's address, and the endpoint sees a node's address, which its ingress allows
+//	the port of a client that a frontend hides   a node or a client outside dialled such a frontend, and the endpoint's ingress asks for a source port: it sees the
+//	                           translated one, as with kube-proxy's masquerade
 //	a client with another node's address, since a Service led there   the same packet sent to the endpoint itself, from the same port, with nat44 (ADR 13)
 //	egress to a frontend, not to its endpoint   such a frontend is translated by another node: the pod's egress allows the frontend
 //	left the cluster for an address of pods   nobody has the address any more, a pod's or a NAT loopback's, and the uplink is the way there

@@ -268,6 +268,12 @@ func (l *Law) opens(c *policy.Cluster, who *party, src netip.Addr, a *trace.Arri
 	v := c.JudgePods(&f)
 	if !v.Allowed && !strings.HasPrefix(who.name, "pod:") && a.Packet.Src != src {
 		v = c.JudgeHidden(&f, a.Packet.Src)
+		if moved := f; !v.Allowed && c.JudgeEgress(&f).Allowed {
+			moved.SrcPort = a.Packet.SrcPort
+			if v = c.JudgeHidden(&moved, a.Packet.Src); v.Allowed {
+				l.excuse("the port of a client that a frontend hides", 1)
+			}
+		}
 	}
 	if v.Allowed && strings.HasPrefix(who.name, "external:") && a.Sent.Dst == a.Packet.Dst { // a Service is evaluated as it is dialled
 		v = c.JudgeUplinks(&f, false)

@@ -5,9 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -27,7 +26,7 @@ func clientEvents() []clientEvent {
 	return []clientEvent{
 		{name: "rolling update", do: (*servedCluster).roll, spares: true, replaces: true},
 		{name: "agents upgraded", do: (*servedCluster).upgrade, spares: true},
-		{name: "a VPP killed", do: (*servedCluster).crash, loses: true},
+		{name: "a VPP killed", do: func(s *servedCluster) { s.crash(s.nodes[0]) }, loses: true},
 		{name: "a node restarts", do: (*servedCluster).reboot},
 	}
 }
@@ -46,10 +45,20 @@ func (s *servedCluster) play(e clientEvent) {
 func (s *servedCluster) publish() {
 	s.t.Helper()
 	var b strings.Builder
-	b.WriteString("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: default}\nspec: {clusterIP: 10.96.0.10, clusterIPs: [10.96.0.10], selector: {app: web}, ports: [{name: http, port: 80, targetPort: 8080, protocol: TCP}]}\n---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, namespace: default, labels: {kubernetes.io/service-name: web}}\naddressType: IPv4\nports: [{name: http, port: 8080, protocol: TCP}]\nendpoints:\n")
-	for _, p := range s.backends {
-		fmt.Fprintf(&b, "- {addresses: [%s], nodeName: %s, conditions: {ready: %v, serving: %v, terminating: %v}, targetRef: {kind: Pod, namespace: default, name: %s}}\n",
-			p.addr(false), p.node.name, !p.leaving && !p.unready, !p.unready, p.leaving, p.req.Pod.Name)
+	var vips []string
+	for _, six := range s.vips {
+		vips = append(vips, strconv.Quote(clientVIPs[six].Addr().String()))
+	}
+	fmt.Fprintf(&b, "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: default}\nspec: {clusterIP: %s, clusterIPs: [%s], selector: {app: web}, ports: [{name: http, port: 80, targetPort: %d, protocol: TCP}]}\n",
+		vips[0], strings.Join(vips, ", "), backendPort)
+	for _, six := range s.vips {
+		family := map[bool]string{false: "IPv4", true: "IPv6"}[six]
+		fmt.Fprintf(&b, "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-%s, namespace: default, labels: {kubernetes.io/service-name: web}}\naddressType: %s\nports: [{name: http, port: %d, protocol: TCP}]\nendpoints:\n",
+			strings.ToLower(family), family, backendPort)
+		for _, p := range s.backends {
+			fmt.Fprintf(&b, "- {addresses: [%q], nodeName: %s, conditions: {ready: %v, serving: %v, terminating: %v}, targetRef: {kind: Pod, namespace: default, name: %s}}\n",
+				p.addr(six), p.node.name, !p.leaving && !p.unready, !p.unready, p.leaving, p.req.Pod.Name)
+		}
 	}
 	s.write("service.yaml", b.String())
 }
@@ -81,12 +90,18 @@ func (s *servedCluster) retire(p *servedPod) {
 	p.unready = true
 	s.publish()
 	wait(s.t.Context(), probing)
+	s.delete(p)
+	s.publish()
+}
+
+// delete ends a pod's program and the pod, and deletes its object.
+func (s *servedCluster) delete(p *servedPod) {
+	s.t.Helper()
 	p.backend.end()
 	s.invoke(p.node, "DEL", p.req.ContainerID, p.req.Pod.Name, p.netns)
 	p.netns.close()
 	s.backends = slices.DeleteFunc(s.backends, func(o *servedPod) bool { return o == p })
-	s.publish()
-	s.check(os.Remove(filepath.Join(s.manifests(), "pod-"+p.req.Pod.Name+".yaml")))
+	s.removeManifest("pod-" + p.req.Pod.Name + ".yaml")
 }
 
 // invoke is a runtime that repeats a call of the plugin until it succeeds; it returns its output.
@@ -149,9 +164,8 @@ func (s *servedCluster) upgrade() {
 	}
 }
 
-// crash kills the first node's VPP; its supervisor starts it again.
-func (s *servedCluster) crash() {
-	n := s.nodes[0]
+// crash kills a node's VPP; its supervisor starts it again.
+func (s *servedCluster) crash(n *podNode) {
 	n.kill()
 	wait(s.t.Context(), 100*time.Millisecond)
 	s.check(n.process.start())

@@ -32,19 +32,31 @@ const (
 // load is what clients do with a Service: each slot keeps one connection open and asks on it again and again, and each stream opens new
 // connections for one request each. A client that gets no answer in time closes the connection and opens another one.
 type load struct {
-	to    netip.AddrPort
 	began time.Time
+	pace  time.Duration // between two new connections of a stream
 
-	mu       sync.Mutex
-	users    []*user
-	ports    map[netip.Addr]int        // of each client's pod: how many connections it has opened
-	accepted map[netip.AddrPort]string // by the address of a client's connection: the pod that accepted it
+	mu    sync.Mutex
+	users []*user
+	ports map[netip.Addr]int         // of each client's pod: how many connections it has opened
+	conns map[netip.AddrPort]*dialed // by the address of a client's connection: the latest one
+	dials []*dialed
+}
+
+// dialed is a connection of a client.
+type dialed struct {
+	user     *user
+	begun    time.Duration // the client sent its first packet
+	accepted time.Duration // by the pod; 0: not yet
+	pod      string        // that accepted it; "": none did
+	resent   int           // how often the client sent its first packet again
+	arrived  int           // how often the first packet arrived at a pod; only pods of TestVPPRollouts count
 }
 
 // user is a slot or a stream, with what it saw.
 type user struct {
 	node string // where the client's pod is
 	addr netip.Addr
+	to   netip.AddrPort
 	at   *netns
 	kept bool // a slot: one connection for many requests
 
@@ -76,16 +88,16 @@ const (
 	cut      clientSaw = "cut"      // a new connection that gave no answer
 )
 
-func newLoad(to netip.AddrPort) *load {
-	return &load{to: to, began: time.Now(), accepted: map[netip.AddrPort]string{}, ports: map[netip.Addr]int{}}
+func newLoad() *load {
+	return &load{began: time.Now(), pace: freshPace, conns: map[netip.AddrPort]*dialed{}, ports: map[netip.Addr]int{}}
 }
 
 func (l *load) now() time.Duration { return time.Since(l.began) }
 
 // add starts the slots and one stream of a client's pod.
-func (l *load) add(node string, at *netns, addr netip.Addr, slots int) {
+func (l *load) add(node string, at *netns, addr netip.Addr, to netip.AddrPort, slots int) {
 	for i := range slots + 1 {
-		u := &user{node: node, addr: addr, at: at, kept: i < slots}
+		u := &user{node: node, addr: addr, to: to, at: at, kept: i < slots}
 		u.ctx, u.stop = context.WithCancel(context.Background())
 		if u.kept {
 			u.ended.Go(func() { u.keep(l) })
@@ -155,9 +167,29 @@ func (u *user) log() []sight {
 func (u *user) dial(l *load) (*os.File, error) {
 	l.mu.Lock()
 	l.ports[u.addr]++
-	port := uint16(l.ports[u.addr]%clientPorts + firstPort)
+	own := netip.AddrPortFrom(u.addr, uint16(l.ports[u.addr]%clientPorts+firstPort))
+	d := &dialed{user: u, begun: l.now()}
+	l.conns[own], l.dials = d, append(l.dials, d)
 	l.mu.Unlock()
-	return u.at.dialTCP(netip.AddrPortFrom(u.addr, port), l.to, clientLimit)
+	c, err := u.at.dialTCP(own, u.to, clientLimit)
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		d.resent = resent(c)
+	}
+	return c, err
+}
+
+// resent returns how often the kernel has sent packets of a connection again.
+func resent(c *os.File) (n int) {
+	_ = onFD(c, func(fd int) error { // an open socket has the figure
+		info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err == nil {
+			n = int(info.Total_retrans)
+		}
+		return err
+	})
+	return n
 }
 
 // keep is the client of one slot.
@@ -188,7 +220,7 @@ func (u *user) keep(l *load) {
 
 // stream is the client that opens a connection for each request.
 func (u *user) stream(l *load) {
-	for ; u.ctx.Err() == nil; wait(u.ctx, freshPace) {
+	for ; u.ctx.Err() == nil; wait(u.ctx, l.pace) {
 		n := u.begin(l)
 		u.ended.Go(func() {
 			c, err := u.dial(l)
@@ -214,14 +246,20 @@ func (l *load) acceptedBy(c *os.File) string {
 	var own netip.AddrPort
 	_ = onFD(c, func(fd int) error { // an open socket has an address
 		name, err := unix.Getsockname(fd)
-		if a, ok := name.(*unix.SockaddrInet4); ok {
+		switch a := name.(type) {
+		case *unix.SockaddrInet4:
 			own = netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
+		case *unix.SockaddrInet6:
+			own = netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
 		}
 		return err
 	})
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.accepted[own]
+	if d := l.conns[own]; d != nil {
+		return d.pod
+	}
+	return ""
 }
 
 func (l *load) accepts(pod string, from net.Addr) {
@@ -231,7 +269,9 @@ func (l *load) accepts(pod string, from net.Addr) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.accepted[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())] = pod
+	if d := l.conns[netip.AddrPortFrom(a.Addr().Unmap(), a.Port())]; d != nil {
+		d.pod, d.accepted = pod, l.now()
+	}
 }
 
 // why is the clientSaw of a connection that was not opened.
@@ -268,6 +308,7 @@ type backend struct {
 	name     string
 	listener net.Listener
 	draining chan struct{}
+	heard    *os.File // nil: nobody counts first packets
 	ended    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -280,7 +321,7 @@ const backendPort = 8080
 func startBackend(l *load, name string, at *netns) (*backend, error) {
 	b := &backend{name: name, draining: make(chan struct{}), conns: map[net.Conn]bool{}}
 	var err error
-	at.do(func() { b.listener, err = net.Listen("tcp4", fmt.Sprint(":", backendPort)) })
+	at.do(func() { b.listener, err = net.Listen("tcp", fmt.Sprint(":", backendPort)) })
 	if err != nil {
 		return nil, err
 	}
@@ -323,9 +364,19 @@ func (b *backend) answer(c net.Conn) {
 	}
 }
 
+// busy returns how many connections the program has.
+func (b *backend) busy() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.conns)
+}
+
 // end is the end of the program.
 func (b *backend) end() {
 	b.listener.Close()
+	if b.heard != nil {
+		b.heard.Close()
+	}
 	b.mu.Lock()
 	for c := range b.conns {
 		c.Close()

@@ -28,18 +28,18 @@ func TestVPPClients(t *testing.T) {
 		flags []string
 		servedLaws
 	}{
-		{"nat44", nil, servedLaws{cuts: true}},
-		{"nat44 keep", []string{"--terminating-endpoints", "keep"}, servedLaws{cuts: true, drains: true}},
+		{"nat44", nil, servedLaws{drains: true, severs: true}},
+		{"nat44 keep", []string{"--terminating-endpoints", "keep"}, servedLaws{cuts: true, drains: true, severs: true}},
 		{"cnat", []string{"--service-renderer", string(agent.RendererCNAT)}, servedLaws{drains: true}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
-			s := openServed(t, path, slots, k.servedLaws, k.flags...)
+			s := openServed(t, path, servedShape{servedLaws: k.servedLaws, clients: perCluster, slots: slots, endpoints: perCluster, vips: []bool{false}, policies: onlyClients}, k.flags...)
 			if version = release.FindString(s.nodes[0].version()); isSimulated(path) {
 				version = "sim"
 			}
 			for _, e := range clientEvents() {
 				s.play(e)
-				all := s.count()
+				all := s.count(false)
 				rows = append(rows, fmt.Sprintf("| %s | %s | %s |", e.name, k.name, all))
 				t.Log(rows[len(rows)-1])
 				s.judge(e, all)
@@ -70,10 +70,10 @@ const clientsHead = `
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|
 `
 
-// servedCluster is a podCluster with a Service of two pods on each node, and two clients on each node.
+// servedCluster is a podCluster with a Service whose pods are on both nodes, and two clients on each node.
 type servedCluster struct {
 	*podCluster
-	servedLaws
+	servedShape
 	load     *load
 	backends []*servedPod
 	left     map[string]time.Duration // when pods were marked, or ended
@@ -85,7 +85,18 @@ type servedCluster struct {
 type servedLaws struct {
 	// drains: connections to a pod that terminates continue until its program ends them. cuts: when an endpoint leaves the Service, connections
 	// to it end, also those that are just being opened.
-	drains, cuts bool
+	// severs: open connections whose translations a VPP has lost end; they do not hang.
+	drains, cuts, severs bool
+}
+
+// servedShape is what differs between such clusters.
+type servedShape struct {
+	servedLaws
+	clients   int    // pods; half of them on each node
+	slots     int    // of each client and family
+	endpoints int    // of the Service
+	vips      []bool // families of the Service; false stands for IPv4
+	policies  string // a manifest; "": none
 }
 
 // servedPod is a backend as the API server has it.
@@ -95,40 +106,51 @@ type servedPod struct {
 	unready, leaving bool
 }
 
-const (
-	clientVIP = "10.96.0.10:80"
-	// perCluster is the number of pods of the Service, and that of client pods.
-	perCluster = 4
-)
+// clientVIPs are the addresses of the Service, by family.
+var clientVIPs = map[bool]netip.AddrPort{false: netip.MustParseAddrPort("10.96.0.10:80"), true: netip.MustParseAddrPort("[2001:db8:96::10]:80")}
 
-func openServed(t *testing.T, path string, slots int, laws servedLaws, flags ...string) *servedCluster {
-	s := &servedCluster{servedLaws: laws, left: map[string]time.Duration{}, load: newLoad(netip.MustParseAddrPort(clientVIP))}
+// perCluster is the number of client pods, and of the Service's pods in TestVPPClients.
+const perCluster = 4
+
+func openServed(t *testing.T, path string, shape servedShape, flags ...string) *servedCluster {
+	s := &servedCluster{servedShape: shape, left: map[string]time.Duration{}, load: newLoad()}
 	s.podCluster = newPodCluster(t, clusterShape{flags: flags})
 	s.addNode(path, 1)
 	s.addNode(path, 2)
 	for _, n := range s.nodes {
 		s.until("STATUS of "+n.name, func() error { return n.client().Status(t.Context()) })
 	}
-	s.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}\n")
+	if s.policies != "" {
+		s.write("policy.yaml", s.policies)
+	}
 	t.Cleanup(func() {
-		s.load.leave("")()
 		for _, b := range s.backends {
 			b.backend.end()
 			b.netns.close()
 		}
 	})
-	for i := range perCluster {
+	for i := range s.endpoints {
 		s.deploy(s.nodes[i%2])
 	}
 	s.publish()
-	for i := range perCluster {
+	for i := range s.clients {
 		n := s.nodes[i%2]
 		p := s.attach(n, fmt.Sprintf("client-%d", i), "client")
-		s.load.add(n.name, p.netns, p.addr(false), slots)
+		for _, six := range s.vips {
+			s.load.add(n.name, p.netns, p.addr(six), clientVIPs[six], s.slots)
+		}
 	}
+	t.Cleanup(func() { s.load.leave("")() }) // before the namespaces of clients end
 	s.recovered(0)
 	return s
 }
+
+// onlyClients is the policy that only clients may reach the Service.
+const onlyClients = `apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: default}
+spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{podSelector: {matchLabels: {app: client}}}]}]}
+`
 
 // recovered waits until each client is served as before.
 func (s *servedCluster) recovered(since time.Duration) {
@@ -162,6 +184,7 @@ type clientCount struct {
 	failed                     int // requests on connections that are kept open, with those to open them again
 	keptGap, freshGap          time.Duration
 	fresh, refused, timed, cut int
+	hung                       int      // requests on open connections that ended by the client's limit
 	text                       []string // failures
 }
 
@@ -171,11 +194,14 @@ func (n *clientCount) String() string {
 		n.requests, n.failed, gap(n.keptGap), n.fresh, n.refused, n.timed, n.cut, gap(n.freshGap))
 }
 
-// count waits for the end of all requests of an event, and counts them.
-func (s *servedCluster) count() *clientCount {
+// count waits for the end of all requests of an event in a family, and counts them.
+func (s *servedCluster) count(six bool) *clientCount {
 	s.t.Helper()
 	n := &clientCount{took: s.to - s.from}
 	for _, u := range s.load.all() {
+		if u.addr.Is6() != six {
+			continue
+		}
 		var mine []sight
 		s.until("the requests end", func() error {
 			mine = slices.DeleteFunc(u.log(), func(r sight) bool { return r.begun > s.to })
@@ -236,6 +262,9 @@ func (n *clientCount) add(u *user, r sight, left time.Duration) {
 	if u.kept {
 		n.failed++
 	}
+	if u.kept && r.how == broken && r.ended-r.begun >= answerLimit {
+		n.hung++
+	}
 	n.text = append(n.text, fmt.Sprintf("%s to %s: %s on %s, %q: %s", r.begun.Round(gapUnit), r.ended.Round(gapUnit), r.how, u.node, r.pod, r.text))
 }
 
@@ -256,6 +285,9 @@ func (s *servedCluster) judge(e clientEvent, n *clientCount) {
 	}
 	if e.spares && lost > excused {
 		bad = fmt.Sprintf("%d new connections were lost, %d are excused", lost, excused)
+	}
+	if s.severs && e.loses && n.hung > 0 {
+		bad = fmt.Sprintf("%d open connections hung, although VPP had lost their translations", n.hung)
 	}
 	if bad != "" {
 		s.t.Errorf("%s: %s\n%s%s", e.name, bad, strings.Join(n.text[:min(40, len(n.text))], "\n"), s.tails())

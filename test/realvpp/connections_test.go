@@ -78,6 +78,7 @@ type crowd struct {
 	lab       *lab
 	cni       *cni.CNI
 	config    agent.Config
+	drained   set // endpoints that terminate and keep their connections
 	agent     *agent.Stepper
 	objects   []model.Object // those that stay
 	endpoints []endpoint
@@ -317,7 +318,7 @@ func (c *crowd) few() bool {
 func (c *crowd) step(n int) {
 	c.t.Helper()
 	before := usable(c.is, c.config.Services.KeepTerminating)
-	what, weighed := "", set(0)
+	what := ""
 	said := time.Now()
 	switch n % 6 {
 	case 3:
@@ -326,13 +327,7 @@ func (c *crowd) step(n int) {
 	case 5:
 		w := uint8(1 + c.rng.IntN(3))
 		what = fmt.Sprintf("local endpoints weigh %d", w)
-		was := max(c.config.Services.Renderer.NAT44.LocalEndpointWeight, 1)
 		c.config.Services.Renderer.NAT44, c.config.Services.Renderer.CNAT = nat44.Config{LocalEndpointWeight: w}, cnat.Config{LocalEndpointWeight: w}
-		for i, e := range c.endpoints {
-			if e.local && w != was {
-				weighed = weighed.with(i) // a mapping's endpoint gets another weight by going and coming
-			}
-		}
 		c.restart()
 	default:
 		for range 1 + c.rng.IntN(2) {
@@ -351,10 +346,14 @@ func (c *crowd) step(n int) {
 		c.emit(c.slices(), false)
 	}
 	done, after := time.Now(), usable(c.is, c.config.Services.KeepTerminating)
+	had := before | c.drained
+	if c.drained = 0; after != 0 {
+		c.drained = terminating(c.is) & had &^ after
+	}
 	for _, f := range c.families {
 		e := era{said: said, done: done, usable: after}
 		if f.ends {
-			e.cut = before&^after | weighed
+			e.cut = had &^ after &^ c.drained
 		}
 		f.past = append(f.past, e)
 		f.stays(c.t, what, e.cut)

@@ -142,15 +142,17 @@ func openLoaded(t *testing.T, workers int, objects ...event.Change) *loaded {
 }
 
 // prefer prefers VPP's threads: what else runs here is not the question.
-func (w *loaded) prefer() {
-	pid := w.l.cmd.Process.Pid
+func (w *loaded) prefer() { w.check(w.l.prefer()) }
+
+func (l *lab) prefer() error {
+	pid := l.cmd.Process.Pid
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	w.check(err)
 	for _, task := range tasks {
 		if tid, err := strconv.Atoi(task.Name()); err == nil {
 			_ = syscall.Setpriority(syscall.PRIO_PROCESS, tid, -15) // the test runs without, too
 		}
 	}
+	return err
 }
 
 func (w *loaded) firstSync() {

@@ -15,6 +15,7 @@ import (
 type clusterShape struct {
 	only6     bool     // neither nodes nor pods have IPv4
 	direct    bool     // VPPs share a link, br1; that of node-3 has its interface by its own configuration
+	afXDP     bool     // that interface is one of AF_XDP
 	nic       string   // nodes give their only NIC to VPP, and check this address; "": they do not
 	flags     []string // of each agent
 	plugins   []string // of each VPP, beside those that every test needs
@@ -112,7 +113,7 @@ func (c *podCluster) boot(n *podNode) {
 		c.check(err)
 	}
 	c.check(n.start())
-	if c.direct && n.number == 3 {
+	if c.direct && n.number == 3 && !c.afXDP {
 		n.ownUplink(c.t)
 	}
 }
@@ -124,6 +125,9 @@ func (c *podCluster) wireUplink(n *podNode) {
 	c.check(n.ns.ip(fmt.Sprintf("link add up0 type veth peer name u%d\nlink set u%d netns %s\nlink set up0 up\n", n.number, n.number, c.world.path)))
 	c.check(c.world.ip(fmt.Sprintf("link set u%d master br1 up\n", n.number)))
 	n.flags = []string{"--node-to-node", "direct", "--node-uplink", map[bool]string{false: "up0", true: "vpp:host-up0"}[n.number == 3]}
+	if n.number == 3 && c.afXDP {
+		n.xdpUplink()
+	}
 }
 
 // writeNode makes the Node object of a node's present addresses.

@@ -23,29 +23,8 @@ func TestVPPPodNetworkDirect(t *testing.T) {
 	c := newPodCluster(t, clusterShape{direct: true})
 	one, two := c.addNode(path, 1), c.addNode(path, 2)
 	three := c.addNode(path, 3)
-	pods := []*podOf{}
-	for _, n := range c.nodes {
-		c.until("STATUS of "+n.name, func() error { return n.client().Status(t.Context()) })
-		c.serve(n.ns, n.name, 9000)
-		pods = append(pods, c.attach(n, "p"+fmt.Sprint(n.number), "web"))
-	}
-	if mtu := pods[0].result.Interface.MTU; mtu != 1500 {
-		t.Errorf("a pod has the MTU %d", mtu)
-	}
-	c.serveAll(pods...)
-	c.serve(c.world, "world", 7000)
-	c.mesh("direct", pods...)
-	for _, v6 := range c.families() {
-		c.reaches("pod to the outside", pods[0].netns, map[bool]string{false: "198.51.100.10:7000", true: "[2001:db8:ffff::10]:7000"}[v6], "world sees "+one.nodeAddr(v6).String())
-	}
-	c.service(pods[1], pods[2])
-	c.reaches("pod to Service", pods[0].netns, "10.96.0.10:80", "sees "+pods[0].addr(false).String())
-	c.reaches("node to Service", one.ns, "10.96.0.10:80", "sees")
-	for _, n := range c.nodes {
-		if text := n.left(t); strings.Contains(text, "vxlan") {
-			t.Errorf("%s has\n%s", n.name, text)
-		}
-	}
+	pods := c.podOnEach()
+	c.allPaths("direct", pods)
 	c.once(pods[1].netns, pods[0].netns, pods[0].addr(false))
 	c.write("policy.yaml", "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: web, namespace: default}\nspec: {podSelector: {}, ingress: [{from: [{podSelector: {matchLabels: {app: friend}}}]}]}\n")
 	c.until("the policy is enforced", func() error {
@@ -80,6 +59,40 @@ func TestVPPPodNetworkDirect(t *testing.T) {
 	})
 	c.uplinkOf(two, "192.168.17.2/24,2001:db8:17::2/64")
 	c.mesh("and its first ones again", pods...)
+}
+
+// podOnEach attaches a pod of the Service to each node. Pods, nodes and the world outside serve.
+func (c *podCluster) podOnEach() (pods []*podOf) {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		c.until("STATUS of "+n.name, func() error { return n.client().Status(c.t.Context()) })
+		c.serve(n.ns, n.name, 9000)
+		pods = append(pods, c.attach(n, "p"+fmt.Sprint(n.number), "web"))
+	}
+	if mtu := pods[0].result.Interface.MTU; mtu != 1500 {
+		c.t.Errorf("a pod has the MTU %d", mtu)
+	}
+	c.serveAll(pods...)
+	c.serve(c.world, "world", 7000)
+	return pods
+}
+
+// allPaths fails unless the last of some pods reaches all others, nodes, a Service of the others and the outside, and is reached, without tunnels.
+func (c *podCluster) allPaths(what string, pods []*podOf) {
+	c.t.Helper()
+	c.mesh(what, pods...)
+	last, others := pods[len(pods)-1], pods[:len(pods)-1]
+	for _, v6 := range c.families() {
+		c.reaches("pod to the outside", last.netns, map[bool]string{false: "198.51.100.10:7000", true: "[2001:db8:ffff::10]:7000"}[v6], "world sees "+last.node.nodeAddr(v6).String())
+	}
+	c.service(others...)
+	c.reaches("pod to Service", last.netns, "10.96.0.10:80", "sees "+last.addr(false).String())
+	c.reaches("node to Service", last.node.ns, "10.96.0.10:80", "sees")
+	for _, n := range c.nodes {
+		if text := n.left(c.t); strings.Contains(text, "vxlan") {
+			c.t.Errorf("%s has\n%s", n.name, text)
+		}
+	}
 }
 
 // once fails if a datagram arrives twice: the kernel, which sees the frames of VPP's link, too, must not forward them.

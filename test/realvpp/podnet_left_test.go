@@ -87,6 +87,22 @@ func (n *podNode) left(t *testing.T) string {
 	return strings.Join(lines, "\n")
 }
 
+// settled is left, once the node has its routes to the pods of all other nodes, and nothing changes.
+func (c *podCluster) settled(n *podNode) (left string) {
+	c.t.Helper()
+	c.until(n.name+" has routes to the other nodes", func() error {
+		before := left
+		left = n.left(c.t)
+		for _, other := range c.nodes {
+			if route := fmt.Sprintf("kernel route 2001:db8:1:%d::/64 ", other.number); other != n && !strings.Contains(left, route) {
+				return fmt.Errorf("no %s", route)
+			}
+		}
+		return differ(before, left)
+	})
+	return left
+}
+
 // leftInKernel are the links, routes and neighbours of the node's namespace, and the namespaces that the agent holds.
 func (n *podNode) leftInKernel(t *testing.T) (lines []string) {
 	t.Helper()

@@ -126,13 +126,14 @@ func (n *podNode) sockets(t *testing.T) (out []string) {
 func TestVPPPodNetworkMemif(t *testing.T) {
 	path := theVPP(t)
 	c := newPodCluster(t, clusterShape{plugins: []string{memifPlugin}})
-	one, two := c.addNode(path, 1), c.addNode(path, 2)
+	one := c.addNode(path, 1)
 	if isSimulated(path) {
 		c.refuses(one, protocol.InterfaceMemif, "memif_create_v2") // with host interfaces
 		return
 	}
+	two := c.addNode(path, 2)
 	a, far := c.attach(one, "a", "client"), c.attach(two, "far", "web")
-	before := one.left(t)
+	before := c.settled(one)
 	m := c.attach(one, "m", "web", asksMemif)
 	c.isMemif(m)
 	program := c.runMemif(m)

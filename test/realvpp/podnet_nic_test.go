@@ -144,6 +144,16 @@ func TestVPPPodNetworkNIC(t *testing.T) {
 	c.nicIs("all are back", one, "contiv-nic", "taken")
 	line("all are back")
 
+	c.check(one.endAgent()) // as a kubelet ends agent and VPP of a pod
+	one.kill()
+	c.nicIs("the agent was stopped, and VPP ended", one, "eth0", "")
+	line("the agent was stopped, and VPP ended")
+	c.once(c.world, one.ns, one.nodeAddr(false))
+	c.check(one.start())
+	c.startAgent(one)
+	c.nicIs("the next agent and VPP", one, "contiv-nic", "taken")
+	line("the next agent and VPP")
+
 	flags := one.flags
 	one.stopAgent() // an agent without the flag
 	one.flags = nil

@@ -55,23 +55,29 @@ func serviceAddr(id int, v6 bool) netip.Addr {
 func (c *podCluster) serveUDP(at *netns, name string, on int) {
 	c.t.Helper()
 	for _, family := range []string{"udp4", "udp6"} {
-		var l net.PacketConn
-		var err error
-		at.do(func() { l, err = net.ListenPacket(family, fmt.Sprintf(":%d", on)) })
-		c.check(err)
-		c.t.Cleanup(func() { _ = l.Close() })
-		go func() {
-			b := make([]byte, 65536)
-			for {
-				n, from, err := l.ReadFrom(b)
-				if err != nil {
-					return
-				}
-				host, _, _ := net.SplitHostPort(from.String())
-				_, _ = l.WriteTo(fmt.Appendf(nil, "%s sees %s %d", name, host, n), from) // the client may be gone
-			}
-		}()
+		c.answerUDP(at, name, family, fmt.Sprintf(":%d", on))
 	}
+}
+
+// answerUDP is serveUDP at one address: from a socket without one, Linux answers from an address that it chooses.
+func (c *podCluster) answerUDP(at *netns, name, family, address string) {
+	c.t.Helper()
+	var l net.PacketConn
+	var err error
+	at.do(func() { l, err = net.ListenPacket(family, address) })
+	c.check(err)
+	c.t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		b := make([]byte, 65536)
+		for {
+			n, from, err := l.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			host, _, _ := net.SplitHostPort(from.String())
+			_, _ = l.WriteTo(fmt.Appendf(nil, "%s sees %s %d", name, host, n), from) // the client may be gone
+		}
+	}()
 }
 
 // askUDP sends a datagram and returns the answer.

@@ -109,7 +109,7 @@ func TestVPPPodNetworkTap(t *testing.T) {
 	c := newPodCluster(t, clusterShape{plugins: []string{"tap_plugin.so"}})
 	one, two := c.addNode(path, 1), c.addNode(path, 2)
 	old, far := c.attach(one, "old", "client"), c.attach(two, "far", "web", func(r *protocol.Request) { r.Interface = protocol.InterfaceTap })
-	before := one.left(t)
+	before := c.settled(one)
 	c.restartWith(one, "--pod-interface", "tap")
 	a, b := c.attach(one, "a", "client"), c.attach(one, "b", "web")
 	c.repeats(c.world, "tcp4", 7001)

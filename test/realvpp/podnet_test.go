@@ -112,6 +112,16 @@ func (n *podNode) stopAgent() {
 	}
 }
 
+// endAgent ends the agent in order.
+func (n *podNode) endAgent() error {
+	err := n.agent.Process.Signal(syscall.SIGTERM)
+	if err == nil {
+		err = n.agent.Wait()
+	}
+	n.agent = nil
+	return err
+}
+
 // version is VPP's, like 25.10-release.
 func (n *podNode) version() string {
 	conn := plain(vpp.Config{Socket: n.socket()})

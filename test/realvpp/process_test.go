@@ -114,6 +114,7 @@ type process struct {
 	workers   int      // threads that forward; 0: the main thread does
 	simulated []string // arguments of a simulated VPP alone
 	preload   string   // a library that its process loads before all others; "": none
+	commands  string   // of its command line, which it executes when it starts
 	dir       string
 	ns        *netns
 	cmd       *exec.Cmd
@@ -130,6 +131,13 @@ func (p *process) start() error {
 	args := startup.VPP(p.dir, p.workers, p.plugins...)
 	if isSimulated(p.path) {
 		args = append(startup.Simulated(p.dir), p.simulated...)
+	}
+	if p.commands != "" {
+		file := filepath.Join(p.dir, "startup.cli")
+		if err := os.WriteFile(file, []byte(p.commands), 0o600); err != nil {
+			return err
+		}
+		args = append(args, "unix", "{", "exec", file, "}")
 	}
 	out, err := os.OpenFile(filepath.Join(p.dir, "vpp.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {

@@ -42,6 +42,16 @@ func usable(conditions []condition, keep bool) set {
 	return yes
 }
 
+// terminating are the endpoints that terminate.
+func terminating(conditions []condition) (out set) {
+	for i, c := range conditions {
+		if c == draining || c == ending {
+			out = out.with(i)
+		}
+	}
+	return out
+}
+
 // era begins with a change of endpoints.
 type era struct {
 	said, done time.Time // the change was made known, and VPP had acknowledged it
@@ -67,8 +77,8 @@ const nobody = -1
 //   - by an endpoint that is usable at some moment between the first packet and the answer to it. Which endpoints are usable while a
 //     change is on its way is open: those before it or those after it.
 //
-// Nat44's further effect is documented: it ends the connections to an endpoint that is no longer usable, also those that are being made
-// and not yet accepted. Field cut has the endpoints whose connections end; with cnat it is empty, and then a request that was once taken must be
+// Nat44's further effect is documented: it ends the connections to an endpoint that is neither usable nor terminating any more, also those that are being
+// made and not yet accepted. Field cut has the endpoints whose connections end; with cnat it is empty, and then a request that was once taken must be
 // answered whatever becomes of the endpoint.
 func (h history) judge(r request) error {
 	var may, cut set

@@ -49,7 +49,7 @@ func (r *round) port(f *flow) netip.AddrPort {
 		if *next++; *next > last || *next < first {
 			*next = first
 		}
-		if other := r.ports[*next]; other == nil || other.dials() {
+		if other := r.ports[*next]; other == nil || other == f || other.dials() {
 			break // attempts of long ago are over
 		}
 	}

@@ -274,12 +274,12 @@ func comeAndGo(e *exam) {
 		writes int
 		want   string
 	}{
-		{[]*model.Pod{podB, podFar}, 1, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
-		{[]*model.Pod{podB, podFar, podA}, 1, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
-		{[]*model.Pod{podB, podA}, 1, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
-		{[]*model.Pod{podB}, 1, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
-		{[]*model.Pod{podB, podFar}, 1, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
-		{[]*model.Pod{podFar}, 1, ""}, // its own backend is gone: the connection is cut
+		{[]*model.Pod{podB, podFar}, 3, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"}, // with pads around it
+		{[]*model.Pod{podB, podFar, podA}, 3, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
+		{[]*model.Pod{podB, podA}, 2, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
+		{[]*model.Pod{podB}, 2, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
+		{[]*model.Pod{podB, podFar}, 2, door(podB) + ": 10.1.1.2:= -> 10.1.1.3:8080"},
+		{[]*model.Pod{podFar}, 2, ""}, // its own backend is gone: the connection is cut
 	}
 	for i, s := range steps {
 		e.written = nil

@@ -37,6 +37,13 @@ type cluster struct {
 	nodes map[string]*node
 	names []string
 	pods  map[model.Ref][]netip.Addr // their addresses, also of deleted pods
+	end   end                        // of the last packet that arrived nowhere
+}
+
+// end is where a packet was dropped.
+type end struct {
+	dst  netip.AddrPort // its destination there
+	text string
 }
 
 const source = "objects"
@@ -125,9 +132,11 @@ const maxCrossings = 8
 
 // walk sends a packet, and follows it over the nodes until it arrives; false: it does not.
 func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet, bool) {
+	src := p.Src
 	for range maxCrossings {
 		fate := at.vpp.Send(door, p)
 		if len(fate.Out) == 0 || fate.Out[0].Origin != sim.Forwarded {
+			c.end = end{netip.AddrPortFrom(fate.Last.Dst, fate.Last.DstPort), fmt.Sprintf("%s: %v", at.name, fate.Hops)}
 			return arrival{}, p, false
 		}
 		out := fate.Out[0]
@@ -135,16 +144,26 @@ func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet
 		next := c.next(at, out)
 		if next == nil {
 			if door == cni.Overlay {
-				return arrival{}, p, false // no receiver
+				c.end = end{netip.AddrPortFrom(p.Dst, p.DstPort), "no receiver behind the overlay"}
+				return arrival{}, p, false
 			}
 			if out.Local || door == cni.Host {
 				door = ""
 			}
-			return arrival{at.name, door, p.Src, p.Dst, p.DstPort}, p, true
+			return arrivalOf(at, door, src, &p), p, true
 		}
 		at = next
 	}
 	return arrival{}, p, false
+}
+
+// arrivalOf returns a packet's place of arrival. Which address nat44 gives SCTP depends on sessions of other protocols, so it is left out.
+func arrivalOf(at *node, door string, sent netip.Addr, p *sim.Packet) arrival {
+	a := arrival{at.name, door, p.Src, p.Dst, p.DstPort}
+	if p.Proto == model.SCTP && p.Src != sent {
+		a.src = netip.Addr{}
+	}
+	return a
 }
 
 // next returns the node that a packet enters after leaving another; nil: none, it has arrived.
@@ -179,10 +198,36 @@ func (c *cluster) meanwhile(do func()) {
 	}
 }
 
-// arrivals returns all places where a packet may arrive, for all choices of the load balancers.
-func (c *cluster) arrivals(p *probe) []arrival {
-	var out []arrival
-	for script := []int{}; script != nil; {
+// outcome is what becomes of a packet for all choices of the load balancers.
+type outcome struct {
+	at   []arrival
+	lost []end // where it is dropped for some choices
+}
+
+// whole reports whether the packet arrives for every choice.
+func (o *outcome) whole() bool { return len(o.at) > 0 && len(o.lost) == 0 }
+
+// arrivals returns all places where a packet may arrive.
+func (c *cluster) arrivals(p *probe) []arrival { return c.outcome(p).at }
+
+// outcome sends a packet once for each choice of the load balancers, and undoes the sessions.
+func (c *cluster) outcome(p *probe) (out outcome) {
+	c.choices(p, func() bool {
+		a, _, ok := c.walk(c.nodes[p.node], p.door, p.packet)
+		switch {
+		case !ok:
+			out.lost = append(out.lost, c.end)
+		case !slices.Contains(out.at, a):
+			out.at = append(out.at, a)
+		}
+		return false
+	})
+	return out
+}
+
+// choices calls f for each sequence of choices of the load balancers, until it returns true, and undoes the sessions after each.
+func (c *cluster) choices(p *probe, f func() bool) {
+	for script, done := []int{}, false; script != nil && !done; {
 		var options []int
 		if p.service {
 			c.choose(func(n int) int {
@@ -193,17 +238,12 @@ func (c *cluster) arrivals(p *probe) []arrival {
 				return 0
 			})
 		}
-		c.meanwhile(func() {
-			if a, _, ok := c.walk(c.nodes[p.node], p.door, p.packet); ok && !slices.Contains(out, a) {
-				out = append(out, a)
-			}
-		})
+		c.meanwhile(func() { done = f() })
 		script = next(script, options)
 	}
 	if p.service {
 		c.choose(nil)
 	}
-	return out
 }
 
 func (c *cluster) choose(f func(int) int) {

@@ -17,7 +17,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
@@ -25,10 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-const (
-	ackFlag  = packet.ACK
-	hostDoor = cni.Host
-)
+const hostDoor = cni.Host
 
 // worlds and faultyWorlds are the numbers of random worlds: CONTIV_CASES, or few by default. CONTIV_SEED repeats one world.
 const (
@@ -45,7 +41,10 @@ func TestNoTransientHole(t *testing.T) { grow(t, worlds, false) }
 func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true) }
 
 // tally has the totals of all worlds.
-type tally struct{ changes, messages, looks, lives, cut, longest, listed atomic.Int64 }
+type tally struct {
+	changes, messages, looks, lives, listed atomic.Int64
+	ledger                                  ledger
+}
 
 func grow(t *testing.T, cases uint64, faults bool) {
 	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](cases, 8))
@@ -63,8 +62,11 @@ func grow(t *testing.T, cases uint64, faults bool) {
 		})
 	}
 	wait.Wait()
-	t.Logf("seeds %d to %d: %d changes of a node, %d messages, %d looks at a packet; of %d connections that stayed allowed %d were cut, for %d messages at most; new pods had lists after %d transactions at most",
-		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.cut.Load(), sum.longest.Load(), sum.listed.Load())
+	t.Logf("seeds %d to %d: %d changes of a node, %d messages, %d looks at a packet; %d connections stayed allowed; new pods had lists after %d transactions at most",
+		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.listed.Load())
+	if !faults {
+		sum.ledger.check(t, sum.changes.Load())
+	}
 	if sum.messages.Load() == 0 {
 		t.Error("no message was sent")
 	}
@@ -78,7 +80,8 @@ type growth struct {
 	faults bool
 	sum    *tally
 	c      *cluster
-	port   uint16 // port of the last connection that stayed
+	port   uint16  // of the last connection that stayed
+	lives  []*live // connections that stay
 }
 
 func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
@@ -93,16 +96,31 @@ func growOne(t *testing.T, seed uint64, faults bool, sum *tally) {
 	for step := range steps {
 		before := balanced(w.Objects(), seed, step)
 		asked := probes(w, before)
-		if g.rng.IntN(4) == 0 {
-			w.StepServices()
-		} else {
-			w.Step()
-		}
+		g.draw(w)
 		after := balanced(w.Objects(), seed, step+1)
 		asked = append(asked, probes(w, after)...)
 		if !g.step(step, before, after, asked) {
 			return
 		}
+	}
+}
+
+// draw changes a Service or other objects; without refusals also both at once.
+func (g *growth) draw(w *generate.World) {
+	if g.faults {
+		if g.rng.IntN(4) == 0 {
+			w.StepServices()
+		} else {
+			w.Step()
+		}
+		return
+	}
+	kind := g.rng.IntN(8)
+	if kind < 3 {
+		w.StepServices()
+	}
+	if kind > 1 {
+		w.Step()
 	}
 }
 
@@ -121,11 +139,10 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 		if g.faults {
 			how.faults = g.rng.Uint64() | 1
 		}
-		var lives []*live
 		if !g.faults {
-			lives = g.connections(asked)
+			g.connections(asked)
 		}
-		looks, err := g.c.change(how, list, asked, lives)
+		looks, err := g.c.change(how, list, g.newOnes(asked), g.lives)
 		if err != nil {
 			g.t.Errorf("seed %d step %d: %v", g.seed, step, err)
 			return false
@@ -134,12 +151,25 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 			g.sum.messages.Add(int64(len(l.messages)))
 			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
 			g.sum.listed.Store(max(g.sum.listed.Load(), int64(l.listed)))
+			l.holes = slices.DeleteFunc(l.holes, func(s sighting) bool {
+				known := openedRange(l, s)
+				if known {
+					g.sum.ledger.bookHole()
+				}
+				return known
+			})
 			if len(l.holes) > 0 {
-				g.report(step, l, how, before, after)
+				text, i := l.finding()
+				g.report(step, text, l.probes[i], how, before, after)
+				return false
+			}
+			if !g.faults && !g.keep(step, l, how, before, after) {
 				return false
 			}
 		}
-		g.count(lives)
+		if !g.keepLives(step, looks, how) {
+			return false
+		}
 		g.sum.changes.Add(1)
 	}
 	return true
@@ -255,48 +285,10 @@ func (n *node) tick() error {
 	return n.agent.Feed(context.Background(), &event.Tick{Now: n.vpp.Now()})
 }
 
-// connections opens some connections that stay.
-func (g *growth) connections(asked []probe) []*live {
-	var out []*live
-	for _, i := range g.rng.Perm(len(asked)) {
-		if len(out) == maxLives {
-			break
-		}
-		p := asked[i]
-		if !p.packet.HasPorts() || p.service {
-			continue
-		}
-		g.port++
-		p.packet.SrcPort = g.port
-		if l := g.c.connect(p); l != nil {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-const maxLives = 20
-
-// count counts the connections that were cut although they are still allowed.
-func (g *growth) count(lives []*live) {
-	for _, l := range lives {
-		if !slices.Contains(g.c.arrivals(&l.probe), l.at) {
-			continue
-		}
-		g.sum.lives.Add(1)
-		if l.cut > 0 {
-			g.sum.cut.Add(1)
-			g.sum.longest.Store(max(g.sum.longest.Load(), int64(l.cut)))
-		}
-	}
-}
-
-// report prints the first hole, and the smallest change that shows it.
-func (g *growth) report(step int, l *watch, how manner, before, after []policy.Object) {
-	s := l.holes[0]
-	g.t.Errorf("seed %d step %d, %v: %s", g.seed, step, how, l.describe(s))
-	p := l.probes[s.probe]
-	short := func(b, a []policy.Object) string { return holeIn(b, a, how, g.seed, p) }
+// report prints a finding of a probe, and the smallest change that shows one.
+func (g *growth) report(step int, text string, p probe, how manner, before, after []policy.Object) {
+	g.t.Errorf("seed %d step %d, %v: %s", g.seed, step, how, text)
+	short := func(b, a []policy.Object) string { return findingIn(b, a, how, g.seed, p) }
 	if short(before, after) == "" {
 		g.t.Errorf("not so in a cluster that was made of the objects before:\n%s\nchanged by\n%s", policy.YAML(before), changed(before, after))
 		return
@@ -305,8 +297,8 @@ func (g *growth) report(step int, l *watch, how manner, before, after []policy.O
 	g.t.Errorf("in short: %s\nfrom\n%s\nby\n%s", short(before, after), policy.YAML(before), changed(before, after))
 }
 
-// holeIn returns the hole that a probe finds while a cluster changes from the given objects.
-func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) string {
+// findingIn returns the hole or the drop that a probe finds while a cluster changes from the given objects.
+func findingIn(before, after []policy.Object, how manner, seed uint64, p probe) string {
 	list, err := hear.All(generate.Since(before, after))
 	if err != nil {
 		return ""
@@ -324,8 +316,8 @@ func holeIn(before, after []policy.Object, how manner, seed uint64, p probe) str
 		return ""
 	}
 	for _, l := range looks {
-		if len(l.holes) > 0 {
-			return l.describe(l.holes[0])
+		if text, _ := l.finding(); text != "" {
+			return text
 		}
 	}
 	return ""

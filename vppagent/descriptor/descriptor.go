@@ -203,8 +203,8 @@ type Op struct {
 	Call vpp.Call
 	// Then receives the successful reply; the requests that it returns are sent next, before any later level. nil: none
 	Then func(vpp.Reply) []Op
-	// Next is sent when VPP has accepted this request, like Then's result; nil: none, or Then's result.
-	Next *Op
+	// Next are sent when VPP has accepted this request, like Then's result; nil: none, or Then's result.
+	Next []Op
 	// Else is called if VPP refuses this request; the requests that it returns are sent next. nil: none
 	Else func() []Op
 	// Gone reports that the request succeeds if VPP answers that the object does not exist: see Gone.
@@ -228,7 +228,7 @@ type Op struct {
 // InTurn sends each request when VPP has accepted the one before, and stops after a refusal.
 func InTurn(ops []Op) []Op {
 	for i := range ops[1:] {
-		ops[i].Next = &ops[i+1]
+		ops[i].Next = ops[i+1 : i+2]
 	}
 	return ops[:1]
 }

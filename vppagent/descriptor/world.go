@@ -27,6 +27,11 @@ type Options struct {
 	NATWorkers int
 	// NATSessions is the number of NAT44 sessions when they were last counted; false, or nil: not known.
 	NATSessions func() (int, bool)
+	// NATDrained counts endpoints of NAT44 that VPP drains since a change, and those that it could not drain and removed; nil: nobody counts.
+	NATDrained func(drained, lost int)
+	// NATBegan is called when NAT44 was enabled in a VPP that had lost everything: connections that NAT44 translated before are dead. The requests after it
+	// are not sent before it returns. nil: nobody ends them.
+	NATBegan func()
 }
 
 // World has the agent's knowledge of VPP beside the values: handles that VPP assigned, and facts of its start-up. The agent owns it.
@@ -137,6 +142,13 @@ func (w *World) NATSessions() (int, bool) {
 		return 0, false
 	}
 	return w.Options.NATSessions()
+}
+
+// NATDrained counts endpoints of NAT44 that VPP drains since a change, and those that it could not drain.
+func (w *World) NATDrained(drained, lost int) {
+	if w.Options.NATDrained != nil && drained+lost > 0 {
+		w.Options.NATDrained(drained, lost)
+	}
 }
 
 // Interface returns the interface with a name in values.

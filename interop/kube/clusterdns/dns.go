@@ -33,7 +33,7 @@ func Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names := &names{addresses: map[string][]netip.Addr{}, headless: map[string]map[string][]endpoint{}}
+	names := newNames()
 	factory := informers.NewSharedInformerFactory(client, 0)
 	services, slices := factory.Core().V1().Services().Informer(), factory.Discovery().V1().EndpointSlices().Informer()
 	for informer, change := range map[cache.SharedIndexInformer]func(obj any, gone bool){services: names.service, slices: names.slice} {
@@ -59,6 +59,11 @@ type names struct {
 	mu        sync.Mutex
 	addresses map[string][]netip.Addr          // by NAME.NAMESPACE; empty: headless
 	headless  map[string]map[string][]endpoint // endpoints by NAME.NAMESPACE, and by slice
+	external  map[string]string                // the name that stands for NAME.NAMESPACE
+}
+
+func newNames() *names {
+	return &names{addresses: map[string][]netip.Addr{}, headless: map[string]map[string][]endpoint{}, external: map[string]string{}}
 }
 
 type endpoint struct {
@@ -74,8 +79,13 @@ func (n *names) service(obj any, gone bool) {
 	key := svc.Name + "." + svc.Namespace
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if gone || svc.Spec.Type == corev1.ServiceTypeExternalName {
-		delete(n.addresses, key)
+	delete(n.addresses, key)
+	delete(n.external, key)
+	if gone {
+		return
+	}
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		n.external[key] = strings.ToLower(strings.TrimSuffix(svc.Spec.ExternalName, ".")) + "."
 		return
 	}
 	n.addresses[key] = parse(svc.Spec.ClusterIPs)
@@ -105,14 +115,17 @@ func (n *names) slice(obj any, gone bool) {
 	}
 }
 
-// find is of the type guestbook.Names.
+// find is of the type guestbook.Names. A name that stands for another one has the addresses of that one, which has to be a Service of the cluster.
 func (n *names) find(name string) ([]netip.Addr, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if other, ok := n.external[strings.TrimSuffix(name, domain)]; ok {
+		name = other
+	}
 	name, ok := strings.CutSuffix(name, domain)
 	if !ok {
 		return nil, false
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	host := ""
 	if strings.Count(name, ".") == 2 {
 		host, name, _ = strings.Cut(name, ".")

@@ -2,7 +2,6 @@ package clusterdns
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +11,7 @@ import (
 
 // Names have the addresses of Services, or of ready endpoints, and change with them.
 func TestNames(t *testing.T) {
-	n := &names{addresses: map[string][]netip.Addr{}, headless: map[string]map[string][]endpoint{}}
+	n := newNames()
 	no, host := false, "redis-0"
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name, Namespace: "guestbook"} }
 	web := &corev1.Service{ObjectMeta: meta("web"), Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.80", "fd00::80"}}}
@@ -37,6 +36,14 @@ func TestNames(t *testing.T) {
 	wants("web.guestbook.", "[] false")
 	n.slice(slice, true)
 	wants("redis.guestbook.svc.cluster.local.", "[] true")
+	alias := &corev1.Service{ObjectMeta: meta("alias"), Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "Web.guestbook.svc.cluster.local"}}
+	n.service(alias, false)
+	wants("alias.guestbook.svc.cluster.local.", "[10.96.0.80 fd00::80] true")
+	alias = &corev1.Service{ObjectMeta: meta("alias"), Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.81"}}}
+	n.service(alias, false)
+	wants("alias.guestbook.svc.cluster.local.", "[10.96.0.81] true")
+	n.service(alias, true)
+	wants("alias.guestbook.svc.cluster.local.", "[] false")
 	n.service(web, true)
 	wants("web.guestbook.svc.cluster.local.", "[] false")
 }

@@ -141,24 +141,40 @@ func Set(file, name, value string) error {
 // Kill ends every process of a namespace, and returns how many it found. A process may have begun others meanwhile: the caller repeats it
 // until it finds none.
 func Kill(file string) (int, error) {
+	n := 0
+	all, err := Processes(file, "")
+	for _, pid := range all {
+		if unix.Kill(pid, unix.SIGKILL) == nil {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Processes returns the processes of a namespace without this one: those whose first argument names that program, in any folder; "": all.
+func Processes(file, program string) (out []int, err error) {
 	want, err := ID(file)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	all, err := filepath.Glob("/proc/[0-9]*/ns/net")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	n := 0
 	for _, path := range all {
 		id, err := ID(path)
 		if err != nil || id != want {
 			continue // it has ended, or is none of them
 		}
 		var pid int
-		if _, err := fmt.Sscanf(path, "/proc/%d/", &pid); err == nil && pid != os.Getpid() && unix.Kill(pid, unix.SIGKILL) == nil {
-			n++
+		if _, err := fmt.Sscanf(path, "/proc/%d/", &pid); err != nil || pid == os.Getpid() {
+			continue
+		}
+		args, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty: it has ended
+		name, _, _ := strings.Cut(string(args), "\x00")
+		if program == "" || filepath.Base(name) == program {
+			out = append(out, pid)
 		}
 	}
-	return n, nil
+	return out, nil
 }

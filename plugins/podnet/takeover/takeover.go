@@ -5,7 +5,8 @@
 //	  ▲ │                                 │ no answer within Within,         │
 //	  │ ▼ only by hand                    │ or the agent ended               │
 //	refused ◀───────── Release ───────────┘                                  │
-//	kernel ◀────────── Release ────────── VPP is away, or does not carry ────┘
+//	kernel ◀────────── Release ────────── VPP is away or does not carry, ────┘
+//	                                      or the agent is stopped
 //
 // Invariant: the file has the phase, and what the NIC had, before the kernel's addresses change. So a process that starts finds what to undo.
 package takeover
@@ -166,7 +167,8 @@ func (t *Takeover) giveBack(record []byte) error {
 	return t.cfg.Mover.Release(record)
 }
 
-// Run gives the NIC to VPP when VPP carries its frames, and takes it back when VPP does not. It ends with ctx: a trial then ends, too.
+// Run gives the NIC to VPP when VPP carries its frames, and takes it back when VPP does not, and when ctx ends: VPP may be in the same pod and end, too, and
+// nobody else would give the NIC back. Without it the kubelet would not learn of the next pod.
 func (t *Takeover) Run(ctx context.Context) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -177,8 +179,8 @@ func (t *Takeover) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			if t.state.Phase == Trial {
-				if err := t.release(Kernel, "", time.Now()); err != nil {
+			if t.state.Phase == Trial || t.state.Phase == Taken {
+				if err := t.release(Kernel, "the agent ends", time.Now()); err != nil {
 					t.cfg.Logger.Error("NIC", "err", err)
 				}
 			}

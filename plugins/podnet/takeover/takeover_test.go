@@ -269,16 +269,24 @@ func TestTakeFails(t *testing.T) {
 	n.wants(a, "Take failed", Refused, "nic")
 }
 
-// TestStopEndsATrial: an agent that ends in order leaves no trial behind.
-func TestStopEndsATrial(t *testing.T) {
-	n := newNode(t)
-	n.refuses, n.now = errors.New("no route"), time.Now()
-	a := n.agent()
-	n.steps(a, 2)
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	a.Run(ctx)
-	n.wants(a, "stopped", Kernel, "nic")
+// TestStop: an agent that ends in order gives the NIC back, in a trial and later. VPP of the same pod ends, too. The next agent gives the NIC to VPP again.
+func TestStop(t *testing.T) {
+	for phase, refuses := range map[Phase]error{Trial: errors.New("no route"), Taken: nil} {
+		n := newNode(t)
+		n.refuses, n.now = refuses, time.Now()
+		a := n.agent()
+		n.steps(a, 2)
+		n.wants(a, "before the end", phase, "link")
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		a.Run(ctx)
+		n.wants(a, "stopped", Kernel, "nic")
+		n.refuses = nil
+		b := n.agent()
+		n.wants(b, "the next agent", Kernel, "nic")
+		n.steps(b, 2)
+		n.wants(b, "the next agent, later", Taken, "link")
+	}
 }
 
 // TestKilledAnywhere: an agent is killed at any of its calls, in any phase. The next agent has the NIC in the kernel, or in a VPP that carries its

@@ -387,7 +387,10 @@ type NodePorts struct {
 	// Logical name of the link to VPP. Required.
 	Interface string `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
 	// Addresses of the node that node ports are served on.
-	Addresses     []*NodePorts_Address `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Addresses []*NodePorts_Address `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	// Addresses from which the node itself sends to Services, at most one of each
+	// family: VPP may choose an endpoint that the node's network stack leads to.
+	Returns       []*NodePorts_Return `protobuf:"bytes,3,rep,name=returns,proto3" json:"returns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +435,13 @@ func (x *NodePorts) GetInterface() string {
 func (x *NodePorts) GetAddresses() []*NodePorts_Address {
 	if x != nil {
 		return x.Addresses
+	}
+	return nil
+}
+
+func (x *NodePorts) GetReturns() []*NodePorts_Return {
+	if x != nil {
+		return x.Returns
 	}
 	return nil
 }
@@ -696,6 +706,63 @@ func (x *NodePorts_Address) GetHostAddress() string {
 	return ""
 }
 
+// Return concerns packets that come back from VPP by the link with the node's
+// own address as their source, which the kernel would drop.
+type NodePorts_Return struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The address. VPP's route to it leads to the link. Required.
+	HostAddress string `protobuf:"bytes,1,opt,name=host_address,json=hostAddress,proto3" json:"host_address,omitempty"`
+	// Source address that such packets get, of the same family, and by which
+	// answers find VPP again. Its route leads to VPP. Required.
+	StandIn       string `protobuf:"bytes,2,opt,name=stand_in,json=standIn,proto3" json:"stand_in,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodePorts_Return) Reset() {
+	*x = NodePorts_Return{}
+	mi := &file_contiv_linux_linux_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodePorts_Return) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodePorts_Return) ProtoMessage() {}
+
+func (x *NodePorts_Return) ProtoReflect() protoreflect.Message {
+	mi := &file_contiv_linux_linux_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodePorts_Return.ProtoReflect.Descriptor instead.
+func (*NodePorts_Return) Descriptor() ([]byte, []int) {
+	return file_contiv_linux_linux_proto_rawDescGZIP(), []int{2, 1}
+}
+
+func (x *NodePorts_Return) GetHostAddress() string {
+	if x != nil {
+		return x.HostAddress
+	}
+	return ""
+}
+
+func (x *NodePorts_Return) GetStandIn() string {
+	if x != nil {
+		return x.StandIn
+	}
+	return ""
+}
+
 var File_contiv_linux_linux_proto protoreflect.FileDescriptor
 
 const file_contiv_linux_linux_proto_rawDesc = "" +
@@ -730,14 +797,18 @@ const file_contiv_linux_linux_proto_rawDesc = "" +
 	"\bProtocol\x12\a\n" +
 	"\x03TCP\x10\x00\x12\a\n" +
 	"\x03UDP\x10\x01\x12\b\n" +
-	"\x04SCTP\x10\x02\"\xd4\x01\n" +
+	"\x04SCTP\x10\x02\"\xd6\x02\n" +
 	"\tNodePorts\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12=\n" +
-	"\taddresses\x18\x02 \x03(\v2\x1f.contiv.linux.NodePorts.AddressR\taddresses\x1aj\n" +
+	"\taddresses\x18\x02 \x03(\v2\x1f.contiv.linux.NodePorts.AddressR\taddresses\x128\n" +
+	"\areturns\x18\x03 \x03(\v2\x1e.contiv.linux.NodePorts.ReturnR\areturns\x1aj\n" +
 	"\aAddress\x12!\n" +
 	"\fnode_address\x18\x01 \x01(\tR\vnodeAddress\x12\x19\n" +
 	"\bstand_in\x18\x02 \x01(\tR\astandIn\x12!\n" +
-	"\fhost_address\x18\x03 \x01(\tR\vhostAddress\"\x95\x02\n" +
+	"\fhost_address\x18\x03 \x01(\tR\vhostAddress\x1aF\n" +
+	"\x06Return\x12!\n" +
+	"\fhost_address\x18\x01 \x01(\tR\vhostAddress\x12\x19\n" +
+	"\bstand_in\x18\x02 \x01(\tR\astandIn\"\x95\x02\n" +
 	"\bNodePort\x12;\n" +
 	"\bprotocol\x18\x01 \x01(\x0e2\x1f.contiv.linux.NodePort.ProtocolR\bprotocol\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x122\n" +
@@ -766,7 +837,7 @@ func file_contiv_linux_linux_proto_rawDescGZIP() []byte {
 }
 
 var file_contiv_linux_linux_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_contiv_linux_linux_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_contiv_linux_linux_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_contiv_linux_linux_proto_goTypes = []any{
 	(HostPort_Protocol)(0),    // 0: contiv.linux.HostPort.Protocol
 	(NodePort_Protocol)(0),    // 1: contiv.linux.NodePort.Protocol
@@ -778,20 +849,22 @@ var file_contiv_linux_linux_proto_goTypes = []any{
 	(*Handover_Tunnel)(nil),   // 7: contiv.linux.Handover.Tunnel
 	(*Handover_Detour)(nil),   // 8: contiv.linux.Handover.Detour
 	(*NodePorts_Address)(nil), // 9: contiv.linux.NodePorts.Address
+	(*NodePorts_Return)(nil),  // 10: contiv.linux.NodePorts.Return
 }
 var file_contiv_linux_linux_proto_depIdxs = []int32{
-	7, // 0: contiv.linux.Handover.tunnels:type_name -> contiv.linux.Handover.Tunnel
-	8, // 1: contiv.linux.Handover.detours:type_name -> contiv.linux.Handover.Detour
-	0, // 2: contiv.linux.HostPort.protocol:type_name -> contiv.linux.HostPort.Protocol
-	9, // 3: contiv.linux.NodePorts.addresses:type_name -> contiv.linux.NodePorts.Address
-	1, // 4: contiv.linux.NodePort.protocol:type_name -> contiv.linux.NodePort.Protocol
-	2, // 5: contiv.linux.NodePort.ipv4:type_name -> contiv.linux.NodePort.Clients
-	2, // 6: contiv.linux.NodePort.ipv6:type_name -> contiv.linux.NodePort.Clients
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	7,  // 0: contiv.linux.Handover.tunnels:type_name -> contiv.linux.Handover.Tunnel
+	8,  // 1: contiv.linux.Handover.detours:type_name -> contiv.linux.Handover.Detour
+	0,  // 2: contiv.linux.HostPort.protocol:type_name -> contiv.linux.HostPort.Protocol
+	9,  // 3: contiv.linux.NodePorts.addresses:type_name -> contiv.linux.NodePorts.Address
+	10, // 4: contiv.linux.NodePorts.returns:type_name -> contiv.linux.NodePorts.Return
+	1,  // 5: contiv.linux.NodePort.protocol:type_name -> contiv.linux.NodePort.Protocol
+	2,  // 6: contiv.linux.NodePort.ipv4:type_name -> contiv.linux.NodePort.Clients
+	2,  // 7: contiv.linux.NodePort.ipv6:type_name -> contiv.linux.NodePort.Clients
+	8,  // [8:8] is the sub-list for method output_type
+	8,  // [8:8] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_contiv_linux_linux_proto_init() }
@@ -805,7 +878,7 @@ func file_contiv_linux_linux_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_contiv_linux_linux_proto_rawDesc), len(file_contiv_linux_linux_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   7,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4,5 +4,6 @@
 //	                                                                                              ├─▶ torn: the common part is sent first
 //	                                                                                              └─▶ waits: a part of the next change
 //
-// Invariant: while a change is half done, in any order of interfaces, no packet passes that the states before and after both deny.
+// Invariant: while a change is half done, in any order of interfaces, no packet passes that the states before and after both deny, and every packet
+// passes that both permit, within the bounds of a table (both.go).
 package interim

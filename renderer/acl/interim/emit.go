@@ -17,6 +17,7 @@ func (o *Output) Emit() (again bool) {
 		o.withhold(&next, s, waits)
 	}
 	if len(torn) > 0 {
+		torn = s.joined(torn)
 		first, then := o.interim(&next, s, torn)
 		next, o.pending = first, &then
 	}
@@ -84,6 +85,21 @@ func (o *Output) conflicting(s *shifter) (waits, torn map[string]bool) {
 			return waits, torn
 		}
 	}
+}
+
+// joined returns the interfaces, and those that have a changed table in common with one of them: the common part of a table replaces it everywhere.
+func (s *shifter) joined(torn map[string]bool) map[string]bool {
+	for known := 0; known < len(torn); {
+		known = len(torn)
+		for _, names := range s.users {
+			if slices.ContainsFunc(names, func(n string) bool { return torn[n] }) {
+				for _, n := range names {
+					torn[n] = true
+				}
+			}
+		}
+	}
+	return torn
 }
 
 // taken returns the interfaces of a change that have a part of the pending one.

@@ -1,6 +1,7 @@
 package interim
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/lists"
@@ -71,20 +72,40 @@ func (o *Output) interim(c *change, s *shifter, torn map[string]bool) (first, th
 			first.tables[name], then.tables[name] = table.Common(old, now), now
 		}
 	}
-	kept := map[string]bool{}
 	for name, now := range c.lists {
-		l := now
-		if torn[name] {
-			old := o.was(name, now)
-			l = o.bounded(lists.Lists{
-				In: lists.CommonInput(old, now), Out: lists.CommonDirection(old.Out, now.Out), Filter: table.CommonFilter(old.Filter, now.Filter), Served: now.Served, Check: now.Check,
-			})
-			then.lists[name] = now
+		if !torn[name] {
+			first.lists[name] = now
 		}
-		first.lists[name] = l
-		for _, p := range slices.Concat(l.In, l.Out) {
-			kept[p.Table] = true
-		}
+	}
+	work := mostWork
+	for _, name := range slices.Sorted(maps.Keys(torn)) {
+		o.commonLists(c, name, &first, &then, &work)
+	}
+	o.keepTables(&first, &then)
+	return first, then
+}
+
+// commonLists divides the change of one interface.
+func (o *Output) commonLists(c *change, name string, first, then *change, work *int) {
+	now, changes := c.lists[name]
+	if !changes { // only the contents of its tables change
+		now = o.sent[name]
+	}
+	old := o.was(name, now)
+	l := o.bounded(lists.Lists{
+		In: lists.CommonInput(old, now), Out: lists.CommonDirection(old.Out, now.Out), Filter: table.CommonFilter(old.Filter, now.Filter), Served: now.Served, Check: now.Check,
+	})
+	with := o.withBoth(name, c, old, now, l, first, then, work)
+	if changes || !lists.SameTables(with, now) {
+		first.lists[name], then.lists[name] = with, now
+	}
+}
+
+// keepTables keeps the tables that the lists of the first change have, until the second one.
+func (o *Output) keepTables(first, then *change) {
+	kept := map[string]bool{}
+	for _, l := range first.lists {
+		l.Each(func(p lists.Place) { kept[p.Table] = true })
 	}
 	for name, now := range first.tables {
 		if o.acls[name] == nil && !kept[name] {
@@ -102,7 +123,6 @@ func (o *Output) interim(c *change, s *shifter, torn map[string]bool) (first, th
 			then.tables[name] = nil
 		}
 	}
-	return first, then
 }
 
 // bounded returns lists that fit: the tables beyond the limit are replaced by a denial.

@@ -24,6 +24,9 @@ type Place struct {
 	// Repeats: it denies only what the list of the packet's receiver denies, too, unless a session there passes it. So it adds nothing to what
 	// two hooks decide together, and has no effect that an interim state depends on. Or it denies what no other hook evaluates.
 	Repeats bool
+	// Interim: it permits only what the lists before and after a change permit, by different rules. So it opens nothing, and closes nothing that
+	// the other tables of the list do not close.
+	Interim bool
 	Served  *law.Ports // replaces Lists.Served; nil: does not
 }
 
@@ -133,9 +136,9 @@ func PlaceTable(p Place) string { return p.Table }
 // None reports whether a list lets everything pass.
 func None(list []Place) bool { return len(list) == 0 || table.PermitsAll(list[0].Table) }
 
-// Deciding returns a list without the places that repeat what the packet's receiver decides.
+// Deciding returns a list without the places that repeat what the packet's receiver decides, or what the states before and after decide.
 func Deciding(list []Place) []Place {
-	repeats := func(p Place) bool { return p.Repeats }
+	repeats := func(p Place) bool { return p.Repeats || p.Interim }
 	if !slices.ContainsFunc(list, repeats) {
 		return list
 	}
@@ -145,9 +148,9 @@ func Deciding(list []Place) []Place {
 // CommonTables returns the tables of both lists, and those of either list that deny.
 func CommonTables(old, now []Place) []Place {
 	switch {
-	case None(now):
+	case None(now) && len(old) > 0: // a table may precede it, so that it must not be empty
 		return old
-	case None(old):
+	case None(old), None(now):
 		return now
 	}
 	var out []Place

@@ -6,11 +6,13 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
+	"github.com/contiv-agent/contiv-agent/vpp/draw"
 )
 
 // none is VPP's ~0: no interface, any table.
@@ -90,16 +92,58 @@ func singleLines(e *nat44ed.Engine, name func(uint32) string) []string {
 	return list
 }
 
+// pads are addresses of locals that fill a mapping (RFC 5737). They are not shown if they get no flow.
+var pads = netip.MustParsePrefix("192.0.2.0/24")
+
+// WithoutDrained leaves out the drained backends of a dump: VPP has them only if it had them before they were drained, so they depend on the past.
+func WithoutDrained(dump string) string {
+	var b strings.Builder
+	for line := range strings.Lines(dump) {
+		if !strings.HasSuffix(line, drained+"\n") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+const drained = " drained"
+
+// sharesOf are the numbers of VPP's random numbers that choose each local; they are in the order of slots.
+func sharesOf(locals []nat44ed.Local) map[nat44ed.Local]int {
+	shares, weights := map[nat44ed.Local]int{}, []uint8(nil)
+	for _, l := range locals {
+		weights = append(weights, l.Probability)
+	}
+	for i, n := range draw.Of(nil, weights).Shares {
+		shares[locals[i]] += n
+	}
+	return shares
+}
+
+// shareText says which share of the flows a local gets, where that is not its weight.
+func shareText(share int, l nat44ed.Local) string {
+	switch share {
+	case int(l.Probability):
+		return ""
+	case 0:
+		return drained
+	}
+	return fmt.Sprintf(" share %d", share)
+}
+
 func lbLines(e *nat44ed.Engine) []string {
 	var list []string
 	for _, m := range e.LBStaticMappings() {
 		var b strings.Builder
 		fmt.Fprintf(&b, "nat44 lb %s %s:%d%s%s", model.Protocol(m.Proto), m.External, m.Port, flagText(m.Flags), tagText(m.Tag))
+		shares := sharesOf(m.Locals)
 		slices.SortFunc(m.Locals, func(x, y nat44ed.Local) int {
 			return cmp.Or(x.Addr.Compare(y.Addr), cmp.Compare(x.Port, y.Port), cmp.Compare(x.VRF, y.VRF), cmp.Compare(x.Probability, y.Probability))
 		})
 		for _, l := range m.Locals {
-			fmt.Fprintf(&b, "\n  local %s:%d weight %d%s", l.Addr, l.Port, l.Probability, vrfText(l.VRF))
+			if shares[l] > 0 || !pads.Contains(l.Addr) {
+				fmt.Fprintf(&b, "\n  local %s:%d weight %d%s%s", l.Addr, l.Port, l.Probability, shareText(shares[l], l), vrfText(l.VRF))
+			}
 		}
 		list = append(list, b.String())
 	}

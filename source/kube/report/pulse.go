@@ -93,6 +93,12 @@ type condition struct {
 	reason, message string
 }
 
+// written is what the Node has been given.
+type written struct {
+	condition      // the last one
+	network   bool // and NetworkUnavailable: False
+}
+
 func conditionOf(health *event.Report) condition {
 	switch {
 	case health.Ready && health.Summary != "": // without figures: each change of one would write every Node
@@ -107,7 +113,7 @@ func conditionOf(health *event.Report) condition {
 // anything else once it has lasted: a transaction in progress is not worth a write.
 func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *event.Report) {
 	want := conditionOf(health)
-	if want == r.written {
+	if want == r.written.condition {
 		r.unready = time.Time{}
 		return
 	}
@@ -128,20 +134,28 @@ func (r *Reporter) nodeCondition(ctx context.Context, now time.Time, health *eve
 	}
 }
 
-// writeCondition changes this one condition of the Node and keeps all others.
+// writeCondition changes this condition of the Node, and the first time NetworkUnavailable (Config.Pods). It keeps all others.
 func (r *Reporter) writeCondition(ctx context.Context, now time.Time, c condition) error {
 	at := metav1.NewTime(now)
 	entry := map[string]any{"type": NodeCondition, "status": c.status, "reason": c.reason, "message": c.message, "lastHeartbeatTime": at}
 	if c.status != r.written.status {
 		entry["lastTransitionTime"] = at
 	}
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{entry}}})
+	entries := []any{entry}
+	network := r.cfg.Pods && !r.written.network && c.status == corev1.ConditionTrue
+	if network {
+		entries = append(entries, map[string]any{
+			"type": corev1.NodeNetworkUnavailable, "status": corev1.ConditionFalse, "reason": "ContivAgentReady", "message": "contiv-agent connects pods",
+			"lastHeartbeatTime": at, "lastTransitionTime": at,
+		})
+	}
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": entries}})
 	if err != nil {
 		return err
 	}
 	node := api.Target{GroupVersionResource: corev1.SchemeGroupVersion.WithResource("nodes"), Name: r.cfg.Node, Subresource: "status"}
 	if err = r.client.Patch(ctx, node, types.StrategicMergePatchType, patch); err == nil {
-		r.written = c
+		r.written = written{c, r.written.network || network}
 	}
 	return err
 }

@@ -36,7 +36,11 @@ type Config struct {
 	LeaseNamespace string
 	// NodeCondition writes on the Node whether the agent is ready.
 	NodeCondition bool
-	Logger        *slog.Logger // nil: silent
+	// Pods says that the agent connects the node's pods. With NodeCondition it then also writes, once it is ready, that the network of the Node is available:
+	// a cloud may have said that it is not, and no pod is scheduled there until that changes. The agent never says that it is not: VPP
+	// forwards without it.
+	Pods   bool
+	Logger *slog.Logger // nil: silent
 }
 
 // Any reports whether the configuration selects anything.
@@ -75,8 +79,8 @@ type Reporter struct {
 	// Owned by the goroutine of Run.
 	ledger   *ledger
 	verdicts verdicts
-	written  condition // the condition of the Node that was written last
-	unready  time.Time // since when the Node should have a worse one
+	written  written
+	unready  time.Time // since when the Node should have a worse condition
 
 	nodeBackoff, eventBackoff, policyBackoff backoff.Timer // back-off of the Node's condition, of Events, of policy conditions
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -447,6 +448,67 @@ func TestNodeCondition(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	})
+}
+
+// An agent that connects pods says once that the network of the Node is available, and keeps what others say about the Node.
+func TestNetworkAvailable(t *testing.T) {
+	for _, pods := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPI(t)
+			a.says(false)
+			set := func() {
+				n, err := a.client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				n.Status.Conditions = []corev1.NodeCondition{
+					{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+					{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated"},
+				}
+				if _, err := a.client.CoreV1().Nodes().UpdateStatus(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			get := func() string {
+				n, err := a.client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				var out []string
+				for _, c := range n.Status.Conditions {
+					if c.Type != NodeCondition {
+						out = append(out, string(c.Type)+"="+string(c.Status))
+					}
+				}
+				slices.Sort(out)
+				return strings.Join(out, " ")
+			}
+			set()
+			want := map[bool]string{false: "NetworkUnavailable=True Ready=True", true: "NetworkUnavailable=False Ready=True"}[pods]
+			a.run(t, Config{NodeCondition: true, Pods: pods}, func() {
+				later(2 * time.Minute)
+				if got := get(); got != "NetworkUnavailable=True Ready=True" {
+					t.Errorf("before the agent was ready: %s", got)
+				}
+				a.says(true)
+				later(time.Minute)
+				if got := get(); got != want {
+					t.Errorf("ready: %s, want %s", got, want)
+				}
+				a.says(false)
+				later(2 * time.Minute)
+				if got := get(); got != want {
+					t.Errorf("no longer ready: %s, want %s", got, want)
+				}
+				set() // by a cloud's controller, which has a reason to say it again
+				a.says(true)
+				later(time.Minute)
+				if got := get(); got != "NetworkUnavailable=True Ready=True" {
+					t.Errorf("said again by another: %s", got)
+				}
+			})
+		})
+	}
 }
 
 func writes(a *world) (n int) {

@@ -44,7 +44,8 @@ type listPart struct {
 //
 // The ACLs of a list are no condition for it; they are only made before it (Loose). If a wanted ACL cannot be had, the interface
 // keeps its lists, and a direction without lists denies everything. A direction that names an ACL which nobody wants denies
-// everything, too (Reach). An interface is never open because of a refusal or a missing ACL.
+// everything, too (Reach). Lists are attached without an ACL that the interface can do without (kv.InterimACL). An interface is never open because of
+// a refusal or a missing ACL.
 func InterfaceACLs() *descriptor.Descriptor {
 	d := descriptor.Spec[*acl.InterfaceACLs, *accessLists]{
 		Name: "interface-acls", Prefix: interfaceACLsPrefix, Tagged: true,
@@ -197,77 +198,6 @@ func (l *accessLists) message() *acl.InterfaceACLs {
 		m.Output = append(m.Output, strings.TrimPrefix(k, aclPrefix))
 	}
 	return m
-}
-
-// reachLists denies everything in a direction that names an unwanted ACL, and keeps both directions while a wanted ACL is
-// missing: the agent retries a refused ACL, but an unwanted one may never be added.
-func reachLists(w *descriptor.World, has, wants any, in func(key string) any) (any, []string, string) {
-	want, have := wants.(*accessLists), &accessLists{}
-	if owner := listOwner(w, want); owner != want.key {
-		return want, nil, fmt.Sprintf("interface: %s, by another name, has lists already: %s", want.iface, owner)
-	}
-	if has != nil {
-		have = has.(*accessLists)
-	}
-	want, missing, held := reachFront(w, have, want, in)
-	look := func(keys []string) (unknown bool) {
-		for _, k := range keys {
-			filter := needsFilter(k)
-			switch {
-			case filter != "" && in(filter) == nil:
-				held, k = true, filter
-			case in(k) != nil, fixed(k):
-				continue
-			case w.Wanted(k) == nil:
-				unknown = true
-			default:
-				held = true
-			}
-			if !slices.Contains(missing, k) {
-				missing = append(missing, k)
-			}
-		}
-		return unknown || want.why != "" && len(keys) > 0
-	}
-	denyIn, denyOut := look(want.in), look(want.out)
-	if !held && !denyIn && !denyOut {
-		return want, missing, ""
-	}
-	l := &accessLists{key: want.key, iface: want.iface, keepFront: want.keepFront}
-	l.in, l.keepIn = reachDirection(w, have.in, want.in, denyIn, held)
-	l.out, l.keepOut = reachDirection(w, have.out, want.out, denyOut, held)
-	return l, missing, want.why
-}
-
-// noteLists returns a remark such as "input denied altogether, output as it was".
-func noteLists(state any) string {
-	l := state.(*accessLists)
-	direction := func(name string, keys []string, keep bool) string {
-		switch {
-		case keep && len(keys) > 0:
-			return name + " as it was"
-		case slices.Equal(keys, []string{denyKey}):
-			return name + " denied altogether"
-		}
-		return ""
-	}
-	in, out := direction("input", l.in, l.keepIn), direction("output", l.out, l.keepOut)
-	if in != "" && out != "" {
-		in += ", "
-	}
-	return in + out
-}
-
-func reachDirection(w *descriptor.World, have, want []string, deny, held bool) (keys []string, keep bool) {
-	switch {
-	case held && !hasFilters(w, have):
-		return []string{denyKey}, false
-	case held && (len(have) > 0 || len(want) == 0):
-		return have, true
-	case held || deny:
-		return []string{denyKey}, false
-	}
-	return want, false
 }
 
 func settledLists(w *descriptor.World, has any) bool {

@@ -90,7 +90,7 @@ func names(ops []descriptor.Op) (out []string) {
 		}
 		out = append(out, text)
 		if op.Next != nil {
-			out = append(out, names([]descriptor.Op{*op.Next})...)
+			out = append(out, names(op.Next)...)
 		}
 		if op.Then != nil {
 			out = append(out, names(op.Then(vpp.Reply{}))...)

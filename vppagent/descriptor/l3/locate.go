@@ -119,9 +119,15 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 			return r.Err
 		}
 	}
+	behind := make([]string, len(pods))
+	named := false // interfaces are named after their pods
 	for i, a := range pods {
-		name := f.interfaceBehind(replies[i], false)
-		if name == "" {
+		behind[i] = f.interfaceBehind(replies[i], false)
+		named = named || f.isNamed(behind[i], l.Pods[a])
+	}
+	for i, a := range pods {
+		name := behind[i]
+		if name == "" || named && f.ofAnother(name, l.Pods[a]) {
 			name = f.tagged(l.Pods[a])
 		}
 		if name != "" {
@@ -242,6 +248,31 @@ func (f *finder) tagged(pod string) string {
 		}
 	}
 	return found
+}
+
+// isNamed reports that an interface is named after a pod, by its tag or by the value that makes it.
+func (f *finder) isNamed(iface, pod string) bool {
+	return pod != "" && strings.Contains(f.podName(iface), pod)
+}
+
+// ofAnother reports that an interface is named after another pod. That pod has the address of the former one, whose end the agent has not heard of.
+func (f *finder) ofAnother(iface, pod string) bool {
+	name := f.podName(iface)
+	return pod != "" && name != "" && !strings.Contains(name, pod) // CNIs add "-eth0"
+}
+
+// podName is what a pod's interface is named after its pod; "" if the name may be cut off or replaced by a hash, and of other interfaces.
+func (f *finder) podName(iface string) string {
+	i, ok := f.w.Interface(iface)
+	switch {
+	case !ok || !i.OfPod():
+		return ""
+	case i.Ours && strings.Contains(i.Name, "/"):
+		return i.Name
+	case !i.Ours && len(i.Tag) < descriptor.MaxTag:
+		return i.Tag
+	}
+	return ""
 }
 
 // names finds interfaces without an address: by a pod, or by a name outside VPP, on the host.

@@ -144,7 +144,7 @@ func (l *lab) laws() []law {
 			one: &contivlinux.NodePorts{Interface: "eth", Addresses: []*contivlinux.NodePorts_Address{
 				{NodeAddress: "192.168.16.1", StandIn: "169.254.1.128", HostAddress: "10.1.1.1"},
 				{NodeAddress: "2001:db8::1", StandIn: "fd69:254:1::80", HostAddress: "2001:db8:1::1"},
-			}},
+			}, Returns: []*contivlinux.NodePorts_Return{{HostAddress: "10.1.1.1", StandIn: "169.254.1.10"}, {HostAddress: "2001:db8:1::1", StandIn: "fd69:254:1::a"}}},
 			two: &contivlinux.NodePorts{Interface: "eth", Addresses: []*contivlinux.NodePorts_Address{{NodeAddress: "192.168.16.1", StandIn: "169.254.1.129", HostAddress: "10.1.1.1"}}},
 		},
 		{
@@ -434,6 +434,7 @@ func TestRefuses(t *testing.T) {
 		`vpp_links[0]: "" begins no name of a link`:                      &contivlinux.Handover{Interface: "a", VppLinks: []string{""}},
 		"interface: empty":                                               &contivlinux.NodePorts{},
 		"addresses[0].stand_in: ::1 is of another family than 10.0.0.1":  &contivlinux.NodePorts{Interface: "a", Addresses: []*contivlinux.NodePorts_Address{{NodeAddress: "10.0.0.1", StandIn: "::1"}}},
+		"returns[0].stand_in: ::1 is of another family than 10.0.0.1":    &contivlinux.NodePorts{Interface: "a", Returns: []*contivlinux.NodePorts_Return{{HostAddress: "10.0.0.1", StandIn: "::1"}}},
 		"port: 0 is not a port (1 to 65535)":                             &contivlinux.NodePort{},
 		"protocol: unknown 7":                                            &contivlinux.NodePort{Port: 1, Protocol: 7},
 		"ipv6: unknown 7":                                                &contivlinux.NodePort{Port: 1, Ipv6: 7},

@@ -14,23 +14,25 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vpp/draw"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/drain"
 )
 
 const (
 	dnat44Prefix = "config/vpp/nat/v2/dnat44/"
 	// VPP counts locals and sums their weights in bytes: 256 of either crash it (nat44_add_del_lb_static_mapping, VPP 24.06).
-	maxLocals  = 255
+	maxLocals  = draw.Most
 	maxWeights = 255
 )
 
 // Pads give mappings with any number of backends, even none, the same kind of object in VPP: an LB mapping, which needs two
 // locals. Pads have weight 0, so that VPP sends them no packet; 192.0.2.0/24 is for documentation (RFC 5737). The drop pad is the
-// backend of a mapping without backends.
+// backend of a mapping without backends. Mappings that can drain backends have the pads of package drain.
 var (
 	pads    = [2]local{{addr: [4]byte{192, 0, 2, 1}, port: 1}, {addr: [4]byte{192, 0, 2, 2}, port: 1}}
-	dropPad = local{addr: [4]byte{192, 0, 2, 3}, port: 1, weight: 1}
+	dropPad = fromDrain(drain.Discard)
 )
 
 // natID is VPP's key of a mapping: protocol, external address and port (always in VRF 0), in one comparable word.
@@ -75,6 +77,9 @@ type mapping struct {
 	// locals in its order (nil: equal to the locals that the agent would send).
 	locals []local
 	raw    []local
+	// drained are backends that keep their flows and get no new ones, sorted. VPP may lack some of those of a desired state. Their weights are VPP's in a
+	// found state, and 1 in a desired one.
+	drained []local
 	// single is a mapping of the whole address (ports 0) to locals[0]; every other mapping is an LB mapping.
 	single bool
 	pool   [4]byte // address of the twice-nat pool to use; zero: any
@@ -228,7 +233,7 @@ func compileMapping(sm *nat.DNat44_StaticMapping, tags *tagCache) (m mapping, er
 		m.pool = a.As4()
 	}
 	m.affinity = sm.GetSessionAffinity()
-	if m.locals, err = compileLocals(sm.GetLocalIps()); err != nil {
+	if m.locals, m.drained, err = compileLocals(sm.GetLocalIps()); err != nil {
 		return m, err
 	}
 	if addressOnly(sm) {
@@ -258,8 +263,8 @@ func addressOnly(sm *nat.DNat44_StaticMapping) bool {
 
 func compileSingle(m mapping, addr netip.Addr, tags *tagCache) (mapping, error) {
 	switch {
-	case len(m.locals) != 1:
-		return m, fmt.Errorf("local_ips: a mapping without ports needs exactly 1, not %d", len(m.locals))
+	case len(m.locals)+len(m.drained) != 1:
+		return m, fmt.Errorf("local_ips: a mapping without ports needs exactly 1, not %d", len(m.locals)+len(m.drained))
 	case m.affinity != 0:
 		return m, errors.New("session_affinity: a mapping without ports has one backend only")
 	case m.flags&(nat_types.NAT_IS_TWICE_NAT|nat_types.NAT_IS_SELF_TWICE_NAT) != 0:
@@ -286,40 +291,58 @@ func mappingFlags(sm *nat.DNat44_StaticMapping) (nat_types.NatConfigFlags, error
 	}
 }
 
-func compileLocals(ips []*nat.DNat44_StaticMapping_LocalIP) ([]local, error) {
-	out := make([]local, len(ips))
+// compileLocals returns the backends that get new flows, and the drained ones: those of probability 0 beside others.
+func compileLocals(ips []*nat.DNat44_StaticMapping_LocalIP) (taking, drained []local, err error) {
+	all := make([]local, len(ips))
 	sum := 0
 	for i, ip := range ips {
-		addr, err := descriptor.Parse4("local_ip", ip.GetLocalIp())
-		if err != nil {
-			return nil, fmt.Errorf("local_ips[%d].%w", i, err)
+		if all[i], err = compileLocal(ip); err != nil {
+			return nil, nil, fmt.Errorf("local_ips[%d].%w", i, err)
 		}
-		port, err := parsePort("local_port", ip.GetLocalPort())
-		if err != nil {
-			return nil, fmt.Errorf("local_ips[%d].%w", i, err)
-		}
-		weight := max(ip.GetProbability(), 1) // 0 means 1
-		if weight > maxWeights {
-			return nil, fmt.Errorf("local_ips[%d].probability: %d is above %d", i, weight, maxWeights)
-		}
-		sum += int(weight)
-		out[i] = local{addr: addr.As4(), port: port, weight: uint8(weight), vrf: ip.GetVrfId()}
+		sum += int(all[i].weight)
 	}
-	if limit := maxLocals - len(pads); len(out) > limit {
-		return nil, fmt.Errorf("local_ips: %d backends, VPP takes at most %d", len(out), limit)
+	if limit := maxLocals - len(pads); len(all) > limit {
+		return nil, nil, fmt.Errorf("local_ips: %d backends, VPP takes at most %d", len(all), limit)
 	}
 	if sum > maxWeights {
-		return nil, fmt.Errorf("local_ips: the probabilities add up to %d, VPP takes at most %d", sum, maxWeights)
+		return nil, nil, fmt.Errorf("local_ips: the probabilities add up to %d, VPP takes at most %d", sum, maxWeights)
 	}
-	if !slices.IsSortedFunc(out, compareLocals) {
-		slices.SortFunc(out, compareLocals)
-	}
-	for i := 1; i < len(out); i++ {
-		if out[i].sameLocal(out[i-1]) {
-			return nil, fmt.Errorf("local_ips: %s twice", netip.AddrPortFrom(netip.AddrFrom4(out[i].addr), out[i].port))
+	taking = make([]local, 0, len(all))
+	weighted := slices.ContainsFunc(ips, func(ip *nat.DNat44_StaticMapping_LocalIP) bool { return ip.GetProbability() > 0 })
+	for i, l := range all {
+		if weighted && ips[i].GetProbability() == 0 {
+			drained = append(drained, l)
+		} else {
+			taking = append(taking, l)
 		}
 	}
-	return out, nil
+	for _, list := range [][]local{all, taking, drained} {
+		if !slices.IsSortedFunc(list, compareLocals) {
+			slices.SortFunc(list, compareLocals)
+		}
+	}
+	for i := 1; i < len(all); i++ {
+		if all[i].sameLocal(all[i-1]) {
+			return nil, nil, fmt.Errorf("local_ips: %s twice", netip.AddrPortFrom(netip.AddrFrom4(all[i].addr), all[i].port))
+		}
+	}
+	return taking, drained, nil
+}
+
+func compileLocal(ip *nat.DNat44_StaticMapping_LocalIP) (l local, err error) {
+	addr, err := descriptor.Parse4("local_ip", ip.GetLocalIp())
+	if err != nil {
+		return l, err
+	}
+	port, err := parsePort("local_port", ip.GetLocalPort())
+	if err != nil {
+		return l, err
+	}
+	weight := max(ip.GetProbability(), 1) // 0 means 1
+	if weight > maxWeights {
+		return l, fmt.Errorf("probability: %d is above %d", weight, maxWeights)
+	}
+	return local{addr: addr.As4(), port: port, weight: uint8(weight), vrf: ip.GetVrfId()}, nil
 }
 
 func compileIdentity(im *nat.DNat44_IdentityMapping) (id identity, err error) {
@@ -375,9 +398,11 @@ func (d *dnat) dependencies() []descriptor.Dependency {
 	for i := range d.mappings {
 		m := &d.mappings[i]
 		twice = twice || m.flags&(nat_types.NAT_IS_TWICE_NAT|nat_types.NAT_IS_SELF_TWICE_NAT) != 0
-		for _, l := range m.locals {
-			if l.vrf != 0 {
-				add(descriptor.Dependency{Key: descriptor.VRFKey(l.vrf, false)})
+		for _, list := range [][]local{m.locals, m.drained} {
+			for _, l := range list {
+				if l.vrf != 0 {
+					add(descriptor.Dependency{Key: descriptor.VRFKey(l.vrf, false)})
+				}
 			}
 		}
 	}
@@ -417,9 +442,10 @@ func equalDNat(have, want *dnat) bool {
 	return slices.EqualFunc(have.mappings, want.mappings, equalMapping) && slices.Equal(have.identities, want.identities)
 }
 
-func equalMapping(a, b mapping) bool {
-	return a.id == b.id && a.flags == b.flags && a.tag == b.tag && a.single == b.single && a.raw == nil && b.raw == nil &&
-		slices.Equal(a.locals, b.locals)
+// equalMapping reports that VPP needs no request. A backend that is to be drained and that VPP lacks has no flows that VPP could keep.
+func equalMapping(have, want mapping) bool {
+	return have.id == want.id && have.flags == want.flags && have.tag == want.tag && have.single == want.single && have.raw == nil && want.raw == nil &&
+		slices.Equal(have.locals, want.locals) && !slices.ContainsFunc(have.drained, func(l local) bool { return !slices.ContainsFunc(want.drained, l.sameLocal) })
 }
 
 func (d *dnat) dnatMessage() *nat.DNat44 {
@@ -435,10 +461,12 @@ func (d *dnat) dnatMessage() *nat.DNat44 {
 		case m.flags&nat_types.NAT_IS_SELF_TWICE_NAT != 0:
 			sm.TwiceNat = nat.DNat44_StaticMapping_SELF
 		}
-		for _, l := range m.locals {
-			sm.LocalIps = append(sm.LocalIps, &nat.DNat44_StaticMapping_LocalIP{
-				VrfId: l.vrf, LocalIp: netip.AddrFrom4(l.addr).String(), LocalPort: uint32(l.port), Probability: uint32(l.weight),
-			})
+		for i, l := range slices.Concat(m.locals, m.drained) {
+			ip := &nat.DNat44_StaticMapping_LocalIP{VrfId: l.vrf, LocalIp: netip.AddrFrom4(l.addr).String(), LocalPort: uint32(l.port)}
+			if i < len(m.locals) {
+				ip.Probability = uint32(l.weight)
+			}
+			sm.LocalIps = append(sm.LocalIps, ip)
 		}
 		out.StMappings = append(out.StMappings, sm)
 	}

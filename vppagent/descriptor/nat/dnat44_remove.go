@@ -5,8 +5,10 @@ import (
 
 	"go.fd.io/govpp/binapi/nat44_ed"
 
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
 )
 
 // To remove one backend VPP walks all NAT sessions once, and to remove a mapping once for each of its locals, in one message
@@ -20,7 +22,7 @@ var dropPads = [2]local{dropPad, {addr: [4]byte{192, 0, 2, 4}, port: 1, weight: 
 // removeMapping returns the requests that remove a mapping.
 func removeMapping(w *descriptor.World, m mapping) []descriptor.Op {
 	sessions, known := w.NATSessions()
-	have := m.inVPP(padded(w))
+	have := m.inVPP(w)
 	if !known || m.single || w.Cost.EndSessions(sessions)+w.Cost.WalkSessions(len(have)*sessions) <= cost.Stall {
 		return []descriptor.Op{m.removalRequest(w, len(have))}
 	}
@@ -43,7 +45,7 @@ func emptied(have []local, padded, affinity bool) (last []local, steps []step, o
 	case padded && affinity:
 		last = slices.Concat(pads[:], dropPads[:])
 	case padded:
-		last = append(pads[:len(pads):len(pads)], dropPad)
+		last = append(padsIn(have), dropPad)
 	}
 	if hasDuplicate(have) {
 		return nil, nil, false
@@ -55,6 +57,20 @@ func emptied(have []local, padded, affinity bool) (last []local, steps []step, o
 		steps, ok = c.addingFirst()
 	}
 	return last, steps, ok
+}
+
+// padsIn returns two pads of a list of locals; if it has none, those that the agent would add.
+func padsIn(have []local) []local {
+	var found []local
+	for _, l := range have {
+		if l.drains() && l.weight == 0 && len(found) < 2 {
+			found = append(found, l)
+		}
+	}
+	if len(found) < 2 {
+		return slices.Clone(pads[:])
+	}
+	return found
 }
 
 func (m mapping) frees() descriptor.Claim { return descriptor.Claim{ID: uint64(m.id)} }
@@ -69,6 +85,11 @@ func (m mapping) removalRequest(w *descriptor.World, locals int) descriptor.Op {
 		op.Call = descriptor.Write(&nat44_ed.Nat44AddDelLbStaticMapping{
 			Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.externalPort(), Protocol: m.id.proto(), Affinity: m.affinity, Tag: m.tag,
 		})
+		op.Then = func(vpp.Reply) []descriptor.Op {
+			delete(layoutsOf(w).of, m.id)
+			delete(layoutsOf(w).refused, m.id)
+			return nil
+		}
 	}
 	return m.endsSessions(w, op, locals)
 }
@@ -97,4 +118,51 @@ func (m mapping) endsSessions(w *descriptor.World, op descriptor.Op, walks int) 
 		op.Apart = uint64(m.id)
 	}
 	return op
+}
+
+// Cut returns the backends whose sessions VPP ends when one state of a DNat44 becomes another: backends removed from a mapping, even if they are added
+// again, and all backends of a recreated mapping. want may be nil. Other kinds of value cut no sessions that can be counted.
+func Cut(w *descriptor.World, have, want any) (out []sessions.Backend) {
+	h, ok := have.(*dnat)
+	if !ok {
+		return nil
+	}
+	next, _ := want.(*dnat)
+	if next == nil {
+		next = &dnat{}
+	}
+	for _, m := range h.mappings {
+		var ops []descriptor.Op
+		i := slices.IndexFunc(next.mappings, func(n mapping) bool { return n.id == m.id })
+		if i >= 0 {
+			ops = updateMapping(w, m, next.mappings[i])
+		}
+		if ends, all := removals(ops); i >= 0 && !all {
+			out = append(out, ends...)
+			continue
+		}
+		for _, l := range slices.Concat(m.locals, m.drained) {
+			out = append(out, sessions.Backend{Addr: l.addr, Port: l.port})
+		}
+	}
+	return out
+}
+
+// removals returns the backends that requests remove. True: they remove the mapping.
+func removals(ops []descriptor.Op) (out []sessions.Backend, all bool) {
+	for _, op := range ops {
+		switch m := op.Call.Msg.(type) {
+		case *nat44_ed.Nat44AddDelLbStaticMapping:
+			all = all || !m.IsAdd
+		case *nat44_ed.Nat44AddDelStaticMappingV2:
+			all = all || !m.IsAdd
+		case *nat44_ed.Nat44LbStaticMappingAddDelLocal:
+			if addr := m.Local.Addr; !m.IsAdd && [3]byte(addr[:]) != [3]byte(dropPad.addr[:]) {
+				out = append(out, sessions.Backend{Addr: addr, Port: m.Local.Port})
+			}
+		}
+		more, last := removals(op.Next)
+		out, all = append(out, more...), all || last
+	}
+	return out, all
 }

@@ -35,9 +35,9 @@ func TestRemovalInPieces(t *testing.T) {
 		{10, -1, 1, 0, 1},
 		{10, 0, 1, 0, 1},
 		{10, 1000, 1, 0, 1},
-		{10, 50_000, 1, 0, 12},
-		{2, 50_000, 1, 0, 4},
-		{1, 50_000, 1, 0, 1}, // the drop pad would be walked for as well
+		{10, 50_000, 1, 0, 1 + 30 + 1}, // a drop pad is added, backends and their pads are removed, and the mapping
+		{2, 50_000, 1, 0, 1 + 6 + 1},
+		{1, 50_000, 1, 0, 1 + 3 + 1},
 		{10, 50_000, 1, 60, 2*2 + 8*3 + 1},
 		{10, 50_000, 2, 0, 13},
 		{1, 50_000, 2, 0, 1}, // VPP has the only backend twice

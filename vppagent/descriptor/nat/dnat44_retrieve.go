@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/drain"
 )
 
 const (
@@ -35,7 +36,6 @@ func dnatDumps(*descriptor.World, descriptor.Candidates) []descriptor.Request {
 type dnatReader struct {
 	w       *descriptor.World
 	c       descriptor.Candidates
-	padded  bool
 	wants   []*dnat
 	founds  []dnatFound           // of wants
 	next    int                   // in wants: likely index of the next mapping's owner
@@ -48,10 +48,18 @@ type dnatReader struct {
 	last    *dnatFound            // of the previous mapping: adjacent mappings often belong to one Service
 	lastTag string
 	foreign []descriptor.Found
+
+	room rooms
+}
+
+// rooms are the memory of sameLocals.
+type rooms struct {
+	backends      []drain.Local
+	dumped, fresh drain.Layout
 }
 
 func newDNatReader(w *descriptor.World, c descriptor.Candidates) *dnatReader {
-	r := &dnatReader{w: w, c: c, padded: padded(w), others: map[*dnat]*dnatFound{}, unknown: map[string]*dnatFound{}}
+	r := &dnatReader{w: w, c: c, others: map[*dnat]*dnatFound{}, unknown: map[string]*dnatFound{}}
 	c.Each(func(_ string, state any, wanted bool) {
 		if wanted {
 			r.wants = append(r.wants, state.(*dnat))
@@ -116,6 +124,7 @@ func retrieveDNat(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidat
 	if err != nil {
 		return nil, err
 	}
+	layoutsOf(w).dumped(lbs)
 	r := newDNatReader(w, c)
 	for _, m := range lbs {
 		r.lb(m)
@@ -238,7 +247,7 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 		}
 		want = f.candidate.mapping(id)
 	}
-	if want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want.locals) {
+	if want != nil && want.tag == tag && want.flags == m.Flags&dumpedFlags && r.sameLocals(m.Locals, want) {
 		f.matched++
 		f.addMapping(want)
 		return
@@ -247,9 +256,14 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 	for i, l := range m.Locals {
 		got.raw[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
 	}
-	got.strip(r.padded)
 	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
 		got.affinity = want.m.affinity
+	}
+	got.understand(r.w)
+	if want != nil && (equalMapping(got, *want) || want.tag == tag && got.serves(r.w, *want)) {
+		f.matched++
+		f.addMapping(want)
+		return
 	}
 	f.addMapping(&got)
 }
@@ -285,38 +299,49 @@ func (f *dnatFound) len() int {
 	return len(f.mappings)
 }
 
-// sameLocals reports that a dump shows exactly the locals that the agent sends for backends, in any order.
-func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, backends []local) bool {
-	if r.padded && len(backends) > 0 && len(got) == len(pads)+len(backends) && // the common case makes no list
-		lbAddrPort(pads[0]) == got[0] && lbAddrPort(pads[1]) == got[1] {
-		if equalInOrder(got[len(pads):], backends) {
-			return true
+// sameLocals reports that a dump shows exactly the locals that the agent sends for a new mapping; if it cannot drain backends, in any order.
+func (r *dnatReader) sameLocals(got []nat44_ed.Nat44LbAddrPort, want *mapping) bool {
+	if want.drains(r.w) {
+		room := &r.room
+		room.backends, room.dumped = appendDrain(room.backends[:0], want.locals), room.dumped[:0]
+		for _, l := range got {
+			room.dumped = append(room.dumped, drain.Local{Addr: l.Addr, Port: l.Port, Weight: l.Probability, VRF: l.VrfID})
 		}
+		room.fresh = drain.AppendNew(room.fresh[:0], room.backends)
+		return slices.Equal(room.fresh, room.dumped)
 	}
-	want := represent(r.padded, backends)
-	if len(got) != len(want) {
+	sent := represent(padded(r.w), want.locals)
+	if len(got) != len(sent) {
 		return false
-	}
-	if equalInOrder(got, want) {
-		return true
 	}
 	sorted := make([]local, len(got))
 	for i, l := range got {
 		sorted[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
 	}
 	slices.SortFunc(sorted, compareLocals)
-	want = slices.Clone(want)
-	slices.SortFunc(want, compareLocals)
-	return slices.Equal(sorted, want)
+	sent = slices.Clone(sent)
+	slices.SortFunc(sent, compareLocals)
+	return slices.Equal(sorted, sent)
 }
 
-func equalInOrder(got []nat44_ed.Nat44LbAddrPort, want []local) bool {
-	for i, l := range got {
-		if lbAddrPort(want[i]) != l {
-			return false
+// understand finds out what the locals in raw do, and notes their order where it matters.
+func (m *mapping) understand(w *descriptor.World) {
+	all := toDrain(m.raw)
+	l, ours := drain.Read(all)
+	if !m.drains(w) || !ours {
+		if m.strip(padded(w)); m.drains(w) {
+			layoutsOf(w).of[m.id] = nil
 		}
+		return
 	}
-	return true
+	taking, drained, ok := l.Split()
+	m.locals, m.drained = allFromDrain(taking), allFromDrain(drained)
+	slices.SortFunc(m.locals, compareLocals)
+	slices.SortFunc(m.drained, compareLocals)
+	if ok {
+		layoutsOf(w).hold(*m, l)
+		m.raw = nil
+	}
 }
 
 // strip extracts the backends from raw, and drops raw if it equals what the agent would send for them.

@@ -36,7 +36,7 @@ func (*dnat) Toward(w *descriptor.World, have, want any, most time.Duration) any
 		}
 		switch {
 		case len(h) == 0 || h[0].id != m.id:
-			if p.takes(m.create(padded(w))) {
+			if p.takes(m.create(w)) {
 				mid.mappings = append(mid.mappings, m)
 			}
 			continue
@@ -67,6 +67,13 @@ type portion struct {
 	full      bool
 }
 
+func (p *portion) count(ops []descriptor.Op) {
+	for i := range ops {
+		p.sum += max(ops[i].Cost, p.w.Cost.Message(ops[i].Call.Msg.GetMessageName())) + perRequest
+		p.count(ops[i].Next)
+	}
+}
+
 // takes reports whether a mapping's requests are in the portion; the first ones always are.
 func (p *portion) takes(ops ...descriptor.Op) bool {
 	if len(ops) == 0 {
@@ -76,9 +83,7 @@ func (p *portion) takes(ops ...descriptor.Op) bool {
 		return false
 	}
 	first := p.sum == 0
-	for i := range ops {
-		p.sum += max(ops[i].Cost, p.w.Cost.Message(ops[i].Call.Msg.GetMessageName())) + perRequest
-	}
+	p.count(ops)
 	p.full = p.sum > p.most && !first
 	return !p.full
 }

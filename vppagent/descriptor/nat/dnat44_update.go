@@ -3,7 +3,9 @@ package nat
 import (
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/drain"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/nat_types"
@@ -27,11 +29,14 @@ func represent(padded bool, backends []local) []local {
 }
 
 // inVPP returns the actual locals of a mapping found or made.
-func (m mapping) inVPP(padded bool) []local {
+func (m mapping) inVPP(w *descriptor.World) []local {
 	if m.raw != nil {
 		return m.raw
 	}
-	return represent(padded, m.locals)
+	if l := m.layout(w); l != nil {
+		return allFromDrain(l)
+	}
+	return represent(padded(w), m.locals)
 }
 
 // updateDNat returns the requests that turn have into want: changed and new mappings first, because they do not disturb each
@@ -45,7 +50,7 @@ func updateDNat(w *descriptor.World, have, want *dnat) ([]descriptor.Op, error) 
 			h = h[1:]
 		}
 		if len(h) == 0 || h[0].id != m.id {
-			ops = append(ops, m.create(padded(w)))
+			ops = append(ops, m.create(w))
 			continue
 		}
 		ops = append(ops, updateMapping(w, h[0], m)...)
@@ -63,16 +68,33 @@ func updateMapping(w *descriptor.World, have, want mapping) []descriptor.Op {
 	if equalMapping(have, want) {
 		return nil
 	}
-	padded := padded(w)
-	recreate := func() []descriptor.Op { return append(removeMapping(w, have), want.create(padded)) }
+	if ops, ok := changeInPlace(w, have, want); ok {
+		return ops
+	}
+	made := want.create(w)
+	if l := have.layout(w); l != nil && made.Then == nil {
+		lost := drain.Common(toDrain(want.drained), l)
+		made.Then = func(vpp.Reply) []descriptor.Op {
+			w.NATDrained(0, lost)
+			return nil
+		}
+	}
+	return append(removeMapping(w, have), made)
+}
+
+// changeInPlace returns the requests that change the locals of a mapping. False: it must be made anew.
+func changeInPlace(w *descriptor.World, have, want mapping) ([]descriptor.Op, bool) {
 	if have.flags != want.flags || have.tag != want.tag || have.single != want.single || want.single {
-		return recreate()
+		return nil, false
 	}
-	steps, ok := changeLocals(have.inVPP(padded), represent(padded, want.locals), want.affinity != 0)
-	if !ok {
-		return recreate()
+	if l := have.layout(w); l != nil {
+		return want.from(w, l)
 	}
-	return want.addDelLocals(w, steps)
+	if slices.ContainsFunc(have.raw, local.drains) { // pads that do something else
+		return want.resume(w, have.raw)
+	}
+	steps, ok := changeLocals(have.inVPP(w), represent(padded(w), want.locals), want.affinity != 0)
+	return want.addDelLocals(w, steps), ok
 }
 
 // step adds or removes one local.
@@ -226,11 +248,11 @@ func lbAddrPort(l local) nat44_ed.Nat44LbAddrPort {
 	return nat44_ed.Nat44LbAddrPort{Addr: l.addr, Port: l.port, Probability: l.weight, VrfID: l.vrf}
 }
 
-func (m mapping) create(padded bool) descriptor.Op {
+func (m mapping) create(w *descriptor.World) descriptor.Op {
 	if m.single {
 		return descriptor.Op{Takes: descriptor.Claim{ID: uint64(m.id)}, Call: descriptor.Write(m.singleMessage(true))}
 	}
-	locals := represent(padded, m.locals)
+	locals := m.fresh(w)
 	msg := &nat44_ed.Nat44AddDelLbStaticMapping{
 		IsAdd: true, Flags: m.flags, ExternalAddr: m.id.addr(), ExternalPort: m.id.externalPort(), Protocol: m.id.proto(),
 		Affinity: m.affinity, Tag: m.tag, LocalNum: uint32(len(locals)), Locals: make([]nat44_ed.Nat44LbAddrPort, len(locals)),

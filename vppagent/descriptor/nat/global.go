@@ -3,12 +3,16 @@ package nat
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.fd.io/govpp/binapi/nat44_ed"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -65,7 +69,12 @@ func Nat44Global() *descriptor.Descriptor {
 			}
 			on := descriptor.Write(enable)
 			on.Joined = true // without forwarding, an interface with a role translates all packets
-			return []descriptor.Op{{Call: on}, g.forward()}, nil
+			return []descriptor.Op{{Call: on, Then: func(vpp.Reply) []descriptor.Op {
+				if began := w.Options.NATBegan; began != nil && descriptor.FactsOf(w, newLoss).all {
+					began()
+				}
+				return nil
+			}}, g.forward()}, nil
 		},
 		Update: func(_ *descriptor.World, _, want *nat44Global) ([]descriptor.Op, error) {
 			return []descriptor.Op{want.forward()}, nil
@@ -99,8 +108,17 @@ func (g *nat44Global) forward() descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(&nat44_ed.Nat44ForwardingEnableDisable{Enable: g.forwarding})}
 }
 
-func retrieveNat44Global(_ *descriptor.World, d *descriptor.Dump, _ descriptor.Candidates) ([]descriptor.Found, error) {
+// loss is whether VPP had neither NAT44 nor an interface of a pod at the last dump, so that it is another process than pods' connections knew.
+type loss struct{ all bool }
+
+func newLoss() *loss { return &loss{} }
+
+// Clone implements descriptor.Facts.
+func (l *loss) Clone() descriptor.Facts { return &loss{l.all} }
+
+func retrieveNat44Global(w *descriptor.World, d *descriptor.Dump, _ descriptor.Candidates) ([]descriptor.Found, error) {
 	m, err := runningConfig(d)
+	descriptor.FactsOf(w, newLoss).all = err == nil && m == nil && !slices.ContainsFunc(w.Interfaces(), (*descriptor.Iface).OfPod)
 	if m == nil || err != nil {
 		return nil, err
 	}
@@ -179,4 +197,34 @@ func Nat44Settings() *descriptor.Descriptor {
 
 func (s *nat44Settings) setTimeouts() descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(&nat44_ed.NatSetTimeouts{UDP: s.udp, TCPEstablished: s.tcp, TCPTransitory: s.tcpTrans, ICMP: s.icmp})}
+}
+
+// MappingCount returns the number of mappings that VPP has of a DNat44; 0 for other states.
+func MappingCount(have any) int {
+	if d, ok := have.(*dnat); ok {
+		return len(d.mappings)
+	}
+	return 0
+}
+
+// AskLookups asks for the number of entries in the table in which VPP looks up NAT44 mappings and sessions, and for the number of sessions.
+func AskLookups() []vpp.Call {
+	return []vpp.Call{{Msg: &vlib.CliInband{Cmd: "show nat44 hash tables"}}, {Msg: &vlib.CliInband{Cmd: "show nat44 summary"}}}
+}
+
+// LookupsLack reports, from the answers to AskLookups, that the table lacks lookups of the mappings: each mapping and each session has
+// an entry, and the table has fewer entries (VPP 25.10). False: the table may be complete, or VPP does not report it.
+func LookupsLack(mappings int, replies []vpp.Reply) bool {
+	number := func(r vpp.Reply, before, after string) (n int, ok bool) {
+		text, err := descriptor.CLIText(r)
+		_, rest, there := strings.Cut(text, before)
+		if err != nil || !there {
+			return 0, false
+		}
+		_, err = fmt.Sscanf(strings.TrimSpace(rest), after, &n)
+		return n, err == nil
+	}
+	entries, known := number(replies[0], "'ed-flow-hash'", "%d active elements")
+	sessions, counted := number(replies[1], "total sessions:", "%d")
+	return known && counted && entries < mappings+sessions
 }

@@ -284,3 +284,18 @@ func padded(w *descriptor.World) bool {
 
 // NATInterface implements acl.Translated.
 func (i *natInterface) NATInterface() string { return i.name }
+
+// natNodes are the graph nodes of NAT44 on an interface; none if the agent's dumps show them.
+func natNodes(w *descriptor.World, have any) []descriptor.Node {
+	i := have.(*natInterface)
+	if in, ok := w.Interface(i.name); ok && shown(in, i.Arrangement) {
+		return nil
+	}
+	return i.NodesOf(w.Workers)
+}
+
+// MeetsBoth reports that packets of an interface meet the node of both roles, as the answer to descriptor.ShowFeatures says.
+func MeetsBoth(r vpp.Reply) bool {
+	nodes, err := arrange.NodesShown(r)
+	return err == nil && nodes[arrange.Classify] > 0
+}

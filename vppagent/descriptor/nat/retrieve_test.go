@@ -50,7 +50,7 @@ func TestRetrieveSeesDrift(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := descriptor.NewWorld(descriptor.Options{}, func(string) any { return nil })
-			create := d.mappings[0].create(true).Call.Msg.(*nat44_ed.Nat44AddDelLbStaticMapping)
+			create := d.mappings[0].create(w).Call.Msg.(*nat44_ed.Nat44AddDelLbStaticMapping)
 			m := &details{
 				ExternalAddr: create.ExternalAddr, ExternalPort: create.ExternalPort, Protocol: create.Protocol, Flags: create.Flags,
 				Tag: create.Tag, Locals: slices.Clone(create.Locals),

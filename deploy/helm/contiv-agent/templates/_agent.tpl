@@ -114,6 +114,9 @@
       mountPropagation: HostToContainer
     - name: rcu-expedited
       mountPath: /sys/kernel/rcu_expedited
+    # Settings of the NIC that VPP gets or had (--node-nic): a container's own /proc/sys is read-only.
+    - name: proc-sys-net
+      mountPath: /host/proc/sys/net
     {{- end }}
     {{- if $behind }}
     - name: typha-tls

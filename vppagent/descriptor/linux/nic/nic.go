@@ -32,6 +32,8 @@ type record struct {
 	Routes    []route   `json:"routes"`
 	Settings  settings  `json:"settings"`
 	GRO       uint32    `json:"gro"`
+	// Promiscuous: the NIC passes frames for any MAC address.
+	Promiscuous bool `json:"promiscuous,omitempty"`
 }
 
 type address struct {
@@ -61,7 +63,7 @@ func (n *NIC) Look() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("NIC %s: %w", n.Name, err)
 	}
-	r := record{NIC: n.Name}
+	r := record{NIC: n.Name, Promiscuous: l.Attrs().RawFlags&unix.IFF_PROMISC != 0}
 	if r.Addresses, err = addressesOf(l); err == nil && len(r.Addresses) == 0 {
 		err = errors.New("it has no address")
 	}
@@ -135,7 +137,7 @@ func (n *NIC) Take(text []byte) error {
 		return err
 	}
 	_, _ = ethtool.Here(n.Name, unix.ETHTOOL_SGRO, 0) // VPP drops frames larger than the MTU; a link without offloads has none
-	return linux.Wrap("give "+n.Name+" to VPP", r.move(n.Name, n.Link))
+	return linux.Wrap("give "+n.Name+" to VPP", errors.Join(setPromiscuous(n.Name, true), r.move(n.Name, n.Link)))
 }
 
 // Release moves it back, and makes the link deaf, if it exists.
@@ -144,9 +146,27 @@ func (n *NIC) Release(text []byte) error {
 	if err != nil {
 		return err
 	}
-	err = r.move(n.Link, r.NIC)
+	err = errors.Join(r.move(n.Link, r.NIC), setPromiscuous(r.NIC, r.Promiscuous))
 	_, _ = ethtool.Here(r.NIC, unix.ETHTOOL_SGRO, r.GRO) // as before
 	return linux.Wrap("take "+r.NIC+" back from VPP", err)
+}
+
+// setPromiscuous lets a NIC pass frames for any MAC address, or for its own alone. VPP's port behind the NIC has a separate address, and af_packet of VPP does not
+// ask the kernel for its frames.
+func setPromiscuous(name string, on bool) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	if on {
+		err = netlink.SetPromiscOn(l)
+	} else {
+		err = netlink.SetPromiscOff(l)
+	}
+	if err != nil {
+		return fmt.Errorf("frames of %s for other MAC addresses: %w", name, err)
+	}
+	return nil
 }
 
 // Holds reports that the link has addresses, as those that the NIC had. Without a record of the NIC, any addresses count.
@@ -282,8 +302,14 @@ type settings struct {
 // deaf are the settings of the link that does not listen.
 var deaf = settings{RPFilter: "1", ARPIgnore: "8", NoIPv6: "1"}
 
-func (s *settings) files(link string) map[string]*string {
-	return map[string]*string{
-		"ipv4/conf/" + link + "/rp_filter": &s.RPFilter, "ipv4/conf/" + link + "/arp_ignore": &s.ARPIgnore, "ipv6/conf/" + link + "/disable_ipv6": &s.NoIPv6,
+// setting is a file with its value.
+type setting struct {
+	file  string
+	value *string
+}
+
+func (s *settings) files(link string) []setting {
+	return []setting{
+		{"ipv4/conf/" + link + "/rp_filter", &s.RPFilter}, {"ipv4/conf/" + link + "/arp_ignore", &s.ARPIgnore}, {"ipv6/conf/" + link + "/disable_ipv6", &s.NoIPv6},
 	}
 }

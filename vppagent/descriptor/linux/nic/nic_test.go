@@ -1,8 +1,11 @@
 package nic
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -51,6 +54,8 @@ func shown(t *testing.T) string {
 		}
 	}
 	for _, link := range []string{"eth0", "contiv-nic"} {
+		out, err := exec.Command("ip", "-o", "link", "show", link).CombinedOutput()
+		lines = append(lines, fmt.Sprint(link, " promiscuous ", strings.Contains(string(out), "PROMISC"), err))
 		s, err := readSettings(link)
 		lines = append(lines, fmt.Sprint(link, s, err))
 	}
@@ -73,6 +78,45 @@ route add 198.51.100.0/24 via 192.168.16.100 mtu 1400
 route add 0.0.0.0/1 via 192.168.16.100
 route add default via 2001:db8:16::100
 `
+
+// TestInAContainer: /proc/sys is read-only, and the manifests of deploy mount a part of the node's.
+func TestInAContainer(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{"proc", HostSettings} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := &NIC{Name: "eth0", Link: "contiv-nic"}
+	namespace(t, func() {
+		ip(t, setup)
+		record, err := n.Look()
+		sys := filepath.Join(root, "proc/sys")
+		err = errors.Join(err, unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("/proc", filepath.Join(root, "proc"), "", unix.MS_BIND, ""), unix.Mount(sys, sys, "", unix.MS_BIND, ""), unix.Mount("", sys, "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RDONLY, ""),
+			unix.Mount("/proc/sys/net", filepath.Join(root, HostSettings), "", unix.MS_BIND, ""), unix.Chroot(root), unix.Chdir("/"))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if err := os.WriteFile("/proc/sys/net/ipv4/conf/eth0/arp_ignore", []byte("0"), 0); !errors.Is(err, unix.EROFS) {
+			t.Errorf("/proc/sys is not read-only: %v", err)
+		}
+		before, err := readSettings("eth0")
+		if err = errors.Join(err, n.Deafen(), n.Take(record)); err != nil {
+			t.Error(err)
+		}
+		if now, err := readSettings("eth0"); err != nil || now != deaf || !n.Holds(record) {
+			t.Errorf("taken: %+v, %v", now, err)
+		}
+		if err := n.Release(record); err != nil {
+			t.Error(err)
+		}
+		if now, err := readSettings("eth0"); err != nil || now != before || n.Holds(record) {
+			t.Errorf("released: %+v, %v; before %+v", now, err, before)
+		}
+	})
+}
 
 // TestMove: the link gets everything, the NIC gets it back, and each step may be repeated, or have been done in part.
 func TestMove(t *testing.T) {
@@ -97,6 +141,7 @@ func TestMove(t *testing.T) {
 		for _, want := range []string{
 			"contiv-nic inet 192.168.16.1/24 brd 192.168.16.255 scope global contiv-nic", "contiv-nic inet6 2001:db8:16::1/64", "default via 192.168.16.100 dev contiv-nic metric 100",
 			"10.9.0.0/16 dev contiv-nic scope link src 192.168.16.7 metric 50", "198.51.100.0/24 via 192.168.16.100 dev contiv-nic mtu 1400", "0.0.0.0/1 via 192.168.16.100 dev contiv-nic", "default via 2001:db8:16::100 dev contiv-nic", "eth0{1 8 1}",
+			"eth0 promiscuous true", // else it drops frames for VPP's own MAC address
 		} {
 			if !strings.Contains(taken, want) {
 				t.Errorf("no %q in\n%s", want, taken)
@@ -117,6 +162,11 @@ func TestMove(t *testing.T) {
 		ip(t, "link del contiv-nic\n")
 		if err := n.Release(record); err != nil || n.Holds(record) {
 			t.Errorf("without the link: %v", err)
+		}
+		ip(t, "link set eth0 promisc on\n") // of a program of the node
+		record, err = n.Look()
+		if err = errors.Join(err, n.Release(record)); err != nil || !strings.Contains(shown(t), "eth0 promiscuous true") {
+			t.Errorf("a NIC that was promiscuous before: %v\n%s", err, shown(t))
 		}
 	})
 }

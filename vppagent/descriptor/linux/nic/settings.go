@@ -7,26 +7,36 @@ import (
 	"strings"
 )
 
-const sysctl = "/proc/sys/net/"
+// HostSettings is the folder of the kernel's settings in containers whose own /proc/sys is read-only: a mount of the node's /proc/sys/net. Its files, too, are
+// those of the network namespace of the process that opens them.
+const HostSettings = "/host/proc/sys/net"
+
+// sysctl returns the folder of the kernel's settings.
+func sysctl() string {
+	if _, err := os.Stat(HostSettings); err == nil {
+		return HostSettings + "/"
+	}
+	return "/proc/sys/net/"
+}
 
 // readSettings returns a link's settings; "" for one that the kernel does not have.
 func readSettings(link string) (s settings, err error) {
-	for name, value := range s.files(link) {
-		b, failed := os.ReadFile(sysctl + name)
+	for _, f := range s.files(link) {
+		b, failed := os.ReadFile(sysctl() + f.file)
 		if failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 			err = errors.Join(err, failed)
 		}
-		*value = strings.TrimSpace(string(b))
+		*f.value = strings.TrimSpace(string(b))
 	}
 	return s, err
 }
 
 func (s settings) write(link string) (err error) {
-	for name, value := range s.files(link) {
-		if *value == "" {
+	for _, f := range s.files(link) {
+		if *f.value == "" {
 			continue
 		}
-		if failed := os.WriteFile(sysctl+name, []byte(*value), 0); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
+		if failed := os.WriteFile(sysctl()+f.file, []byte(*f.value), 0); failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 			err = errors.Join(err, failed)
 		}
 	}

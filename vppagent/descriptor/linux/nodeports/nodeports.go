@@ -20,11 +20,15 @@ import (
 type nodePorts struct {
 	iface string // logical name of the link to VPP
 	addrs []servedAddr
+	backs []returned
 	print string // fingerprint of all fields and of the rules they become
 }
 
 // servedAddr is an address of the node with node ports.
 type servedAddr struct{ node, standIn, host netip.Addr }
+
+// returned is an address from which the node itself sends, and what stands in for it in packets that VPP sends back.
+type returned struct{ host, standIn netip.Addr }
 
 // NodePorts describes our NodePorts: the table contiv-node-ports of the packet filter.
 func NodePorts() *descriptor.Descriptor {
@@ -56,30 +60,52 @@ func compileNodePorts(_ string, m *contivlinux.NodePorts) (*nodePorts, error) {
 	}
 	for i, a := range m.GetAddresses() {
 		var s servedAddr
-		for _, field := range []struct {
-			name, text string
-			out        *netip.Addr
-		}{{"node_address", a.GetNodeAddress(), &s.node}, {"stand_in", a.GetStandIn(), &s.standIn}, {"host_address", a.GetHostAddress(), &s.host}} {
-			name := fmt.Sprintf("addresses[%d].%s", i, field.name)
-			addr, err := descriptor.ParseAddr(name, field.text)
-			if err != nil {
-				return nil, err
-			}
-			if *field.out = addr; addr.Is4() != s.node.Is4() {
-				return nil, fmt.Errorf("%s: %s is of another family than %s", name, addr, s.node)
-			}
+		if err := parseAddrs(fmt.Sprintf("addresses[%d]", i), field{"node_address", a.GetNodeAddress(), &s.node}, field{"stand_in", a.GetStandIn(), &s.standIn},
+			field{"host_address", a.GetHostAddress(), &s.host}); err != nil {
+			return nil, err
 		}
 		o.addrs = append(o.addrs, s)
+	}
+	for i, a := range m.GetReturns() {
+		var r returned
+		if err := parseAddrs(fmt.Sprintf("returns[%d]", i), field{"host_address", a.GetHostAddress(), &r.host}, field{"stand_in", a.GetStandIn(), &r.standIn}); err != nil {
+			return nil, err
+		}
+		o.backs = append(o.backs, r)
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s", nodePortsVersion, kv.Format(kv.NodePortsKey, o.nodePortsMessage())))
 	o.print = fmt.Sprintf("%x", sum[:8])
 	return o, nil
 }
 
+// field is the field of an address.
+type field struct {
+	name, text string
+	out        *netip.Addr
+}
+
+// parseAddrs reads addresses of one family.
+func parseAddrs(where string, fields ...field) error {
+	for _, one := range fields {
+		name := where + "." + one.name
+		addr, err := descriptor.ParseAddr(name, one.text)
+		if err != nil {
+			return err
+		}
+		if *one.out = addr; addr.Is4() != fields[0].out.Is4() {
+			return fmt.Errorf("%s: %s is of another family than %s", name, addr, fields[0].out)
+		}
+	}
+	return nil
+}
+
 func (o *nodePorts) nodePortsMessage() *contivlinux.NodePorts {
 	m := &contivlinux.NodePorts{Interface: o.iface}
 	for _, a := range o.addrs {
 		m.Addresses = append(m.Addresses, &contivlinux.NodePorts_Address{NodeAddress: a.node.String(), StandIn: a.standIn.String(), HostAddress: a.host.String()})
+	}
+	for _, r := range o.backs {
+		m.Returns = append(m.Returns, &contivlinux.NodePorts_Return{HostAddress: r.host.String(), StandIn: r.standIn.String()})
 	}
 	return m
 }

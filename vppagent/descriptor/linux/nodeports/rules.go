@@ -25,8 +25,9 @@ const (
 //	             from others, to a served port of the node: the stand-in is the destination, and leads to VPP
 //	             from VPP, from a served port of the node: the stand-in is the source
 //	             ICMP errors about either: likewise
+//	             from VPP, from the host address itself: what stands in for it is the source, so that the kernel takes or forwards the packet
 //	output       from the node to a served port of itself: likewise, from the host address
-//	postrouting  to VPP: the node's address is the destination. To others: it is the source
+//	postrouting  to VPP: the node's address is the destination, or the host address. To others: it is the source
 //	input        to a process of the node: it is the source
 func (o *nodePorts) addRules(c *nftables.Conn, table *nftables.Table, link string) {
 	raw, mangle, filter := nftables.ChainPriorityRaw, nftables.ChainPriorityMangle, nftables.ChainTypeFilter
@@ -57,6 +58,13 @@ func (o *nodePorts) addRules(c *nftables.Conn, table *nftables.Table, link strin
 			join(to(link), f.is(f.destination, a.standIn), f.replace(f.destination, a.node), rule{verdict(expr.VerdictAccept)}),
 			join(notTo(link), f.is(f.source, a.standIn), f.replace(f.source, a.node), rule{verdict(expr.VerdictAccept)}))
 		local.rules = append(local.rules, join(f.is(f.source, a.standIn), f.replace(f.source, a.node)))
+	}
+	for _, r := range o.backs {
+		f := headerOf(r.host)
+		in.rules = append(in.rules, join(from(link), f.is(f.source, r.host), f.replace(f.source, r.standIn)))
+		out.rules = append(out.rules,
+			join(to(link), f.is(f.destination, r.standIn), f.errorAbout(f.source, r.standIn), f.setInner(f.source, r.host)),
+			join(to(link), f.is(f.destination, r.standIn), f.replace(f.destination, r.host)))
 	}
 	n := 0
 	for _, ch := range []chain{in, own, out, local} {

@@ -1,4 +1,4 @@
-package nat
+package sessions
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// SessionUser is an inside address of NAT44 sessions: the endpoint of a Service, or a pod that talks to the outside.
-type SessionUser struct {
+// User is an inside address of NAT44 sessions: the endpoint of a Service, or a pod that talks to the outside.
+type User struct {
 	Addr     netip.Addr
 	VRF      uint32
 	Sessions uint64
@@ -34,33 +34,33 @@ type Session struct {
 	key nat44_ed.Nat44DelSession
 }
 
-// SessionUsers lists the inside addresses by their number of sessions, largest first (nat44_user_dump, VPP 24.06 to 26.06). VPP walks
+// Users lists the inside addresses by their number of sessions, largest first (nat44_user_dump, VPP 24.06 to 26.06). VPP walks
 // the whole table and forwards nothing meanwhile: about 1 ms per 14,000 sessions if it has one thread.
-func SessionUsers(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) ([]SessionUser, error) {
+func Users(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply) ([]User, error) {
 	r := do(ctx, vpp.Call{Msg: &nat44_ed.Nat44UserDump{}, Dump: true})[0]
 	if r.Err != nil {
 		return nil, fmt.Errorf("list users of NAT44 sessions: %w", r.Err)
 	}
-	at := map[SessionUser]uint64{}
+	at := map[User]uint64{}
 	for _, d := range r.Details {
 		if u, ok := d.(*nat44_ed.Nat44UserDetails); ok { // one for each worker
-			at[SessionUser{Addr: netip.AddrFrom4(u.IPAddress), VRF: u.VrfID}] += uint64(u.Nsessions) + uint64(u.Nstaticsessions)
+			at[User{Addr: netip.AddrFrom4(u.IPAddress), VRF: u.VrfID}] += uint64(u.Nsessions) + uint64(u.Nstaticsessions)
 		}
 	}
-	users := make([]SessionUser, 0, len(at))
+	users := make([]User, 0, len(at))
 	for u, n := range at {
 		u.Sessions = n
 		users = append(users, u)
 	}
-	slices.SortFunc(users, func(a, b SessionUser) int {
+	slices.SortFunc(users, func(a, b User) int {
 		return cmp.Or(cmp.Compare(b.Sessions, a.Sessions), a.Addr.Compare(b.Addr), cmp.Compare(a.VRF, b.VRF))
 	})
 	return users, nil
 }
 
-// SessionsOf lists the sessions of a user (nat44_user_session_v3_dump, VPP 24.06 to 26.06). VPP walks the whole table, sends all of them
+// Of lists the sessions of a user (nat44_user_session_v3_dump, VPP 24.06 to 26.06). VPP walks the whole table, sends all of them
 // and forwards nothing meanwhile: about 1 ms per 3,000 sessions of the user. workers is the number of VPP's NAT44 workers.
-func SessionsOf(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, u SessionUser, workers int) ([]Session, error) {
+func Of(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, u User, workers int) ([]Session, error) {
 	r := do(ctx, vpp.Call{Msg: &nat44_ed.Nat44UserSessionV3Dump{IPAddress: u.Addr.As4(), VrfID: u.VRF}, Dump: true})[0]
 	if r.Err != nil {
 		return nil, fmt.Errorf("list NAT44 sessions of %s: %w", u.Addr, r.Err)
@@ -105,9 +105,9 @@ func natSession(d *nat44_ed.Nat44UserSessionV3Details, vrf uint32, workers int) 
 	return s
 }
 
-// FreeSessions frees sessions (nat44_del_session) and returns how many VPP freed. It skips those that VPP does not find: they ended
+// Free frees sessions (nat44_del_session) and returns how many VPP freed. It skips those that VPP does not find: they ended
 // meanwhile, or are of a protocol without ports, which VPP lists but does not delete.
-func FreeSessions(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, sessions []Session) (freed int, err error) {
+func Free(ctx context.Context, do func(context.Context, ...vpp.Call) []vpp.Reply, sessions []Session) (freed int, err error) {
 	calls := make([]vpp.Call, len(sessions))
 	for i := range sessions {
 		calls[i].Msg = &sessions[i].key

@@ -1,0 +1,72 @@
+package realvpp
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/contiv-agent/contiv-agent/agent"
+)
+
+// TestVPPVersions replaces agents and VPPs by those of a former version and back, under clients with open connections and a stream of new ones. The
+// programs of the former version are CONTIV_AGENT_FORMER and CONTIV_VPP_FORMER; one of them may be missing.
+func TestVPPVersions(t *testing.T) {
+	path := theVPP(t)
+	formerAgent, formerVPP := formerProgram(t, "CONTIV_AGENT_FORMER"), formerProgram(t, "CONTIV_VPP_FORMER")
+	if formerAgent == "" && formerVPP == "" {
+		t.Skip("CONTIV_AGENT_FORMER, CONTIV_VPP_FORMER: point one of them at a program of a former version")
+	}
+	for name, flags := range map[string][]string{"nat44": nil, "cnat": {"--service-renderer", string(agent.RendererCNAT)}} {
+		t.Run(name, func(t *testing.T) {
+			s := openServed(t, path, servedShape{servedLaws: servedLaws{drains: true}, clients: perCluster, slots: 8, endpoints: perCluster, vips: []bool{false}, policies: onlyClients}, flags...)
+			present := s.program
+			agents := func(program string) func(*servedCluster) {
+				return func(s *servedCluster) { s.program = program; s.upgrade() }
+			}
+			vpps := func(program string) func(*servedCluster) {
+				return func(s *servedCluster) {
+					for _, n := range s.nodes {
+						n.path = program
+						s.crash(n)
+					}
+				}
+			}
+			var events []clientEvent
+			if formerAgent != "" {
+				events = append(events,
+					clientEvent{name: "agents of the former version", do: agents(formerAgent), spares: true},
+					clientEvent{name: "present agents", do: agents(present), spares: true},
+					// A mapping of a former version may lack what draining needs: see docs/adr/0031-draining-on-nat44.md.
+					clientEvent{name: "rolling update by present agents", do: (*servedCluster).roll, spares: true, replaces: name != "nat44", loses: name == "nat44"},
+					clientEvent{name: "agents of the former version again", do: agents(formerAgent), spares: true},
+					clientEvent{name: "present agents again", do: agents(present), spares: true},
+				)
+			}
+			if formerVPP != "" {
+				events = append(events,
+					clientEvent{name: "VPPs of the former version", do: vpps(formerVPP), loses: true},
+					clientEvent{name: "present VPPs", do: vpps(path), loses: true},
+				)
+			}
+			for _, e := range events {
+				s.play(e)
+				all := s.count(false)
+				t.Logf("| %s | %s | %s |", e.name, name, all)
+				s.judge(e, all)
+			}
+		})
+	}
+}
+
+// formerProgram is the program that a variable names; "": none.
+func formerProgram(t *testing.T, variable string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		return ""
+	}
+	if _, err := exec.LookPath(path); err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return path
+}
