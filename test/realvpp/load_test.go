@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -34,6 +35,7 @@ type loaded struct {
 	committed chan *event.Committed
 	flow      *delays
 	stop      func()
+	status    func(context.Context) (*status.Status, error)
 	port      uint16
 	objects   []event.Change
 }
@@ -182,11 +184,13 @@ func (w *loaded) start() {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = a.Run(ctx) }()
 	w.stop = func() { cancel(); <-ended }
+	w.status = a.Status
 }
 
 func (w *loaded) emit(list ...event.Change) { w.events <- &event.Update{Source: source, Changes: list} }
 
-// settle waits until the agent has had nothing to do for a while.
+// settle waits until the agent is in sync and has had nothing to do for a while. The first of the two matters on a busy machine: there, after an
+// agent's start, the while can pass between the transaction that closes all pods and the next one.
 func (w *loaded) settle() {
 	w.t.Helper()
 	limit := time.After(2 * time.Minute)
@@ -200,7 +204,10 @@ func (w *loaded) settle() {
 			left = len(c.Left) > 0
 			quiet = 700 * time.Millisecond
 		case <-time.After(quiet):
-			if !left {
+			if left {
+				continue
+			}
+			if st, err := w.status(w.t.Context()); err == nil && st.InSync && st.Ready { // an error: the loop is busy
 				return
 			}
 		case <-limit:
