@@ -99,6 +99,22 @@ func TestOnlyInvitedPacketsEnter(t *testing.T) {
 	}
 }
 
+// TestLastInvitationMoves: the last invitation has another place in lists, so they change with it even if its tables do not.
+func TestLastInvitationMoves(t *testing.T) {
+	pods, g := world()
+	v := *g.inOrder()[0]
+	none := closedPods{key: v.key, in: &endpoint.Program{}, out: &endpoint.Program{}}
+	v.closedPods, v.segs = &none, nil
+	for _, last := range []bool{false, false, true} {
+		was := v.last
+		v.choose(last, false)
+		pods.Leaving = false
+		if g.writeInvitation(&v); pods.Leaving != (was != last) || len(v.segs) > 0 {
+			t.Errorf("last %v after %v: lists change: %v, %d tables", last, was, pods.Leaving, len(v.segs))
+		}
+	}
+}
+
 // TestForgetIface: without a sender its table is removed.
 func TestForgetIface(t *testing.T) {
 	pods, g := world()

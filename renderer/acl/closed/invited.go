@@ -39,6 +39,7 @@ type invitation struct {
 	to     []*match.Match // packets to addrs: all, or those of TCP and of UDP to the served ports
 	weight int            // estimated number of rules for one address, as a power of two
 	last   bool
+	moved  bool             // it became the last, or is no longer
 	segs   []*table.Segment // nil: none is needed, or too big
 	big    bool             // it would name too many addresses
 	over   bool             // it is left out
@@ -169,7 +170,7 @@ func (g *Refuser) weigh() {
 
 // choose sets whether an invitation is the last, and whether it is too big.
 func (v *invitation) choose(last, over bool) {
-	v.stale = v.stale || v.last != last || v.big != over
+	v.stale, v.moved = v.stale || v.last != last || v.big != over, v.last != last
 	v.last, v.big = last, over
 }
 
@@ -210,7 +211,7 @@ func (g *Refuser) writeInvitation(v *invitation) {
 	for _, seg := range old {
 		g.pods.Segs.Drop(seg)
 	}
-	g.pods.Leaving = g.pods.Leaving || noted || v.over || !slices.Equal(old, v.segs) // notes name the addresses
+	g.pods.Leaving = g.pods.Leaving || noted || v.over || v.moved || !slices.Equal(old, v.segs) // notes name the addresses
 }
 
 // dropInvitation removes the segments of an invitation.
