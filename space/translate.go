@@ -1,0 +1,88 @@
+package space
+
+import "net/netip"
+
+// Translated is the headers of a set after their destination address and port are replaced. Headers of the other family are left out.
+func (s *Space) Translated(a Set, to netip.AddrPort) Set {
+	r := a.v4
+	if to.Addr().Is6() {
+		r = a.v6
+	}
+	any := s.forget(r, map[ref]ref{})
+	b := All4()
+	if to.Addr().Is6() {
+		b = All6()
+	}
+	b.Dst, b.DstPorts = netip.PrefixFrom(to.Addr(), to.Addr().BitLen()), One(to.Port())
+	out := Set{v4: any}
+	if to.Addr().Is6() {
+		out = Set{v6: any}
+	}
+	return s.Intersect(out, s.Box(b))
+}
+
+// forget is a diagram without the destination's fields: it has a header if the set has it with any destination.
+func (s *Space) forget(r ref, known map[ref]ref) ref {
+	if r < firstNode {
+		return r
+	}
+	if to, ok := known[r]; ok {
+		return to
+	}
+	f := s.level(r)
+	var to ref
+	if f == destination || f == destinationPort {
+		for i := range s.edgeCount(r) {
+			to = s.combine(union, to, s.forget(s.edge(r, i).to, known))
+		}
+	} else {
+		from := len(s.stack)
+		for i := range s.edgeCount(r) {
+			e := s.edge(r, i)
+			s.push(from, e.last, s.forget(e.to, known))
+		}
+		to = s.pop(f, from)
+	}
+	known[r] = to
+	return to
+}
+
+// Origin is the headers whose destination address and port, once replaced, make a header of the set. It is the inverse of Translated: the
+// destination of an origin may be any.
+func (s *Space) Origin(a Set, to netip.AddrPort) Set {
+	h := Header{Dst: to.Addr(), DstPort: to.Port()}
+	if to.Addr().Is6() {
+		return Set{v6: s.fix(a.v6, &h, map[ref]ref{})}
+	}
+	return Set{v4: s.fix(a.v4, &h, map[ref]ref{})}
+}
+
+// fix is a diagram where the destination's fields have the header's values.
+func (s *Space) fix(r ref, h *Header, known map[ref]ref) ref {
+	if r < firstNode {
+		return r
+	}
+	if to, ok := known[r]; ok {
+		return to
+	}
+	f := s.level(r)
+	var to ref
+	if f == destination || f == destinationPort {
+		v := h.value(f)
+		for i := range s.edgeCount(r) {
+			if e := s.edge(r, i); !e.last.less(v) {
+				to = s.fix(e.to, h, known)
+				break
+			}
+		}
+	} else {
+		from := len(s.stack)
+		for i := range s.edgeCount(r) {
+			e := s.edge(r, i)
+			s.push(from, e.last, s.fix(e.to, h, known))
+		}
+		to = s.pop(f, from)
+	}
+	known[r] = to
+	return to
+}
