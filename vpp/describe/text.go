@@ -68,7 +68,7 @@ func (t *texter) value(f reflect.Value) string {
 	case fib_types.FibPath:
 		return "{" + t.path(&x) + "}"
 	case acl_types.ACLRule:
-		return "{" + aclRule(&x) + "}"
+		return "{" + ACLRule(&x) + "}"
 	case fmt.Stringer:
 		return x.String()
 	case string:
@@ -104,9 +104,9 @@ func (t *texter) index(i uint32) string {
 	return t.ifName(i)
 }
 
-// aclRule formats a rule as "show acl-plugin acl" does, without parts that match anything: "permit+reflect tcp 10.0.0.0/8
+// ACLRule formats a rule as "show acl-plugin acl" does, without parts that match anything: "permit+reflect tcp 10.0.0.0/8
 // -> 10.1.1.2/32 dport 80".
-func aclRule(r *acl_types.ACLRule) string {
+func ACLRule(r *acl_types.ACLRule) string {
 	words := []string{fmt.Sprint(uint8(r.IsPermit))}
 	if int(r.IsPermit) < len(aclActions) {
 		words[0] = aclActions[r.IsPermit]

@@ -1,0 +1,163 @@
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"iter"
+	"net/netip"
+	"strings"
+
+	"github.com/contiv-agent/contiv-agent/space"
+	"github.com/contiv-agent/contiv-agent/verify/dump"
+	"github.com/contiv-agent/contiv-agent/verify/meaning"
+)
+
+func splitComma(text string) iter.Seq[string] { return strings.SplitSeq(text, ",") }
+
+// difference describes a header of a set about which VPP, which passes the headers of vpp, and policies differ.
+func (n *node) difference(p *pod, packets string, egress bool, different, vpp space.Set) *Difference {
+	h := n.example(different)
+	d := &Difference{Packet: h.String(), VPP: n.vppVerdict(p, egress, h), Trace: n.question(p, egress, h)}
+	switch {
+	case packets == "forged sources":
+		d.Policy = fmt.Sprintf("denied: %s is not an address of %s", h.Src, p.ID)
+	case strings.HasPrefix(packets, "answers"):
+		d.Policy = "answers to this packet have to pass, and the other direction's lists do not pass all packets: the rule has to reflect"
+	case egress || strings.HasPrefix(packets, "ingress") && n.senderOf(h) == nil:
+		d.Policy = n.cluster.Reason(p.Pod, egress, h)
+	default: // from a local pod: both ends decide
+		q := n.senderOf(h)
+		d.Policy = fmt.Sprintf("egress of %s: %s; ingress of %s: %s", q.ID, n.cluster.Reason(q.Pod, true, h), p.ID, n.cluster.Reason(p.Pod, false, h))
+		d.VPP = fmt.Sprintf("%s; %s", n.vppVerdict(q, true, h), d.VPP)
+		if packets == "ingress from local pods by Services" {
+			d.VPP = n.vppVerdict(p, false, h) + " (the input of " + q.ID.String() + " sees the Service's address)"
+		}
+	}
+	return d
+}
+
+func (n *node) senderOf(h space.Header) *pod {
+	for _, p := range n.pods {
+		for _, a := range p.IPs {
+			if a == h.Src {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// example prefers packets that are easy to send: a new connection of TCP from a usual port, between addresses of pods.
+func (n *node) example(set space.Set) space.Header {
+	s := n.space
+	narrow := func(preferred ...space.Set) {
+		for _, p := range preferred {
+			if both := s.Intersect(set, p); !both.Empty() {
+				set = both
+				return
+			}
+		}
+	}
+	boxes := func(change func(*space.Box)) space.Set {
+		four, six := space.All4(), space.All6()
+		change(&four)
+		change(&six)
+		return s.Union(s.Box(four), s.Box(six))
+	}
+	protocol := func(number uint16) space.Set {
+		return boxes(func(b *space.Box) { b.Protocols = space.One(number) })
+	}
+	var pods []netip.Prefix
+	for _, p := range n.cluster.Pods {
+		pods = append(pods, p.Nets()...)
+	}
+	outside := []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
+	syn := boxes(func(b *space.Box) { b.Protocols, b.FlagMask, b.FlagBits = space.One(space.TCP), 255, space.SYN })
+	echo4, echo6 := space.All4(), space.All6()
+	echo4.Protocols, echo4.SrcPorts, echo4.DstPorts = space.One(space.ICMP), space.One(8), space.One(0)
+	echo6.Protocols, echo6.SrcPorts, echo6.DstPorts = space.One(space.ICMPv6), space.One(128), space.One(0)
+	narrow(s.Box(space.All4()), s.All())
+	narrow(syn, protocol(space.UDP), s.Union(s.Box(echo4), s.Box(echo6)), protocol(space.ICMP), protocol(space.ICMPv6))
+	narrow(s.Sources(pods...), s.Sources(outside...))
+	narrow(s.Destinations(pods...), s.Destinations(outside...))
+	ports := s.Union(protocol(space.TCP), protocol(space.UDP))
+	narrow(s.Intersect(ports, boxes(func(b *space.Box) { b.SrcPorts = space.One(40000) })))
+	narrow(s.Intersect(ports, boxes(func(b *space.Box) { b.DstPorts = space.Span{First: 1, Last: 65535} })))
+	h, _ := s.Witness(set)
+	return h
+}
+
+// vppVerdict says what the lists of an interface do with a header, and which rule decides.
+func (n *node) vppVerdict(p *pod, egress bool, h space.Header) string {
+	hook, vector := "output", p.iface.Output
+	if egress {
+		hook, vector = "input", p.iface.Input
+	}
+	at := fmt.Sprintf("%s of %s", hook, p.iface.Name)
+	if len(vector) == 0 {
+		return fmt.Sprintf("passes: %s has no access list", at)
+	}
+	for place, index := range vector {
+		l := n.state.Lists[index]
+		if l == nil {
+			continue
+		}
+		for i := range l.Space {
+			r := &l.Space[i]
+			if !r.Contains(h) {
+				continue
+			}
+			does := "passes"
+			if r.Verdict == dump.Deny {
+				does = "dropped"
+			}
+			return fmt.Sprintf("%s: %s, list %d (acl %d, %s), rule %d: %s", does, at, place, l.Index, l.Name, i, l.Texts[i])
+		}
+	}
+	return fmt.Sprintf("dropped: %s, no rule of its %d lists matches", at, len(vector))
+}
+
+// question is the question about a packet for the trace command. "": it has none for such packets.
+func (n *node) question(p *pod, egress bool, h space.Header) string {
+	q := map[string]any{"to": netip.AddrPortFrom(h.Dst, h.DstPort).String()}
+	switch {
+	case h.Protocol == space.TCP && h.Flags&(space.SYN|space.ACK|space.RST|space.FIN) == space.SYN && h.DstPort > 0 && h.SrcPort > 0:
+		q["protocol"], q["sourcePort"] = "TCP", h.SrcPort
+	case h.Protocol == space.UDP && h.DstPort > 0 && h.SrcPort > 0:
+		q["protocol"], q["sourcePort"] = "UDP", h.SrcPort
+	case h.Protocol == space.ICMP && h.SrcPort == 8 && h.DstPort == 0, h.Protocol == space.ICMPv6 && h.SrcPort == 128 && h.DstPort == 0:
+		q["protocol"], q["to"] = "ICMP", h.Dst.String()
+	default:
+		return ""
+	}
+	q["from"] = "external:" + h.Src.String() + "@" + n.cfg.Node
+	if from := podAt(n.cluster, h.Src); from != nil {
+		q["from"] = "pod:" + from.ID.String()
+	}
+	if egress && !ownsAddr(p.Pod, h.Src) {
+		q["from"], q["sourceAddress"] = "pod:"+p.ID.String(), h.Src.String()
+	}
+	text, err := json.Marshal(q)
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+func podAt(c *meaning.Cluster, a netip.Addr) *meaning.Pod {
+	for _, p := range c.Pods {
+		if ownsAddr(p, a) {
+			return p
+		}
+	}
+	return nil
+}
+
+func ownsAddr(p *meaning.Pod, a netip.Addr) bool {
+	for _, own := range p.IPs {
+		if own == a {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,346 @@
+// Package verify turns the access lists of a running VPP and the objects of a cluster into a proof, for all packet headers, that the lists do
+// what the policies mean, or into a packet about which they differ.
+//
+//	VPP ── dump ─▶ lists ──── space.List ──▶ headers that VPP passes ┐
+//	                                                                 ├─ equal, or a counterexample: packet, both verdicts, line for trace
+//	objects ────── meaning ────────────────▶ headers that are allowed ┘
+//
+// Invariant: the verdict Equal covers every header of the check. The headers that a check leaves out do not depend on the access lists;
+// docs/verify.md lists them.
+package verify
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/space"
+	"github.com/contiv-agent/contiv-agent/verify/dump"
+	"github.com/contiv-agent/contiv-agent/verify/meaning"
+)
+
+// Config selects the VPP, and the node whose pods are checked.
+type Config struct {
+	// Socket is the path of VPP's binary-API socket. Dial, if set, replaces it.
+	Socket string
+	Dial   func(context.Context) (net.Conn, error)
+	Node   string
+	// HostAddresses are the addresses that only the node's own processes send from. Packets from them are not compared.
+	HostAddresses []netip.Addr
+	// Timeout is how long VPP may take for all answers; 0: 10 s.
+	Timeout time.Duration
+}
+
+// Verdict is the result of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	Equal     Verdict = "equal"
+	Different Verdict = "different"
+	Unknown   Verdict = "not compared"
+)
+
+// Report is the result for a node.
+type Report struct {
+	Node string `json:"node"`
+	// Verdict is Equal if every check is.
+	Verdict Verdict `json:"verdict"`
+	// Checks are sorted by pod, in a fixed order for each.
+	Checks []Check `json:"checks"`
+}
+
+// Check compares one kind of packets of a pod.
+type Check struct {
+	Pod       string `json:"pod"`
+	Interface string `json:"interface,omitempty"`
+	// Packets names what was compared: ingress, ingress from local pods, egress, forged sources, answers.
+	Packets string  `json:"packets"`
+	Verdict Verdict `json:"verdict"`
+	// Why is the reason for Unknown.
+	Why string `json:"why,omitempty"`
+	// Difference is a counterexample; nil unless the verdict is Different.
+	Difference *Difference `json:"difference,omitempty"`
+}
+
+// Difference is a packet about which VPP and the policies differ.
+type Difference struct {
+	Packet string `json:"packet"`
+	// VPP is what VPP does with the packet, and the list and rule that decide. Policy is what the objects say, and why.
+	VPP    string `json:"vpp"`
+	Policy string `json:"policy"`
+	// Trace is the question about this packet for the trace command; "": it has no question for such packets.
+	Trace string `json:"trace,omitempty"`
+}
+
+// Run reads VPP and compares.
+func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, error) {
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 10 * time.Second
+	}
+	reading, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	defer cancel()
+	s := space.New()
+	cluster := meaning.Read(s, objects)
+	do, stop, err := dump.Open(reading, cfg.Socket, cfg.Dial)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var addrs []netip.Addr
+	for _, p := range cluster.Pods {
+		if p.NodeName == cfg.Node {
+			addrs = append(addrs, p.IPs...)
+		}
+	}
+	state, err := dump.Read(reading, do, addrs)
+	if err != nil {
+		return nil, err
+	}
+	return Compare(s, cluster, state, cfg), nil
+}
+
+// Compare compares the state of a VPP with a cluster of the same space.
+func Compare(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Config) *Report {
+	n := newNode(s, cluster, state, cfg)
+	r := &Report{Node: cfg.Node, Verdict: Equal, Checks: []Check{}}
+	for _, p := range n.pods {
+		r.Checks = append(r.Checks, n.check(p)...)
+	}
+	for i := range r.Checks {
+		switch v := r.Checks[i].Verdict; {
+		case v == Different, v == Unknown && r.Verdict == Equal:
+			r.Verdict = v
+		}
+	}
+	return r
+}
+
+// pod is a local pod with what policies allow it.
+type pod struct {
+	*meaning.Pod
+	iface           *dump.Interface // nil: VPP has none
+	ingress, egress space.Set       // with what always passes
+	doubts          [2]string       // of ingress, of egress; "": none
+}
+
+// node is all that the checks of a node's pods share.
+type node struct {
+	space   *space.Space
+	cluster *meaning.Cluster
+	state   *dump.State
+	cfg     Config
+	pods    []*pod
+	lists   map[string]space.Decisions // by the end of a vector of lists
+
+	blind                  space.Set // headers that no check compares
+	fromSpecial, toSpecial space.Set // of addresses with other rights than policies give: nodes, Services, NAT
+	fromLocal              space.Set // headers from local pods
+	toLocal                space.Set
+	sent, permitted        space.Set // what local pods may send, by VPP's inputs and by policies
+	udpServed              space.Set // of UDP, from ports that pods serve
+}
+
+func newNode(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Config) *node {
+	n := &node{space: s, cluster: cluster, state: state, cfg: cfg, lists: map[string]space.Decisions{}}
+	n.readRegions()
+	for _, p := range cluster.Pods {
+		if p.NodeName != cfg.Node {
+			continue
+		}
+		q := &pod{Pod: p}
+		for egress, to := range map[bool]*space.Set{false: &q.ingress, true: &q.egress} {
+			allowed, doubts := cluster.Allowed(p, egress)
+			*to = s.Union(allowed, n.alwaysPasses(egress))
+			if len(doubts) > 0 {
+				q.doubts[direction(egress)] = doubts[0]
+			}
+		}
+		n.locate(q)
+		n.pods = append(n.pods, q)
+		own := q.Nets()
+		n.fromLocal = s.Union(n.fromLocal, s.Sources(own...))
+		n.toLocal = s.Union(n.toLocal, s.Destinations(own...))
+		n.sent = s.Union(n.sent, s.Intersect(s.Sources(own...), n.passes(q, true)))
+		n.permitted = s.Union(n.permitted, s.Intersect(s.Sources(own...), q.egress))
+	}
+	return n
+}
+
+func direction(egress bool) int {
+	if egress {
+		return 1
+	}
+	return 0
+}
+
+// locate finds the interface of a pod.
+func (n *node) locate(p *pod) {
+	for _, a := range p.IPs {
+		if i, ok := n.state.Behind[a]; ok {
+			p.iface = n.state.Interfaces[i]
+			return
+		}
+	}
+	if i, ok := n.state.Tagged(p.ID.String()); ok {
+		p.iface = n.state.Interfaces[i]
+	}
+}
+
+// decisions are those of an interface's lists in one direction; false: it has no lists, and everything passes.
+func (n *node) decisions(p *pod, egress bool) (space.Decisions, bool) {
+	if p.iface == nil {
+		return space.Decisions{}, false
+	}
+	vector := p.iface.Output
+	if egress {
+		vector = p.iface.Input
+	}
+	if len(vector) == 0 {
+		return space.Decisions{}, false
+	}
+	return n.vector(vector), true
+}
+
+// vector joins lists from the last to the first: interfaces share the last ones.
+func (n *node) vector(lists []uint32) (d space.Decisions) {
+	if len(lists) == 0 {
+		return d
+	}
+	key := fmt.Sprint(lists)
+	if known, ok := n.lists[key]; ok {
+		return known
+	}
+	first := n.lists[fmt.Sprint("one ", lists[0])]
+	if first == (space.Decisions{}) && n.state.Lists[lists[0]] != nil {
+		first = n.space.List(n.state.Lists[lists[0]].Space)
+		n.lists[fmt.Sprint("one ", lists[0])] = first
+	}
+	d = n.space.Override(first, n.vector(lists[1:]))
+	n.lists[key] = d
+	return d
+}
+
+// passes is the headers that VPP passes in a direction of a pod.
+func (n *node) passes(p *pod, egress bool) space.Set {
+	d, listed := n.decisions(p, egress)
+	if !listed {
+		return n.space.All()
+	}
+	return n.space.Where(d, dump.Permit, dump.Reflect)
+}
+
+// check compares everything about one pod.
+func (n *node) check(p *pod) []Check {
+	s := n.space
+	name := ""
+	if p.iface != nil {
+		name = p.iface.Name
+	}
+	var out []Check
+	add := func(packets string, egress bool, vpp, policy, region space.Set, doubt string) {
+		c := Check{Pod: p.ID.String(), Interface: name, Packets: packets, Verdict: Equal}
+		region = s.Minus(region, n.blind)
+		switch different := s.Union(s.Minus(s.Intersect(vpp, region), policy), s.Minus(s.Intersect(policy, region), vpp)); {
+		case doubt != "":
+			c.Verdict, c.Why = Unknown, doubt
+		case !different.Empty():
+			c.Verdict, c.Difference = Different, n.difference(p, packets, egress, different, vpp)
+		}
+		out = append(out, c)
+	}
+	switch {
+	case len(p.IPs) == 0:
+		return []Check{{Pod: p.ID.String(), Interface: name, Packets: "all", Verdict: Unknown, Why: "the pod has no address yet"}}
+	case p.iface == nil:
+		return []Check{{Pod: p.ID.String(), Packets: "all", Verdict: Unknown, Why: "VPP has no interface for the pod: no route for its address, no tag with its name"}}
+	}
+	from, to := s.Sources(p.Nets()...), s.Destinations(p.Nets()...)
+	in, out2 := n.passes(p, false), n.passes(p, true)
+	add("ingress", false, in, p.ingress, s.Minus(to, s.Union(n.fromLocal, n.fromSpecial)), p.doubts[0])
+
+	near := s.Minus(s.Intersect(to, n.fromLocal), from)
+	doubt := p.doubts[0]
+	for _, q := range n.pods {
+		if doubt == "" && q != p && q.doubts[1] != "" {
+			doubt = q.ID.String() + ": " + q.doubts[1]
+		}
+	}
+	both := s.Intersect(n.permitted, p.ingress)
+	add("ingress from local pods", false, s.Intersect(n.sent, in), both, near, doubt)
+	if n.state.NAT44 {
+		add("ingress from local pods by Services", false, in, both, s.Intersect(near, n.translated()), doubt)
+	}
+	add("egress", true, out2, p.egress, s.Minus(from, s.Union(n.toLocal, n.toSpecial)), n.egressDoubt(p))
+	add("forged sources", true, out2, space.Set{}, s.Minus(s.Complement(from), s.Union(n.discovery(), s.Sources(p.allowedSources()...))), "")
+	add("answers to ingress", false, n.answered(p, false), s.All(), s.Minus(to, n.fromSpecial), "")
+	add("answers to egress", true, n.answered(p, true), s.All(), s.Minus(from, n.toSpecial), "")
+	return out
+}
+
+// answered is all headers but those that begin a flow and pass without a session, although answers need one.
+func (n *node) answered(p *pod, egress bool) space.Set {
+	s := n.space
+	d, listed := n.decisions(p, egress)
+	if !listed {
+		return n.unlisted(p, egress)
+	}
+	without := s.Intersect(s.Where(d, dump.Permit), n.begins(egress))
+	if without.Empty() || n.answersPass(p, egress) {
+		return s.All()
+	}
+	return s.Complement(without)
+}
+
+// unlisted is the same for a direction without lists: no packet of it makes a session.
+func (n *node) unlisted(p *pod, egress bool) space.Set {
+	if n.answersPass(p, egress) {
+		return n.space.All()
+	}
+	return n.space.Complement(n.begins(egress))
+}
+
+// answersPass reports that the opposite direction passes every compared packet of the pod.
+func (n *node) answersPass(p *pod, egress bool) bool {
+	s := n.space
+	answers := s.Sources(p.Nets()...)
+	if egress {
+		answers = s.Destinations(p.Nets()...)
+	}
+	return s.Within(s.Minus(answers, n.blind), n.passes(p, !egress))
+}
+
+// allowedSources are the addresses that annotations of the pod allow it to send from, beside its own.
+func (p *pod) allowedSources() (list []netip.Prefix) {
+	if p.Annotations[model.AnnotationSourceCheck] == "false" {
+		return []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+	}
+	var texts []string
+	if err := json.Unmarshal([]byte(p.Annotations[model.AnnotationAllowedSources]), &texts); err != nil {
+		return nil // no annotation, or one that allows nothing
+	}
+	for _, text := range texts {
+		if !strings.Contains(text, "/") {
+			if a, err := netip.ParseAddr(text); err == nil {
+				list = append(list, netip.PrefixFrom(a, a.BitLen()))
+			}
+		} else if q, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, q)
+		}
+	}
+	return list
+}
+
+// egressDoubt says why the egress of a pod is not compared; "": it is.
+func (n *node) egressDoubt(p *pod) string {
+	if at := slices.IndexFunc(n.cluster.Hosts, func(h *model.HostEndpoint) bool { return h.ID.Node == n.cfg.Node }); at >= 0 {
+		return fmt.Sprintf("%s of this node may decide about forwarded packets", n.cluster.Hosts[at].Ref())
+	}
+	return p.doubts[1]
+}
