@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/prover"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 )
 
@@ -63,7 +64,7 @@ binary API, keeps VPP equal to it, and explains the fate of any packet.
 
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" or "config diff" found a difference, "status" found the agent not in sync or not healthy,
-"doctor" found something missing, wrong or dangerous, or "cleanup --dry-run" found values to remove.`,
+"doctor" found something missing, wrong or dangerous, "verify" found a difference, or "cleanup --dry-run" found values to remove.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
   echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |
@@ -74,6 +75,6 @@ Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), newVersion(), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), newVersion(), newDocs())
 	return root
 }

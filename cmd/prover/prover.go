@@ -1,0 +1,117 @@
+// Package prover turns the flags of contiv-agent verify, and manifests, into a proof about a running VPP.
+//
+// Invariant: the package holds no logic; it maps verdicts and errors to exit codes.
+package prover
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/verify"
+)
+
+// New returns the command.
+func New() *cobra.Command {
+	var cfg verify.Config
+	var manifests, hosts []string
+	var all bool
+	var out show.Output
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove for all packets that a running VPP's access lists do what the policies of manifests mean, or show a packet",
+		Long: `verify reads the access lists of a running VPP and the objects of --manifests. For each pod of --node it compares the set of all packet
+headers that the lists pass with the set that the policies allow. It changes nothing, and needs no agent. A second implementation of the
+policies calculates their meaning: NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy and Calico's policies.
+
+Each pod has these checks: ingress; ingress from local pods (what the sender's and the receiver's lists pass together), and the same by
+Services under nat44 (the receiver's lists alone); egress; forged sources; answers to ingress and to egress (a rule that passes a new
+connection of TCP, or of UDP to a server's port, also passes its answers). The verdict is equal for all headers, different, or not
+compared. A difference is one packet, with both verdicts, the list and rule of VPP, the policy, and a question for the trace command.
+
+Not compared: sessions that exist; translations (NAT); packets from or to addresses of nodes, of Services and of NAT; SCTP, UDP-Lite and protocol 0;
+later fragments; the lists of the uplink, the overlay and the host link; host endpoints; the egress of pods of a node with a host
+endpoint. While the agent programs VPP, a difference may be one of moments: ask again.
+
+Exit code 0: every check is equal. Exit code 3: a check is different or not compared. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP could
+not be reached.`,
+		Example: `  contiv-agent verify --manifests examples/guestbook --node node-1
+  contiv-agent verify --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1 --all
+  contiv-agent verify --manifests cluster/ --node node-1 -o json`,
+		Args: exit.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			var err error
+			if cfg.HostAddresses, err = parseAddresses("--host-address", hosts); err != nil {
+				return exit.Usage(err)
+			}
+			objects, err := objectsOf(manifests, cmd.ErrOrStderr())
+			if err != nil {
+				return exit.Usage(err)
+			}
+			cfg.Node = flags.NodeName(cfg.Node)
+			report, err := verify.Run(cmd.Context(), cfg, objects)
+			if err != nil {
+				return err
+			}
+			if err := out.Print(cmd.OutOrStdout(), report, func(w io.Writer) { show.Verified(w, report, all) }); err != nil {
+				return err
+			}
+			if report.Verdict != verify.Equal {
+				return &exit.Error{Code: exit.Differs}
+			}
+			return nil
+		},
+	}
+	out.AddFlag(cmd)
+	fs := cmd.Flags()
+	flags.AddSocket(fs, &cfg.Socket)
+	fs.StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects")
+	fs.StringVar(&cfg.Node, "node", "", "name of the node whose VPP it is (default: $NODE_NAME, or the name of this host)")
+	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that only the node's own processes send from to pods, as for run: packets from them are not compared")
+	fs.BoolVar(&all, "all", false, "also show checks that are equal")
+	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
+	return cmd
+}
+
+// objectsOf reads the objects of manifests. Refused ones are reported, and keep the parts that were understood.
+func objectsOf(manifests []string, warn io.Writer) (objects []model.Object, err error) {
+	if len(manifests) == 0 {
+		return nil, errors.New("--manifests is required")
+	}
+	changes, err := manifest.Load(manifests...)
+	if err != nil {
+		return nil, err
+	}
+	for _, ch := range changes {
+		if ch.Err != nil {
+			fmt.Fprintln(warn, ch.Err)
+		}
+		if ch.Object != nil {
+			objects = append(objects, ch.Object)
+		}
+	}
+	return objects, nil
+}
+
+func parseAddresses(flag string, texts []string) (list []netip.Addr, err error) {
+	for _, text := range texts {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: must be an IPv4 or IPv6 address", flag, text)
+		}
+		list = append(list, a)
+	}
+	return list, nil
+}

@@ -1,0 +1,29 @@
+package show
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/contiv-agent/contiv-agent/verify"
+)
+
+// Verified writes the checks of a node: those that are not equal, or all.
+func Verified(w io.Writer, r *verify.Report, all bool) {
+	count := map[verify.Verdict]int{}
+	pods := map[string]bool{}
+	for _, c := range r.Checks {
+		count[c.Verdict]++
+		pods[c.Pod] = true
+		if c.Verdict == verify.Equal && !all {
+			continue
+		}
+		fmt.Fprintf(w, "%s, %s: %s\n", c.Pod, c.Packets, withReason(string(c.Verdict), c.Why))
+		if d := c.Difference; d != nil {
+			fmt.Fprintf(w, "  packet  %s\n  vpp     %s\n  policy  %s\n", d.Packet, d.VPP, d.Policy)
+			if d.Trace != "" {
+				fmt.Fprintf(w, "  trace   %s\n", d.Trace)
+			}
+		}
+	}
+	fmt.Fprintf(w, "%s: %d pods, %d checks: %d equal for all headers, %d different, %d not compared\n", r.Node, len(pods), len(r.Checks), count[verify.Equal], count[verify.Different], count[verify.Unknown])
+}
