@@ -1,0 +1,4 @@
+// Package verified turns clusters on simulated VPPs, and changes of their access lists, into findings of the package verify.
+//
+// Invariant: a correct VPP is equal for all headers, and a change is found unless no packet shows it.
+package verified
