@@ -183,9 +183,12 @@ func (s *site) interrupted(t *testing.T) {
 	}
 }
 
-// nft changes rules of a node.
+// nft changes rules of a node. Without the program nft the fault is skipped.
 func nft(t *testing.T, n *siteNode, rules string) (remove func()) {
 	t.Helper()
+	if _, err := exec.LookPath("nft"); err != nil {
+		t.Skipf("a firewall as a fault needs Debian's package nftables: %v", err)
+	}
 	run := func(text string) {
 		t.Helper()
 		err := netns.Do(n.netns, func() error {
