@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp/stats"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/visit"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
@@ -82,7 +83,7 @@ type facts struct {
 }
 
 func ask(ctx context.Context, cfg Config) (*facts, error) {
-	conn, stop, err := connect(ctx, cfg)
+	conn, stop, err := visit.Open(ctx, vpp.Config{Socket: cfg.Socket, Dial: cfg.Dial, ClientName: "contiv-doctor", Needs: needs()})
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -120,41 +119,6 @@ func owners(locks map[string]string) (out []Check) {
 		out = append(out, c)
 	}
 	return out
-}
-
-// connect returns a connection that is up, and a function that ends it.
-func connect(ctx context.Context, cfg Config) (*vpp.Conn, func(), error) {
-	states := make(chan vpp.State, 1)
-	conn := vpp.New(vpp.Config{
-		Socket: cfg.Socket, Dial: cfg.Dial, ClientName: "contiv-doctor", Needs: needs(),
-		OnState: func(st vpp.State) {
-			select {
-			case states <- st:
-			default: // only the first state counts
-			}
-		},
-	})
-	running, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = conn.Run(running) // cancel ends it
-	}()
-	stop := func() {
-		cancel()
-		<-ended
-	}
-	select {
-	case st := <-states:
-		if st.Connected {
-			return conn, stop, nil
-		}
-		stop()
-		return nil, nil, fmt.Errorf("connect to vpp: %w", st.Err)
-	case <-ctx.Done():
-		stop()
-		return nil, nil, fmt.Errorf("connect to vpp: %w", ctx.Err())
-	}
 }
 
 func unknown(name, found string) Check { return Check{Name: name, Verdict: Unknown, Found: found} }

@@ -22,6 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/describe"
+	"github.com/contiv-agent/contiv-agent/vpp/visit"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -191,34 +192,11 @@ func newList(m *acl.ACLDetails) *List {
 
 // Open connects to VPP, by its socket or by dial. The function that it returns ends the connection.
 func Open(ctx context.Context, socket string, dial func(context.Context) (net.Conn, error)) (Do, func(), error) {
-	states := make(chan vpp.State, 1)
-	conn := vpp.New(vpp.Config{Socket: socket, Dial: dial, ClientName: "contiv-verify", Needs: needs(), OnState: func(s vpp.State) {
-		select {
-		case states <- s:
-		default: // only the first state counts
-		}
-	}})
-	running, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = conn.Run(running) // cancel ends it
-	}()
-	stop := func() {
-		cancel()
-		<-ended
+	conn, stop, err := visit.Open(ctx, vpp.Config{Socket: socket, Dial: dial, ClientName: "contiv-verify", Needs: needs()})
+	if err != nil {
+		return nil, nil, err
 	}
-	select {
-	case s := <-states:
-		if s.Connected {
-			return conn.Do, stop, nil
-		}
-		stop()
-		return nil, nil, fmt.Errorf("connect to vpp: %w", s.Err)
-	case <-ctx.Done():
-		stop()
-		return nil, nil, fmt.Errorf("connect to vpp: %w", ctx.Err())
-	}
+	return conn.Do, stop, nil
 }
 
 func needs() []api.Message {
