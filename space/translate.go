@@ -8,7 +8,7 @@ func (s *Space) Translated(a Set, to netip.AddrPort) Set {
 	if to.Addr().Is6() {
 		r = a.v6
 	}
-	any := s.forget(r, map[ref]ref{})
+	any := s.forget(r)
 	b := All4()
 	if to.Addr().Is6() {
 		b = All6()
@@ -22,24 +22,34 @@ func (s *Space) Translated(a Set, to netip.AddrPort) Set {
 }
 
 // forget is a diagram without the destination's fields: it has a header if the set has it with any destination.
-func (s *Space) forget(r ref, known map[ref]ref) ref {
+func (s *Space) forget(r ref) ref {
+	known := map[ref]ref{}
+	var all func(r ref, _ field) ref
+	all = func(r ref, _ field) (to ref) {
+		for i := range s.edgeCount(r) {
+			to = s.combine(union, to, s.rebuild(s.edge(r, i).to, known, all))
+		}
+		return to
+	}
+	return s.rebuild(r, known, all)
+}
+
+// rebuild is a diagram whose nodes of the destination's fields are replaced. known has what was rebuilt before.
+func (s *Space) rebuild(r ref, known map[ref]ref, replace func(r ref, f field) ref) ref {
 	if r < firstNode {
 		return r
 	}
 	if to, ok := known[r]; ok {
 		return to
 	}
-	f := s.level(r)
 	var to ref
-	if f == destination || f == destinationPort {
-		for i := range s.edgeCount(r) {
-			to = s.combine(union, to, s.forget(s.edge(r, i).to, known))
-		}
+	if f := s.level(r); f == destination || f == destinationPort {
+		to = replace(r, f)
 	} else {
 		from := len(s.stack)
 		for i := range s.edgeCount(r) {
 			e := s.edge(r, i)
-			s.push(from, e.last, s.forget(e.to, known))
+			s.push(from, e.last, s.rebuild(e.to, known, replace))
 		}
 		to = s.pop(f, from)
 	}
@@ -52,37 +62,22 @@ func (s *Space) forget(r ref, known map[ref]ref) ref {
 func (s *Space) Origin(a Set, to netip.AddrPort) Set {
 	h := Header{Dst: to.Addr(), DstPort: to.Port()}
 	if to.Addr().Is6() {
-		return Set{v6: s.fix(a.v6, &h, map[ref]ref{})}
+		return Set{v6: s.fix(a.v6, &h)}
 	}
-	return Set{v4: s.fix(a.v4, &h, map[ref]ref{})}
+	return Set{v4: s.fix(a.v4, &h)}
 }
 
 // fix is a diagram where the destination's fields have the header's values.
-func (s *Space) fix(r ref, h *Header, known map[ref]ref) ref {
-	if r < firstNode {
-		return r
-	}
-	if to, ok := known[r]; ok {
-		return to
-	}
-	f := s.level(r)
-	var to ref
-	if f == destination || f == destinationPort {
-		v := h.value(f)
+func (s *Space) fix(r ref, h *Header) ref {
+	known := map[ref]ref{}
+	var its func(r ref, f field) ref
+	its = func(r ref, f field) ref {
 		for i := range s.edgeCount(r) {
-			if e := s.edge(r, i); !e.last.less(v) {
-				to = s.fix(e.to, h, known)
-				break
+			if e := s.edge(r, i); !e.last.less(h.value(f)) {
+				return s.rebuild(e.to, known, its)
 			}
 		}
-	} else {
-		from := len(s.stack)
-		for i := range s.edgeCount(r) {
-			e := s.edge(r, i)
-			s.push(from, e.last, s.fix(e.to, h, known))
-		}
-		to = s.pop(f, from)
+		return 0 // the edges cover all values
 	}
-	known[r] = to
-	return to
+	return s.rebuild(r, known, its)
 }
