@@ -270,6 +270,7 @@ func nodeCrashes(t *testing.T, s *realSite) {
 	}
 	s.wireAgain(1)
 	s.boot(n)
+	s.hasNewLinks(t, n)
 	s.startContainerd(n)
 	s.startRealKubelet(n)
 	eventually(t, "pods of "+n.name+" have restarted", func() error {
@@ -281,6 +282,22 @@ func nodeCrashes(t *testing.T, s *realSite) {
 		return nil
 	}, s.kubelets()...)
 	s.whole(t)
+}
+
+// hasNewLinks takes what a node that has just booted answers about its network for what it answers without agents. All else is as before.
+func (s *realSite) hasNewLinks(t *testing.T, n *realNode) {
+	t.Helper()
+	eventually(t, n.name+" has its addresses", func() error {
+		for question, answer := range n.answers(t) {
+			if strings.Contains(answer, "tentative") {
+				return fmt.Errorf("%s: %s", question, answer)
+			}
+			if !strings.HasPrefix(question, "find") && !strings.HasPrefix(question, "cat") { // files, and a setting of the whole machine
+				s.before[n.name][question] = answer
+			}
+		}
+		return nil
+	})
 }
 
 // killAll kills what runs in the node's cgroups or network; an error: something did.
