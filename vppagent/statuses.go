@@ -1,21 +1,25 @@
-package event
+package vppagent
 
-import "strings"
+import (
+	"strings"
 
-// StatusLists gathers the statuses of a transaction that is observed in portions. Each list is sorted and less than half as long
+	"github.com/contiv-agent/contiv-agent/event"
+)
+
+// statusLists gathers the statuses of a transaction that is observed in portions. Each list is sorted and less than half as long
 // as the one before. So joins cost little, and mostly run while VPP works.
-type StatusLists [][]ValueStatus
+type statusLists [][]event.ValueStatus
 
-// AddList takes a sorted list.
-func (t *StatusLists) AddList(list []ValueStatus) {
+// addList takes a sorted list.
+func (t *statusLists) addList(list []event.ValueStatus) {
 	*t = append(*t, list)
 	for n := len(*t); n > 1 && 2*len((*t)[n-1]) > len((*t)[n-2]); n = len(*t) {
 		t.mergeLast()
 	}
 }
 
-// MergeAll returns all statuses as one sorted list.
-func (t *StatusLists) MergeAll() []ValueStatus {
+// mergeAll returns all statuses as one sorted list.
+func (t *statusLists) mergeAll() []event.ValueStatus {
 	for len(*t) > 1 {
 		t.mergeLast()
 	}
@@ -23,10 +27,10 @@ func (t *StatusLists) MergeAll() []ValueStatus {
 }
 
 // mergeLast merges the last two lists. For a value in both, the later status counts.
-func (t *StatusLists) mergeLast() {
+func (t *statusLists) mergeLast() {
 	n := len(*t)
 	before, now := (*t)[n-2], (*t)[n-1]
-	out := make([]ValueStatus, 0, len(before)+len(now))
+	out := make([]event.ValueStatus, 0, len(before)+len(now))
 	for len(before) > 0 && len(now) > 0 {
 		switch c := strings.Compare(before[0].Key, now[0].Key); {
 		case c < 0:
