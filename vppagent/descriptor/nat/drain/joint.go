@@ -6,7 +6,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp/draw"
 )
 
-// mostLooks bounds the lists that are simulated in search of an order.
+// mostLooks bounds the lists that are simulated in one search. Without a bound on the whole search its time doubles with each drained backend.
 const mostLooks = 3000
 
 // joint makes edits, and changes the pads beside all backends that get less than their weights, in one group, so that all have their shares afterwards.
@@ -17,7 +17,7 @@ const mostLooks = 3000
 // however many others are drained.
 func (p *planner) joint(edits move) bool {
 	_, share := p.sharesOf(edits)
-	s := search{planner: p, edits: edits, list: slices.Clone(p.list), share: share, verdict: refused}
+	s := search{planner: p, edits: edits, list: slices.Clone(p.list), share: share, verdict: refused, left: mostLooks}
 	for _, e := range edits {
 		if e.slot < len(s.list) {
 			s.list[e.slot] = e.to
@@ -53,7 +53,7 @@ type search struct {
 	share   []int // that backends are to have
 	found   move
 	verdict verdict // of found
-	left    int     // lists that order may still simulate
+	left    int     // lists that may still be simulated
 }
 
 // from continues at a slot. Backends before it have their shares in the list, the others have their weights.
@@ -70,6 +70,9 @@ func (s *search) from(slot int, has []int) bool {
 	for _, pad := range []int{slot + 1, slot - 1} {
 		if pad < 0 || pad >= len(s.list) || !s.list[pad].isPad() {
 			continue
+		}
+		if s.left--; s.left < 0 {
+			return false
 		}
 		s.list[pad].Weight -= less
 		if look(s.list, has, none) == (outcome{}) && s.from(slot+1, has) {
@@ -104,7 +107,6 @@ func (s *search) reach() bool {
 		}
 	}
 	if s.verdict == refused {
-		s.left = mostLooks
 		if s.found = s.order(nil, slices.Concat(resets, edits, sets), s.planner.list); s.found != nil {
 			s.verdict = s.judge(s.found)
 		}
