@@ -47,6 +47,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -133,6 +134,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.rivals = &owner.Rivals{VPP: p.conn, Self: cfg.Share().ClientName(), Logger: log, Changed: func() {}}
 	p.values = controller.NewValues()
 	p.values.OnSent(frontends.Sent)
+	p.values.ByInterim(nat44.Interim)
 	if cfg.Listen.Healthz != "" {
 		p.proxy = kubeproxy.NewHealth(cfg.NodeName, p.metrics.proxy)
 	}

@@ -341,7 +341,7 @@ func (a *Agent) complete(ctx context.Context, x *execution, err error) {
 	}
 	x.finished()
 	if a.informed {
-		c.Statuses = x.statuses.mergeAll()
+		c.Statuses = x.statuses.MergeAll()
 	}
 	a.saveJournal()
 	c.Took, c.Cost = a.cfg.Now().Sub(x.began), a.cfg.Now().Sub(x.began)+a.pace.Balance-x.balance

@@ -22,7 +22,7 @@ type execution struct {
 	c        *event.Committed
 	began    time.Time
 	balance  time.Duration // of the pacer, when it began
-	statuses statusLists
+	statuses event.StatusLists
 	done     []history.Op // done or tried; as many as the history keeps
 	over     int          // not kept
 	news     bool         // a status changed
@@ -30,6 +30,7 @@ type execution struct {
 	// divisible: it may end before all steps are done; proceed carries out the remaining steps.
 	divisible bool
 	before    map[*value]bool // remaining from earlier executions, and part of the plan
+	refused   []*value
 }
 
 // request is an operation with its reply.
@@ -40,6 +41,7 @@ type request struct {
 
 // execute executes level after level. The error says that VPP cannot be reached; a refusal is an error of its value.
 func (x *execution) execute(ctx context.Context, plan [][]Step) error {
+	x.noteOlder()
 	for i, level := range plan {
 		x.awaitAnswers(ctx, level)
 		others, lost := x.portion(ctx, level)
@@ -173,16 +175,6 @@ func (x *execution) operations(s Step) (ops []descriptor.Op, ok bool) {
 		}
 	}
 	return ops, true
-}
-
-// notReady asks the kind whether a value may be put now, and makes a refusal the error of the step.
-func (x *execution) notReady(v *value) bool {
-	if v.kind.Ready == nil {
-		return false
-	}
-	v.plan.err = v.kind.Ready(x.a.g.world, v.have, v.want, x.a.g.sure)
-	v.plan.unsent = v.plan.err != nil
-	return v.plan.unsent
 }
 
 // stillUsed returns a value in VPP that needs v because its removal failed. VPP would often delete v nevertheless, and keep a
@@ -333,6 +325,7 @@ func (x *execution) finish(s Step, lost error) {
 		now = v.plan.after
 	}
 	if v.plan.err != nil || lost != nil {
+		x.note(v)
 		if s.Action == Create && !s.shut {
 			x.notCreated(v)
 		}
@@ -439,7 +432,7 @@ func (a *Agent) observe(p *planner, x *execution) {
 		out = append(out, event.ValueStatus{Key: v.key, State: v.state, Err: v.err, Details: v.missing})
 		a.board.setStatus(v, now)
 	}
-	x.statuses.addList(out)
+	x.statuses.AddList(out)
 }
 
 // setResult gives v its status. lost: VPP could not be reached, and the plan was not executed.

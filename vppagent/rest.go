@@ -313,7 +313,7 @@ func (x *execution) finished() {
 	}
 	if x != r.x {
 		for _, list := range x.statuses {
-			r.x.statuses.addList(list)
+			r.x.statuses.AddList(list)
 		}
 		x.statuses, x.c.Triggered = r.x.statuses, append(r.x.c.Triggered, x.c.Triggered...)
 	}

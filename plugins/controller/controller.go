@@ -63,7 +63,7 @@ func (c *Controller) accept(ev event.Event) {
 	case *event.External:
 		c.external(ev)
 	case *event.Located:
-		c.located = ev
+		c.located, c.news = ev, true
 		for _, p := range c.processors {
 			p.Located(ev)
 		}
@@ -106,7 +106,7 @@ func (c *Controller) update(ev *event.Update) {
 
 // takeChanges hands changes to the processors.
 func (c *Controller) takeChanges(changes []event.Change) {
-	c.fresh = c.fresh || len(changes) > 0
+	c.fresh, c.news = c.fresh || len(changes) > 0, c.news || len(changes) > 0
 	c.applyChanges(changes)
 	for _, ch := range changes {
 		notify(c.cfg.Observer.Changed, ch)
@@ -321,17 +321,25 @@ const maxInterim = 8
 // flushChanges collects the pending changes and reports whether an interim state follows. It skips an interim state without requests to
 // VPP, because no answer would arrive to continue from.
 func (c *Controller) flushChanges() (changes map[string]proto.Message, again bool) {
-	held, behind := c.held(), c.vppBehind()
-	announceTo(c.processors, behind, len(c.left) == 0)
+	s := progress{held: c.held(), behind: c.vppBehind()}
+	s.refuses = s.held && c.now.Sub(c.heldSince) >= maxPrecede
 	for range maxInterim {
+		s.between = announceTo(c.processors, s.behind, len(c.left) == 0)
+		s.rest = len(s.between) > 0 || c.values.begun > 0
+		c.values.rest = s.rest && !s.held && !anyIn(c.left, c.way)
+		waits := false
 		c.report(c.each(func(p Processor) error {
-			if pauses(p, held, c.way != nil && behind) {
+			if s.pauses(p, c.way != nil, c.values.rest && c.values.begun > 0) {
+				_, stepwise := p.(Stepwise)
+				waits = waits || !stepwise && c.news
 				return nil
 			}
 			return p.Flush()
 		}))
-		changes, again = c.values.changedValues(c.left), anyAgain(c.processors)
-		if len(changes) > 0 || !again || held || behind {
+		c.news = waits
+		changes = c.values.changedValues(c.left)
+		again = waits || c.values.begun > 0 || anyAgain(c.processors)
+		if len(changes) > 0 || !again || s.held || s.behind {
 			break
 		}
 	}

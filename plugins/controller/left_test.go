@@ -16,11 +16,20 @@ import (
 // behinder is a stepper that records whether VPP has acknowledged its output.
 type behinder struct {
 	stepper
-	behind [][2]bool
+	behind  [][2]bool
+	between bool // its states are interim states, but the last
+	out     bool // it handed over an interim state
 }
 
-func (b *behinder) Behind(behind, acknowledged bool) {
+func (b *behinder) Flush() error {
+	err := b.stepper.Flush()
+	b.out = b.Again()
+	return err
+}
+
+func (b *behinder) Behind(behind, acknowledged bool) (between bool) {
 	b.behind = append(b.behind, [2]bool{behind, acknowledged})
+	return b.between && b.out
 }
 
 func (b *behinder) last() [2]bool { return b.behind[len(b.behind)-1] }

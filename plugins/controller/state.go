@@ -90,13 +90,12 @@ type Controller struct {
 	ahead
 	asked
 	fair
+	interims
 	left      map[string]struct{} // keys that the VPP agent writes later: see event.Committed
 	seq       uint64
 	inFlight  uint64 // 0: none
 	sentAt    time.Time
 	causes    causes
-	way       map[string]struct{} // keys of the transactions that lead to the interim states of Stepwise processors
-	heldSince time.Time           // time at which VPP was first found to refuse one of them; zero: it refused none
 	triggered triggers
 	now       time.Time
 	last      *event.Committed

@@ -29,6 +29,7 @@ type Values struct {
 	sources  []string // names of external, sorted
 	// onSent receives the old and the new sent value of a key; either may be nil.
 	onSent func(was, now proto.Message)
+	opening
 }
 
 type owner struct {
@@ -51,6 +52,7 @@ type entry struct {
 	sent  proto.Message // value that the last transactions sent; nil: none
 	other proto.Message // a desired value known to differ from sent; nil: none
 	dirty bool
+	begun bool // sent is an interim state of the desired value
 }
 
 // NewValues returns an empty table.
@@ -222,27 +224,35 @@ func (v *Values) recordSent(e *entry, msg proto.Message) {
 	if msg != nil {
 		v.sent++
 	}
-	e.sent, e.other, e.dirty = msg, nil, false
+	e.sent, e.other, e.dirty, e.begun = msg, nil, false, false
 	if msg == nil {
 		delete(v.entries, e.key)
 	}
 }
 
 // changedValues returns the keys whose desired value differs from the sent one, with that value; nil deletes. It clears their dirty marks.
-// Keys in wait are not returned and stay dirty.
+// Keys in wait are not returned and stay dirty. So do values that open: beside other changes, their interim states are returned.
 func (v *Values) changedValues(wait map[string]struct{}) map[string]proto.Message {
 	var out map[string]proto.Message
+	var last []*entry
 	dirty := v.dirty
-	v.dirty, v.held = nil, nil
+	v.dirty, v.held, v.begun = nil, nil, 0
 	for _, e := range dirty {
 		now, was := v.effective(e), e.sent
 		if now != nil && was != nil && now != e.other && kv.Equal(now, was) {
-			e.dirty = false
+			e.dirty, e.begun = false, false
 			continue
 		}
 		if _, waits := wait[e.key]; waits {
 			e.other = now // not compared again in every turn
 			v.dirty, v.held = append(v.dirty, e), append(v.held, e)
+			if e.begun {
+				v.begun++
+			}
+			continue
+		}
+		if v.opens(e, now) {
+			last = append(last, e)
 			continue
 		}
 		v.recordSent(e, now)
@@ -254,7 +264,7 @@ func (v *Values) changedValues(wait map[string]struct{}) map[string]proto.Messag
 		}
 		out[e.key] = now
 	}
-	return out
+	return v.openLast(last, out)
 }
 
 // allValues returns the whole desired state and counts it as sent.
@@ -266,7 +276,7 @@ func (v *Values) allValues() map[string]proto.Message {
 			out[key] = msg
 		}
 	}
-	v.dirty, v.held = nil, nil
+	v.dirty, v.held, v.begun = nil, nil, 0
 	return out
 }
 

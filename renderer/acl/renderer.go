@@ -161,9 +161,10 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 }
 
 // Behind takes whether VPP may lack a part of the changes sent so far. While it is true, an opening waits if it concerns a packet that one
-// of these changes closes at another interface. Acknowledged: VPP has all changes that were sent before Behind was last called with it.
-func (r *Renderer) Behind(behind, acknowledged bool) {
-	r.out.Behind(behind, acknowledged)
+// of these changes closes at another interface. Acknowledged: VPP has all changes that were sent before Behind was last called with it. Between reports
+// whether the sink has an interim state whose rest follows.
+func (r *Renderer) Behind(behind, acknowledged bool) (between bool) {
+	return r.out.Behind(behind, acknowledged)
 }
 
 // Apply sends the changes since the last Apply to the sink. If some would open one interface while they, or earlier changes that VPP may

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -78,4 +80,42 @@ func (s *rendering) ranges(vip netip.Addr) []string {
 		out = append(out, p.String())
 	}
 	return out
+}
+
+// Interim returns the source ranges that two values both permit, for the frontends of the second one; nil: the second one admits no more clients, or
+// these are no source ranges. Between the two, a client that only the second one admits must not reach an endpoint that only the first one has.
+func Interim(was, now proto.Message) proto.Message {
+	before, is := was.(*contivnat.SourceRanges)
+	after, also := now.(*contivnat.SourceRanges)
+	if !is || !also {
+		return nil
+	}
+	var both []netip.Prefix
+	more := false
+	for _, text := range after.GetRanges() {
+		p, err := netip.ParsePrefix(text)
+		within := false
+		for _, text := range before.GetRanges() {
+			o, wrong := netip.ParsePrefix(text)
+			switch {
+			case err != nil || wrong != nil:
+				return nil
+			case !o.Overlaps(p):
+			case o.Bits() <= p.Bits():
+				within, both = true, append(both, p)
+			default:
+				both = append(both, o)
+			}
+		}
+		more = more || !within
+	}
+	if !more {
+		return nil
+	}
+	m := &contivnat.SourceRanges{Label: after.GetLabel(), Frontends: after.GetFrontends()}
+	slices.SortFunc(both, netip.Prefix.Compare)
+	for _, p := range slices.Compact(both) {
+		m.Ranges = append(m.Ranges, p.String())
+	}
+	return m
 }

@@ -386,6 +386,33 @@ func TestA2OneEndpointIsNoSpecialCase(t *testing.T) {
 	}
 }
 
+// TestInterim: between two values only those clients are permitted that both permit.
+func TestInterim(t *testing.T) {
+	of := func(ranges string) *contivnat.SourceRanges {
+		return &contivnat.SourceRanges{Label: "default/web@203.0.113.7", Ranges: strings.Fields(ranges)}
+	}
+	for _, tc := range []struct{ was, now, want string }{
+		{"10.0.0.0/8", "10.0.0.0/8", "nothing opens"},
+		{"10.0.0.0/8", "10.1.0.0/16", "nothing opens"},
+		{"10.0.0.0/8", "", "nothing opens"},
+		{"10.1.0.0/16", "10.0.0.0/8", "10.1.0.0/16"},
+		{"10.0.0.0/8", "198.18.0.0/15", ""},
+		{"10.0.0.0/8 198.18.0.0/16", "10.1.0.0/16 10.2.0.0/16 198.18.0.0/15", "10.1.0.0/16 10.2.0.0/16 198.18.0.0/16"},
+		{"10.0.0.0/8 10.1.0.0/16", "10.1.0.0/16 11.0.0.0/8", "10.1.0.0/16"},
+	} {
+		got := "nothing opens"
+		if m := Interim(of(tc.was), of(tc.now)); m != nil {
+			got = strings.Join(m.(*contivnat.SourceRanges).GetRanges(), " ")
+		}
+		if got != tc.want {
+			t.Errorf("from %q to %q: %q, want %q", tc.was, tc.now, got, tc.want)
+		}
+	}
+	if Interim(of("10.0.0.0/8"), &nat.DNat44{}) != nil {
+		t.Error("a mapping has an interim state")
+	}
+}
+
 func TestSourceRanges(t *testing.T) {
 	ranges := func(prefixes ...string) func(*renderer.ContivService) {
 		return func(s *renderer.ContivService) {

@@ -148,6 +148,9 @@ func (w *watch) end() (holes []sighting) {
 func (w *watch) describe(s sighting) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s arrives as %s, neither before nor afterwards; open after message %d of %d on %s:", w.probes[s.probe], s.arrival, s.after, len(w.messages), w.n.name)
+	if o := w.c.outcome(&w.probes[s.probe]); len(o.lost) > 0 {
+		fmt.Fprintf(&b, " afterwards %s", o.lost[0].text)
+	}
 	w.listMessages(&b, s.after)
 	return b.String()
 }

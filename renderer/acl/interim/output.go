@@ -66,10 +66,12 @@ func (o *Output) Resent() { o.resent = true }
 func (o *Output) More() bool { return o.more }
 
 // Behind takes whether VPP may lack a part of the changes sent so far. Acknowledged: VPP has all changes that were sent before the last call with it.
-func (o *Output) Behind(behind, acknowledged bool) {
+// Between reports whether the sink has an interim state whose rest follows.
+func (o *Output) Behind(behind, acknowledged bool) (between bool) {
 	if o.behind = behind; acknowledged {
 		o.late.Age()
 	}
+	return o.pending != nil
 }
 
 // Remove removes the lists of an interface that exists no more.

@@ -173,7 +173,9 @@ func TestStatesOfAChangedCheck(t *testing.T) {
 	old := &lists.Check{From: []netip.Prefix{netip.MustParsePrefix("10.1.1.1/32")}}
 	now := &lists.Check{From: []netip.Prefix{netip.MustParsePrefix("10.1.1.2/32")}}
 	only, first := lists.Place{Table: table.SourceOnly + "x", SourceCheck: true}, lists.Place{Table: table.SourceFirst + "x", SourceCheck: true}
-	rest := lists.Place{Table: "rest", Denies: true}
+	rest, all := lists.Place{Table: "rest", Denies: true}, lists.Place{Table: table.PermitEgress}
+	outside, before := lists.Place{Table: table.OutsideOnly + table.OverlaySuffix, SourceCheck: true}, lists.Place{Table: table.PermitIngress}
+	out := []lists.Place{rest}
 	for i, c := range []struct {
 		old, now lists.Lists
 		want     string
@@ -187,6 +189,9 @@ func TestStatesOfAChangedCheck(t *testing.T) {
 		{lists.Lists{In: []lists.Place{only}, Check: old}, lists.Lists{}, "[" + only.Table + "]", effect{opens: true}},
 		{lists.Lists{In: []lists.Place{only}, Check: old}, lists.Lists{In: []lists.Place{rest}}, "[deny-all]", effect{true, true}},
 		{lists.Lists{In: []lists.Place{first, rest}, Check: old}, lists.Lists{In: []lists.Place{rest}}, "[" + first.Table + " rest]", effect{opens: true}},
+		// The output keeps its list: only sessions of the input admit answers there.
+		{lists.Lists{In: []lists.Place{first, all}, Out: out, Check: old}, lists.Lists{In: []lists.Place{only}, Check: old}, "[" + first.Table + " " + all.Table + "]", effect{}},
+		{lists.Lists{In: []lists.Place{before}, Out: out}, lists.Lists{In: []lists.Place{outside}, Check: now}, "[outside-check-overlay " + before.Table + "]", effect{closes: true}},
 	} {
 		if got := fmt.Sprint(lists.Names(lists.CommonInput(c.old, c.now))); got != c.want {
 			t.Errorf("%d: %s, not %s", i, got, c.want)

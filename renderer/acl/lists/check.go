@@ -3,6 +3,7 @@ package lists
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/netset"
@@ -76,7 +77,8 @@ func (c *Check) Cause() *dataplane.Cause {
 	return &dataplane.Cause{Kind: dataplane.CauseSource, Denied: true}
 }
 
-// CommonInput returns an input list that lets pass only what both lists do.
+// CommonInput returns an input list that lets pass only what both lists do. If one of them makes sessions of all packets, because the output has lists
+// that answers have to pass, it does so as well.
 func CommonInput(old, now Lists) []Place {
 	rest := CommonDirection(Unchecked(old.In), Unchecked(now.In))
 	front := func(l Lists) (Place, bool) { // a check that can precede other tables
@@ -92,7 +94,11 @@ func CommonInput(old, now Lists) []Place {
 		return shut()
 	case None(rest) && now.Check == nil:
 		return old.In
-	case None(rest):
+	case None(rest) && len(rest) > 0 && len(now.In) == 1 && strings.HasPrefix(now.In[0].Table, table.OutsideOnly):
+		p := now.In[0] // it makes no session
+		p.Table = table.OutsideFirst + strings.TrimPrefix(p.Table, table.OutsideOnly)
+		return append([]Place{p}, rest...)
+	case None(rest) && (len(rest) == 0 || !old.Check.Same(now.Check)):
 		return now.In // its table becomes the common part
 	}
 	for _, l := range []Lists{now, old} {

@@ -1,25 +1,21 @@
-package vppagent
+package event
 
-import (
-	"strings"
+import "strings"
 
-	"github.com/contiv-agent/contiv-agent/event"
-)
-
-// statusLists gathers the statuses of a transaction that is observed in portions. Each list is sorted and less than half as long
+// StatusLists gathers the statuses of a transaction that is observed in portions. Each list is sorted and less than half as long
 // as the one before. So joins cost little, and mostly run while VPP works.
-type statusLists [][]event.ValueStatus
+type StatusLists [][]ValueStatus
 
-// addList takes a sorted list.
-func (t *statusLists) addList(list []event.ValueStatus) {
+// AddList takes a sorted list.
+func (t *StatusLists) AddList(list []ValueStatus) {
 	*t = append(*t, list)
 	for n := len(*t); n > 1 && 2*len((*t)[n-1]) > len((*t)[n-2]); n = len(*t) {
 		t.mergeLast()
 	}
 }
 
-// mergeAll returns all statuses as one sorted list.
-func (t *statusLists) mergeAll() []event.ValueStatus {
+// MergeAll returns all statuses as one sorted list.
+func (t *StatusLists) MergeAll() []ValueStatus {
 	for len(*t) > 1 {
 		t.mergeLast()
 	}
@@ -27,10 +23,10 @@ func (t *statusLists) mergeAll() []event.ValueStatus {
 }
 
 // mergeLast merges the last two lists. For a value in both, the later status counts.
-func (t *statusLists) mergeLast() {
+func (t *StatusLists) mergeLast() {
 	n := len(*t)
 	before, now := (*t)[n-2], (*t)[n-1]
-	out := make([]event.ValueStatus, 0, len(before)+len(now))
+	out := make([]ValueStatus, 0, len(before)+len(now))
 	for len(before) > 0 && len(now) > 0 {
 		switch c := strings.Compare(before[0].Key, now[0].Key); {
 		case c < 0:
