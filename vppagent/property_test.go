@@ -217,10 +217,16 @@ func wishServices(t *rapid.T, v kv.Values, flip func(string) bool, upto func(int
 			ExternalIp: fmt.Sprintf("10.96.1.%d", i), ExternalPort: 80, TwiceNat: nat.DNat44_StaticMapping_TwiceNatMode(upto(2, "twice")),
 			SessionAffinity: uint32(100 * upto(1, "affinity")), Protocol: nat.DNat44_Protocol(upto(1, "proto")),
 		}
-		for b := range 6 {
+		var drained []bool
+		for b := range 6 { // a backend always has the same weight: it keeps the one with which it was added
 			if flip("backend") {
-				weight := min(upto(2, "weight"), 1) * (1 + b%2) // always the same of a backend, which keeps the one with which it was added
-				m.LocalIps = append(m.LocalIps, &nat.DNat44_StaticMapping_LocalIP{LocalIp: fmt.Sprintf("10.1.1.%d", b), LocalPort: 8080, Probability: uint32(weight)})
+				m.LocalIps = append(m.LocalIps, &nat.DNat44_StaticMapping_LocalIP{LocalIp: fmt.Sprintf("10.1.1.%d", b), LocalPort: 8080, Probability: uint32(1 + b%2)})
+				drained = append(drained, upto(2, "drained") == 0)
+			}
+		}
+		for i, d := range drained {
+			if d && slices.Contains(drained, false) { // where all have probability 0, none is drained and all have weight 1
+				m.LocalIps[i].Probability = 0
 			}
 		}
 		s := of()
