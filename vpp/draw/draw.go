@@ -31,10 +31,23 @@ func Of(room []int, weights []uint8) Outcome {
 		return out
 	}
 	out.Total = int(p[len(p)-1])
-	for number := 1; number <= out.Total; number++ {
-		out.Shares[search(p, number)]++
-	}
+	divide(out.Shares, p, 0, len(p)-1, 1, out.Total)
 	return out
+}
+
+// divide adds to shares which locals VPP's binary search finds for the numbers from first to last among the locals from low to high. It looks behind the
+// local in the middle with all numbers above that local's prefix, and before it with the others. It looks for the first prefix that reaches a number;
+// prefixes that wrapped are not sorted, and it may find another one that reaches it. It always finds one, because the last prefix is the total.
+func divide(shares []int, prefixes []uint8, low, high, first, last int) {
+	for low < high && first <= last {
+		middle := (high-low)/2 + low
+		limit := int(prefixes[middle])
+		divide(shares, prefixes, middle+1, high, max(first, limit+1), last)
+		high, last = middle, min(last, limit)
+	}
+	if first <= last {
+		shares[low] += last - first + 1
+	}
 }
 
 // Drains reports that a pad drains a backend, so that the weights exceed VPP's 8 bits on purpose, and that no pad gets a new flow and VPP does not
@@ -52,19 +65,4 @@ func Drains[T any](locals []T, of func(T) ([4]byte, uint8)) bool {
 		}
 	}
 	return drains && out.Total > 0
-}
-
-// search is VPP's binary search for the first prefix that reaches a number. Prefixes that wrapped are not sorted: the search may find another one that
-// reaches it. It always finds one, because the last prefix is the total.
-func search(prefixes []uint8, number int) int {
-	low, high := 0, len(prefixes)-1
-	for low < high {
-		middle := (high-low)/2 + low
-		if number > int(prefixes[middle]) {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
 }

@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"math/rand/v2"
 	"slices"
 	"testing"
 )
@@ -24,6 +25,54 @@ func TestOf(t *testing.T) {
 		if !slices.Equal(got.Shares, tc.shares) || got.Total != tc.total {
 			t.Errorf("%s: %+v, want %v of %d", tc.name, got, tc.shares, tc.total)
 		}
+	}
+}
+
+// search is VPP's binary search, number by number.
+func search(prefixes []uint8, number int) int {
+	low, high := 0, len(prefixes)-1
+	for low < high {
+		middle := (high-low)/2 + low
+		if number > int(prefixes[middle]) {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+func TestOfEverySearch(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for n := range 20_000 {
+		weights := make([]uint8, 1+rnd.IntN(Most))
+		for i := range weights {
+			weights[i] = []uint8{0, 0, 2, 2, 254, uint8(rnd.Uint32())}[rnd.IntN(3+n%4)]
+		}
+		prefixes := slices.Clone(weights)
+		for i := 1; i < len(prefixes); i++ {
+			prefixes[i] += prefixes[i-1]
+		}
+		want := make([]int, len(weights))
+		for number := 1; number <= int(prefixes[len(prefixes)-1]); number++ {
+			want[search(prefixes, number)]++
+		}
+		if got := Of(nil, weights); !slices.Equal(got.Shares, want) {
+			t.Fatalf("%v: %v, want %v", weights, got.Shares, want)
+		}
+	}
+}
+
+func BenchmarkOf(b *testing.B) {
+	weights := make([]uint8, Most)
+	for i := range weights {
+		if i%3 == 0 {
+			weights[i] = 2
+		}
+	}
+	var room [Most]int
+	for b.Loop() {
+		Of(room[:], weights)
 	}
 }
 

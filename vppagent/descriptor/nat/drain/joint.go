@@ -6,8 +6,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp/draw"
 )
 
-// mostLooks bounds the lists that are simulated in one search. Without a bound on the whole search its time doubles with each drained backend.
-const mostLooks = 3000
+// mostLooks bounds the lists that all searches of a plan simulate. Without a bound their time doubles with each drained backend.
+const mostLooks = 20_000
 
 // joint makes edits, and changes the pads beside all backends that get less than their weights, in one group, so that all have their shares afterwards.
 //
@@ -17,7 +17,7 @@ const mostLooks = 3000
 // however many others are drained.
 func (p *planner) joint(edits move) bool {
 	_, share := p.sharesOf(edits)
-	s := search{planner: p, edits: edits, list: slices.Clone(p.list), share: share, verdict: refused, left: mostLooks}
+	s := search{planner: p, edits: edits, list: slices.Clone(p.list), share: share, verdict: refused}
 	for _, e := range edits {
 		if e.slot < len(s.list) {
 			s.list[e.slot] = e.to
@@ -53,7 +53,6 @@ type search struct {
 	share   []int // that backends are to have
 	found   move
 	verdict verdict // of found
-	left    int     // lists that may still be simulated
 }
 
 // from continues at a slot. Backends before it have their shares in the list, the others have their weights.
@@ -71,9 +70,10 @@ func (s *search) from(slot int, has []int) bool {
 		if pad < 0 || pad >= len(s.list) || !s.list[pad].isPad() {
 			continue
 		}
-		if s.left--; s.left < 0 {
+		if s.plan.Searched >= mostLooks {
 			return false
 		}
+		s.plan.Searched++
 		s.list[pad].Weight -= less
 		if look(s.list, has, none) == (outcome{}) && s.from(slot+1, has) {
 			return true
@@ -124,9 +124,10 @@ func (s *search) order(done, rest move, list Layout) move {
 		any[i] = whatever
 	}
 	for i, e := range rest {
-		if s.left -= 2; s.left < 0 {
+		if s.plan.Searched >= mostLooks {
 			return nil
 		}
+		s.plan.Searched++
 		next := slices.Clone(list)
 		switch {
 		case e.slot > len(list):

@@ -33,6 +33,8 @@ type Plan struct {
 	// Hurried is how many groups give a drained backend new flows if VPP forwards between two requests of the group, as a VPP with a worker thread
 	// does.
 	Hurried int
+	// Searched is how many lists were simulated in search of several pads that drain together. It is bounded.
+	Searched int
 	// Reopened reports that all drained backends get new flows until the last group: no other plan was found.
 	Reopened bool
 }
@@ -80,7 +82,7 @@ func (l Layout) To(goal Goal) (Plan, bool) {
 	if p.reopenAll() && p.takeMore() && p.removeGone() && p.drainMore() {
 		return p.done(), true
 	}
-	return Plan{}, false
+	return Plan{Searched: p.plan.Searched}, false
 }
 
 // planner makes a plan move by move. Between two moves, VPP gives every backend its share.
