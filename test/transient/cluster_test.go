@@ -132,7 +132,6 @@ const maxCrossings = 8
 
 // walk sends a packet, and follows it over the nodes until it arrives; false: it does not.
 func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet, bool) {
-	src := p.Src
 	for range maxCrossings {
 		fate := at.vpp.Send(door, p)
 		if len(fate.Out) == 0 || fate.Out[0].Origin != sim.Forwarded {
@@ -150,17 +149,18 @@ func (c *cluster) walk(at *node, door string, p sim.Packet) (arrival, sim.Packet
 			if out.Local || door == cni.Host {
 				door = ""
 			}
-			return arrivalOf(at, door, src, &p), p, true
+			return arrivalOf(at, door, &p), p, true
 		}
 		at = next
 	}
 	return arrival{}, p, false
 }
 
-// arrivalOf returns a packet's place of arrival. Which address nat44 gives SCTP depends on sessions of other protocols, so it is left out.
-func arrivalOf(at *node, door string, sent netip.Addr, p *sim.Packet) arrival {
+// arrivalOf returns a packet's place of arrival. Of SCTP the source is left out: nat44 gives it any address of its pool, by sessions of other protocols,
+// or, where it is not on the sender's interface yet, none. Sender and receiver are the same.
+func arrivalOf(at *node, door string, p *sim.Packet) arrival {
 	a := arrival{at.name, door, p.Src, p.Dst, p.DstPort}
-	if p.Proto == model.SCTP && p.Src != sent {
+	if p.Proto == model.SCTP {
 		a.src = netip.Addr{}
 	}
 	return a

@@ -42,8 +42,8 @@ func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true)
 
 // found and faultyFound are worlds beyond those numbers in which the agent once let a packet pass, or dropped one.
 var (
-	found       = []uint64{60, 140, 230, 242, 136} // read only
-	faultyFound = []uint64{31}                     // read only
+	found       = []uint64{60, 140, 230, 242, 136, 297} // read only
+	faultyFound = []uint64{31, 106}                     // read only
 )
 
 // TestNoHoleWhereOneWas changes the worlds in which holes were found before.
