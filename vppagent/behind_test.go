@@ -1,6 +1,8 @@
 package vppagent_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -63,4 +65,44 @@ func TestMappingsWaitForRefusedLists(t *testing.T) {
 	if attempts != 5 {
 		t.Errorf("the mapping waits for %d attempts, want 5", attempts)
 	}
+}
+
+// TestRestForgetsRefusedLists: a mapping in a later portion of a rest does not wait for lists that VPP refused in an earlier one and has taken since.
+func TestRestForgetsRefusedLists(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	l := newLab(t, vppagent.Config{Now: func() time.Time { return now }, Stall: time.Nanosecond, Pause: func(context.Context, time.Duration) {}})
+	refuses := false
+	l.cfg.Caller = &refuser{l.conn, func(m api.Message) bool {
+		_, lists := m.(*vppacl.ACLInterfaceSetACLList)
+		return refuses && lists
+	}}
+	l.agent = vppagent.New(l.cfg)
+	names := []string{"tap1", "tap2", "tap3", "tap4"}
+	before, after := kv.Values{}, kv.Values{}
+	for i, name := range names {
+		addPod(l, name, fmt.Sprintf("10.1.1.%d", 2+i))
+		before.Put(lists(name, nil, []string{"a"}))
+		after.Put(lists(name, nil, []string{"b"}))
+	}
+	for _, m := range append(node()[:3], accessList("a", tcp(80)), accessList("b", tcp(81))) {
+		before.Put(m)
+	}
+	l.allConfigured(l.commit(before))
+	web := dnat("default/web", "10.96.0.1", 80, "10.1.1.2:80")
+	after.Put(web)
+
+	c := l.stepOnce(after, 1) // tap1
+	if len(c.Left) == 0 {
+		t.Fatal("the change is not divided")
+	}
+	refuses = true
+	l.stepOnce(nil, 0)
+	l.wantState(kv.InterfaceACLsKey("tap2"), event.Retrying)
+	refuses = false
+	now = now.Add(time.Minute)
+	for l.agent.Unfinished() {
+		l.stepOnce(nil, 0)
+	}
+	l.wantState(kv.InterfaceACLsKey("tap2"), event.Configured)
+	l.wantState(kv.Key(web), event.Configured)
 }
