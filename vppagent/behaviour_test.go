@@ -378,6 +378,9 @@ func TestLocateReusedAddress(t *testing.T) {
 		{"", "default/untagged", "tap4"},
 		{"default/only6", "", "tap5"},
 		{"default/web-2", "default/web", "tap6"}, // it may be the second interface of web
+		{"default/db-17", "default/db-1", ""},
+		{"other-default/app", "default/app", "tap8"}, // other- may be the CNI's
+		{"mydefault/app", "default/app", ""},
 	} {
 		name, addr := fmt.Sprintf("tap%d", i+1), netip.AddrFrom4([4]byte{10, 1, 1, byte(i + 2)})
 		l.sim.AddInterface(sim.Interface{Name: name, Tag: p.tag})

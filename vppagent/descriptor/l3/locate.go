@@ -252,13 +252,13 @@ func (f *finder) tagged(pod string) string {
 
 // isNamed reports that an interface is named after a pod, by its tag or by the value that makes it.
 func (f *finder) isNamed(iface, pod string) bool {
-	return pod != "" && strings.Contains(f.podName(iface), pod)
+	return pod != "" && contains(f.podName(iface), pod, isAlphanumeric)
 }
 
 // ofAnother reports that an interface is named after another pod. That pod has the address of the former one, whose end the agent has not heard of.
 func (f *finder) ofAnother(iface, pod string) bool {
 	name := f.podName(iface)
-	return pod != "" && name != "" && !strings.Contains(name, pod) // CNIs add "-eth0"
+	return pod != "" && name != "" && !contains(name, pod, isAlphanumeric) // CNIs add "-eth0"
 }
 
 // podName is what a pod's interface is named after its pod; "" if the name may be cut off or replaced by a hash, and of other interfaces.
@@ -292,16 +292,19 @@ func (f *finder) names(pods []string) {
 }
 
 // containsName reports that s contains name, and not as a part of a longer name.
-func containsName(s, name string) bool {
+func containsName(s, name string) bool { return contains(s, name, nameByte) }
+
+// contains reports that s contains name, and neither before nor after it a byte that belongs to the same word.
+func contains(s, name string, sameWord func(byte) bool) bool {
 	for at := 0; ; {
 		i := strings.Index(s[at:], name)
 		if i < 0 {
 			return false
 		}
 		i += at
-		before := i == 0 || !nameByte(s[i-1])
+		before := i == 0 || !sameWord(s[i-1])
 		end := i + len(name)
-		if before && (end == len(s) || !nameByte(s[end])) {
+		if before && (end == len(s) || !sameWord(s[end])) {
 			return true
 		}
 		at = i + 1
@@ -309,8 +312,10 @@ func containsName(s, name string) bool {
 }
 
 // nameByte reports whether a byte may be part of a Kubernetes name.
-func nameByte(b byte) bool {
-	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b == '-' || b == '.'
+func nameByte(b byte) bool { return isAlphanumeric(b) || b == '-' || b == '.' }
+
+func isAlphanumeric(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b >= 'A' && b <= 'Z'
 }
 
 func (f *finder) uplinkAddresses(ctx context.Context) error {
