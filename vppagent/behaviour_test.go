@@ -398,6 +398,36 @@ func TestLocateReusedAddress(t *testing.T) {
 	}
 }
 
+// TestLocateOnlyPodsAddressReused: the node's only pod has lost its interface to a new pod with its address. The agent knows from earlier lookups that
+// interfaces are named after their pods, until it finds other names.
+func TestLocateOnlyPodsAddressReused(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	first, second := netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.1.1.3")
+	l.allConfigured(l.resync())
+	pod := func(name, tag string, addr netip.Addr) {
+		l.sim.AddInterface(sim.Interface{Name: name, Tag: tag})
+		if err := l.sim.AddRoute(sim.Route{Prefix: netip.PrefixFrom(addr, 32), Paths: []sim.Path{{Interface: name}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	locate := func(what string, pods, want map[netip.Addr]string) {
+		t.Helper()
+		l.agent.Interfaces(t.Context())
+		if got, err := l.agent.Locate(t.Context(), &event.Locate{Pods: pods}); err != nil || !maps.Equal(got.Pods, want) {
+			t.Errorf("%s: located %v, want %v; %v", what, got.Pods, want, err)
+		}
+	}
+	pod("tap1", "default/old", first)
+	locate("its own interface", map[netip.Addr]string{first: "default/old"}, map[netip.Addr]string{first: "tap1"})
+	l.sim.RemoveRoute(0, netip.PrefixFrom(first, 32))
+	l.sim.RemoveInterface("tap1")
+	pod("tap2", "default/new", first)
+	locate("a new pod's interface", map[netip.Addr]string{first: "default/old"}, map[netip.Addr]string{})
+	pod("tap3", "container-3/eth0", second)
+	both := map[netip.Addr]string{first: "default/old", second: "default/other"}
+	locate("other names", both, map[netip.Addr]string{first: "tap2", second: "tap3"})
+}
+
 // TestLocateUplinkBesideHost: routes to the node's address, and the default route, may lead to the host interface. It is not the uplink: with
 // the uplink's roles the node's answers to its pods would be translated.
 func TestLocateUplinkBesideHost(t *testing.T) {

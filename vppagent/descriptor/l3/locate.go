@@ -120,11 +120,10 @@ func (f *finder) lookups(ctx context.Context, l *event.Locate) error {
 		}
 	}
 	behind := make([]string, len(pods))
-	named := false // interfaces are named after their pods
-	for i, a := range pods {
+	for i := range pods {
 		behind[i] = f.interfaceBehind(replies[i], false)
-		named = named || f.isNamed(behind[i], l.Pods[a])
 	}
+	named := f.learnNames(behind, pods, l.Pods)
 	for i, a := range pods {
 		name := behind[i]
 		if name == "" || named && f.ofAnother(name, l.Pods[a]) {
@@ -248,6 +247,32 @@ func (f *finder) tagged(pod string) string {
 		}
 	}
 	return found
+}
+
+// naming is whether the CNI names interfaces after their pods.
+type naming struct{ afterPods bool }
+
+// Clone implements descriptor.Facts.
+func (n *naming) Clone() descriptor.Facts { c := *n; return &c }
+
+// learnNames reports whether interfaces are named after their pods. If the only pod whose interface has a name has lost it to a new pod, earlier
+// lookups decide.
+func (f *finder) learnNames(behind []string, pods []netip.Addr, of map[netip.Addr]string) bool {
+	n := descriptor.FactsOf(f.w, func() *naming { return &naming{} })
+	others := map[string]bool{}
+	for i, a := range pods {
+		if f.isNamed(behind[i], of[a]) {
+			n.afterPods = true
+			return true
+		}
+		if f.podName(behind[i]) != "" {
+			others[behind[i]] = true
+		}
+	}
+	if len(others) > 1 {
+		n.afterPods = false
+	}
+	return n.afterPods
 }
 
 // isNamed reports that an interface is named after a pod, by its tag or by the value that makes it.
