@@ -22,7 +22,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
+	"github.com/contiv-agent/contiv-agent/verify/dump/translation"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
+	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
 
 // Config selects the VPP, and the node whose pods are checked.
@@ -33,6 +35,8 @@ type Config struct {
 	Node   string
 	// HostAddresses are the addresses that only the node's own processes send from. Packets from them are not compared.
 	HostAddresses []netip.Addr
+	// Services is the configuration of the node's agent, as far as Services depend on it.
+	Services serving.Config
 	// Timeout is how long VPP may take for all answers; 0: 10 s.
 	Timeout time.Duration
 }
@@ -54,6 +58,8 @@ type Report struct {
 	Verdict Verdict `json:"verdict"`
 	// Checks are sorted by pod, in a fixed order for each.
 	Checks []Check `json:"checks"`
+	// Services has a check of each Service, sorted, and then of what is not one Service's.
+	Services []ServiceCheck `json:"services"`
 }
 
 // Check compares one kind of packets of a pod.
@@ -103,21 +109,38 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 	if err != nil {
 		return nil, err
 	}
-	return Compare(s, cluster, state, cfg), nil
+	report := Compare(s, cluster, state, cfg)
+	if cfg.Services.Uplink, err = translation.UplinkOf(reading, do); err != nil {
+		return nil, err
+	}
+	node := serving.Read(cfg.Node, cfg.Services, objects)
+	now, err := translation.Read(reading, do, state, node)
+	if err != nil {
+		return nil, err
+	}
+	report.Services = CompareServices(s, node, state, now, cfg)
+	for i := range report.Services {
+		report.conclude(report.Services[i].Verdict)
+	}
+	return report, nil
+}
+
+// conclude joins a check's verdict with those before.
+func (r *Report) conclude(v Verdict) {
+	if v == Different || v == Unknown && r.Verdict == Equal {
+		r.Verdict = v
+	}
 }
 
 // Compare compares the state of a VPP with a cluster of the same space.
 func Compare(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Config) *Report {
 	n := newNode(s, cluster, state, cfg)
-	r := &Report{Node: cfg.Node, Verdict: Equal, Checks: []Check{}}
+	r := &Report{Node: cfg.Node, Verdict: Equal, Checks: []Check{}, Services: []ServiceCheck{}}
 	for _, p := range n.pods {
 		r.Checks = append(r.Checks, n.check(p)...)
 	}
 	for i := range r.Checks {
-		switch v := r.Checks[i].Verdict; {
-		case v == Different, v == Unknown && r.Verdict == Equal:
-			r.Verdict = v
-		}
+		r.conclude(r.Checks[i].Verdict)
 	}
 	return r
 }

@@ -3,6 +3,7 @@ package show
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/verify"
 )
@@ -25,5 +26,29 @@ func Verified(w io.Writer, r *verify.Report, all bool) {
 			}
 		}
 	}
+	frontends := verifiedServices(w, r, all)
 	fmt.Fprintf(w, "%s: %d pods, %d checks: %d equal for all headers, %d different, %d not compared\n", r.Node, len(pods), len(r.Checks), count[verify.Equal], count[verify.Different], count[verify.Unknown])
+	clear(count)
+	for _, k := range r.Services {
+		count[k.Verdict]++
+	}
+	fmt.Fprintf(w, "%s: %d frontends of Services, %d checks: %d equal, %d different, %d not compared\n", r.Node, frontends, len(r.Services), count[verify.Equal], count[verify.Different], count[verify.Unknown])
+}
+
+// verifiedServices writes the checks of Services in the same form, and returns how many frontends they compared.
+func verifiedServices(w io.Writer, r *verify.Report, all bool) (frontends int) {
+	for _, k := range r.Services {
+		frontends += k.Frontends
+		if k.Verdict == verify.Equal && !all {
+			continue
+		}
+		fmt.Fprintf(w, "%s: %s\n", k.Of, withReason(string(k.Verdict), strings.Join(k.Why, "; ")))
+		for _, d := range k.Differences {
+			fmt.Fprintf(w, "  packet  %s\n  vpp     %s\n  service %s\n", d.Packet, d.VPP, d.Service)
+			if d.Trace != "" {
+				fmt.Fprintf(w, "  trace   %s\n", d.Trace)
+			}
+		}
+	}
+	return frontends
 }
