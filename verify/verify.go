@@ -329,12 +329,13 @@ func (n *node) unlisted(p *pod, egress bool) space.Set {
 	return n.space.Complement(n.begins(egress))
 }
 
-// answersPass reports that the opposite direction passes every compared packet of the pod.
+// answersPass reports that the opposite direction passes every compared packet of the pod. Packets to and from addresses of Services are not
+// compared: a list of source ranges may deny them.
 func (n *node) answersPass(p *pod, egress bool) bool {
 	s := n.space
-	answers := s.Sources(p.Nets()...)
+	answers := s.Minus(s.Sources(p.Nets()...), n.toSpecial)
 	if egress {
-		answers = s.Destinations(p.Nets()...)
+		answers = s.Minus(s.Destinations(p.Nets()...), n.fromSpecial)
 	}
 	return s.Within(s.Minus(answers, n.blind), n.passes(p, !egress))
 }

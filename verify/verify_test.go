@@ -66,6 +66,8 @@ func TestCompare(t *testing.T) {
 	hole := func(protocol uint16) []space.Rule {
 		return append([]space.Rule{rule(dump.Reflect, func(b *space.Box) { b.Protocols = space.One(protocol) })}, right...)
 	}
+	service := &model.Service{ID: model.ServiceID{Namespace: "prod", Name: "web"}, ClusterIPs: []netip.Addr{netip.MustParseAddr("203.0.113.9")}}
+	ranges := rule(dump.Deny, func(b *space.Box) { b.Dst = netip.MustParsePrefix("203.0.113.9/32") })
 	for name, tc := range map[string]struct {
 		state    *dump.State
 		policies []model.Object
@@ -75,6 +77,7 @@ func TestCompare(t *testing.T) {
 	}{
 		"open pod":                   {stateOf(checked, nil), nil, "", Equal, ""},
 		"no source check":            {stateOf(nil, nil), nil, "forged sources", Different, "198.51.100.7"},
+		"source ranges of a Service": {stateOf(append([]space.Rule{ranges}, checked...), nil), []model.Object{service}, "", Equal, ""},
 		"isolated":                   {stateOf(reflecting, right), []model.Object{isolating}, "", Equal, ""},
 		"no lists":                   {stateOf(reflecting, nil), []model.Object{isolating}, "ingress", Different, "tcp 198.51.100.7:40000 -> 10.1.1.2:1 SYN"},
 		"closed port":                {stateOf(reflecting, append(errors4(), rule(dump.Deny, nil))), []model.Object{isolating}, "ingress", Different, "-> 10.1.1.2:80 SYN"},

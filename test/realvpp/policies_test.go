@@ -25,7 +25,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
-	"github.com/contiv-agent/contiv-agent/verify"
+	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
 
 // The bounds of TestVPPPolicies.
@@ -74,8 +74,8 @@ func TestVPPPolicies(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases, %d clusters, %d connections as specified (%d let through, %d of IPv6, %d through services, %d denied as policies are too big, %d that began as answers), "+
-		"%d later ones (%d ended); %d to high ports that nobody declares other than specified; verify: %d checks equal, %d not compared; %s",
-		cases, cases*(policySteps+1), p.judged, p.passed, p.six, p.served, p.closed, p.answered, p.later, p.ended, p.undeclared, p.equal, p.unknown, time.Since(start).Round(time.Second))
+		"%d later ones (%d ended); %d to high ports that nobody declares other than specified; %s; %s",
+		cases, cases*(policySteps+1), p.judged, p.passed, p.six, p.served, p.closed, p.answered, p.later, p.ended, p.undeclared, &p.proofs, time.Since(start).Round(time.Second))
 }
 
 // policyCase is a random cluster with policies, on VPPs that have had others before.
@@ -92,7 +92,7 @@ type policyCase struct {
 	judged, passed, six, served, later, ended int
 	closed                                    int // that policies allow which are too big for VPP, and say so
 	undeclared                                int // to ports of which nobody says that they are served
-	equal, unknown                            int // checks of verify
+	proofs                                    proofs
 	answered                                  int // associations that began as answers: the other side had begun one, and nobody asks for ports there
 }
 
@@ -142,25 +142,13 @@ func (p *policyCase) run() error {
 	return err
 }
 
-// verify proves for all packets that the lists of every VPP are right.
+// verify proves that the lists and mappings of every VPP are right.
 func (p *policyCase) verify(ctx context.Context) error {
 	objects := slices.Collect(maps.Values(p.objects))
 	return p.everywhere(func(w *twin) error {
-		report, err := verify.Run(ctx, verify.Config{Socket: w.lab.socket(), Node: w.node, Timeout: time.Minute}, objects)
-		if err != nil {
-			return err
-		}
-		for _, c := range report.Checks {
-			switch c.Verdict {
-			case verify.Equal:
-				p.equal++
-			case verify.Unknown:
-				p.unknown++
-			case verify.Different:
-				p.differences = append(p.differences, fmt.Errorf("verify: %s, %s: %+v", c.Pod, c.Packets, *c.Difference))
-			}
-		}
-		return nil
+		different, err := p.proofs.prove(ctx, w, objects, serving.Config{})
+		p.differences = append(p.differences, different...)
+		return err
 	})
 }
 

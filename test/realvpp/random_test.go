@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
 
 const (
@@ -38,6 +39,13 @@ var configs = []nat44.Config{
 	{}, {LocalEndpointWeight: 3}, {DisableSNAT: true}, {LocalEndpointWeight: 7, DisableSNAT: true},
 }
 
+// rendererOf is the configuration of a turn. Both renderers have the same weights.
+func rendererOf(turn uint64) builtin.Config {
+	cfg := builtin.Config{NAT44: configs[turn%uint64(len(configs))]}
+	cfg.CNAT.LocalEndpointWeight = cfg.NAT44.LocalEndpointWeight
+	return cfg
+}
+
 // TestVPPRandom grows random clusters on a real VPP and a simulated one: the agents must write the same, and random packets
 // must leave both alike.
 func TestVPPRandom(t *testing.T) { runRandom(t, theVPP(t), oracle.IPv4) }
@@ -49,12 +57,18 @@ func runRandom(t *testing.T, path string, families oracle.Families) {
 	cases, first := oracle.Setting(t, "CONTIV_VPP_CASES", defaultCases), oracle.Setting(t, "CONTIV_VPP_SEED", 1)
 	t.Logf("%d cases, seeds %d to %d", cases, first, first+cases-1)
 	// A case alone has the configuration it has in the long run: it changes after the last case of renewEvery.
-	w := startTwin(t, path, "node-1", agent.Config{Services: config.Services{Renderer: builtin.Config{NAT44: configs[(first+renewEvery-1)/renewEvery%uint64(len(configs))]}}})
+	w := startTwin(t, path, "node-1", agent.Config{Services: config.Services{Renderer: rendererOf((first + renewEvery - 1) / renewEvery)}})
 	start, sent, differences := time.Now(), 0, 0
+	var proved proofs
 	for seed := first; seed < first+cases; seed++ {
 		c := newCase(w, seed, families)
 		err := c.run()
 		sent += c.sent
+		if err == nil {
+			var different []error
+			different, err = proved.prove(t.Context(), w, c.world.Objects(), serving.Config{LocalWeight: int(w.config.Services.Renderer.NAT44.LocalEndpointWeight)})
+			c.differences = append(c.differences, different...)
+		}
 		if err == nil && seed%restartEvery == 0 {
 			err = w.settled()
 		}
@@ -62,7 +76,7 @@ func runRandom(t *testing.T, path string, families oracle.Families) {
 			err = w.restartVPPs()
 		}
 		if err == nil && seed%renewEvery == 0 {
-			w.config.Services.Renderer.NAT44 = configs[(seed/renewEvery+1)%uint64(len(configs))]
+			w.config.Services.Renderer = rendererOf(seed/renewEvery + 1)
 			err = w.restartAgents()
 		}
 		for _, e := range append(c.differences, err) {
@@ -76,7 +90,7 @@ func runRandom(t *testing.T, path string, families oracle.Families) {
 			t.FailNow()
 		}
 	}
-	t.Logf("%d cases, %d packets agreed in %s; %d refusals were not told; a port that chance kept: %d, ports in an ICMP error: %d", cases, sent, time.Since(start).Round(time.Second), w.hushed, w.chances, w.reports)
+	t.Logf("%d cases, %d packets agreed in %s; %d refusals were not told; a port that chance kept: %d, ports in an ICMP error: %d; %s", cases, sent, time.Since(start).Round(time.Second), w.hushed, w.chances, w.reports, &proved)
 }
 
 // startTwin is a twin that ends with the test.

@@ -58,6 +58,11 @@ func TestEveryPodIsEqual(t *testing.T) {
 					t.Errorf("seed %d, %s, %s, %s: %+v", seed, name, k.Pod, k.Packets, *k.Difference)
 				}
 			}
+			for _, k := range r.Services {
+				for _, d := range k.Differences {
+					t.Errorf("seed %d, %s, %s: %+v", seed, name, k.Of, d)
+				}
+			}
 		}
 		c.Close()
 		flows += meaningAgrees(t, seed, w, objectsOf(changes))
