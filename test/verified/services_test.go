@@ -2,7 +2,9 @@ package verified
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -85,7 +87,7 @@ func TestEveryServiceIsEqual(t *testing.T) {
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	for _, a := range arrangements() {
 		t.Run(a.String(), func(t *testing.T) {
-			verdicts, frontends := map[verify.Verdict]int{}, 0
+			verdicts, frontends, packets := map[verify.Verdict]int{}, 0, 0
 			for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](20, 4)); seed++ {
 				c, w, says := grown(t, a, seed, 10)
 				for _, name := range c.Nodes() {
@@ -105,14 +107,67 @@ func TestEveryServiceIsEqual(t *testing.T) {
 					}
 				}
 				c.Close()
+				packets += servingAgrees(t, seed, w, says)
 				if t.Failed() {
 					t.Fatalf("repeat with CONTIV_SEED=%d CONTIV_CASES=1", seed)
 				}
 			}
-			t.Logf("%v, %d frontends", verdicts, frontends)
-			if verdicts[verify.Equal] < 10*verdicts[verify.Unknown] || frontends == 0 {
-				t.Errorf("too little was compared: %v, %d frontends", verdicts, frontends)
+			t.Logf("%v, %d frontends, %d packets", verdicts, frontends, packets)
+			if verdicts[verify.Equal] < 10*verdicts[verify.Unknown] || frontends == 0 || packets == 0 {
+				t.Errorf("too little was compared: %v, %d frontends, %d packets", verdicts, frontends, packets)
 			}
 		})
 	}
+}
+
+// servingAgrees compares the frontends of the package serving with test/oracle, for packets to one cluster.
+func servingAgrees(t *testing.T, seed uint64, w *oracle.World, says serving.Config) (packets int) {
+	t.Helper()
+	nodes := map[string]*serving.Node{}
+	for _, n := range w.Nodes {
+		nodes[n.Name] = serving.Read(n.Name, says, w.Objects())
+	}
+	law := w.Cluster()
+	for _, p := range w.Packets(60) {
+		p.Class = oracle.Outside // policy Local makes no difference between clients in VPP
+		want := law.Expect(p)
+		at := serving.At{Addr: p.Dst.Addr(), Port: p.Dst.Port(), Protocol: p.Proto}
+		var f *serving.Frontend
+		for _, g := range nodes[p.Node].Frontends {
+			if g.At == at {
+				f = g
+			}
+		}
+		why := ""
+		switch {
+		case f == nil && want.Service.Name != "" && want.Fate != oracle.Rejected && !ofAnotherNode(w, p):
+			why = "no frontend"
+		case f == nil || f.Refused != "" || want.Why == "outside the source ranges":
+			continue
+		case want.Service != f.Service:
+			why = "frontend of " + f.Service.String()
+		case want.External && want.Policy == model.PolicyLocal && want.Fate == oracle.Dropped:
+			continue // VPP has one mapping for clients outside and in the cluster
+		case string(f.Fate) != map[oracle.Fate]string{oracle.Delivered: "balanced", oracle.Rejected: "rejected", oracle.Dropped: "dropped"}[want.Fate]:
+			why = string(f.Fate)
+		default:
+			var got []netip.AddrPort
+			for _, b := range f.Backends {
+				got = append(got, b.At)
+			}
+			if want.Fate == oracle.Delivered && !slices.Equal(got, want.Backends) {
+				why = fmt.Sprint(got)
+			}
+		}
+		packets++
+		if why != "" {
+			t.Errorf("seed %d: %v: %s, and test/oracle says %+v", seed, p, why, want)
+		}
+	}
+	return packets
+}
+
+// ofAnotherNode: the other node translates packets to its addresses.
+func ofAnotherNode(w *oracle.World, p oracle.Packet) bool {
+	return slices.ContainsFunc(w.Nodes, func(n *model.Node) bool { return n.Name != p.Node && slices.Contains(n.Addrs(), p.Dst.Addr()) })
 }

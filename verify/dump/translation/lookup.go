@@ -7,13 +7,10 @@ import (
 	"net/netip"
 	"strings"
 
-	"go.fd.io/govpp/api"
-	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/fib_types"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
 	"go.fd.io/govpp/binapi/ip_types"
-	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/verify/dump"
@@ -228,15 +225,6 @@ func (s *State) readHairpins(text string) {
 		case within && line != "":
 			s.Hairpins[line] = true
 		}
-	}
-}
-
-// Needs are the requests of this package.
-func Needs() []api.Message {
-	return []api.Message{
-		&nat44_ed.Nat44LbStaticMappingDump{}, &nat44_ed.Nat44StaticMappingDump{}, &nat44_ed.Nat44IdentityMappingDump{}, &nat44_ed.Nat44AddressDump{},
-		&nat44_ed.Nat44InterfaceDump{}, &nat44_ed.Nat44EdOutputInterfaceGet{}, &nat44_ed.Nat44ShowRunningConfig{}, &cnat.CnatTranslationDump{},
-		&cnat.CnatGetSnatAddresses{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{}, &vlib.CliInband{},
 	}
 }
 
