@@ -33,7 +33,8 @@ type Cluster struct {
 	tiers    []*model.Tier
 	matches  map[*model.Rule]space.Set
 	peers    map[sideKey]space.Set
-	doubts   map[*model.Rule]string // why a rule cannot be evaluated
+	doubts   map[*model.Rule]string        // why a rule cannot be evaluated
+	parsed   map[string]*selector.Selector // nil: it is no selector, and selects nothing
 }
 
 // Pod is a pod that policies apply to.
@@ -47,6 +48,7 @@ type entity struct {
 	labels selector.Map
 	nets   []netip.Prefix
 	ports  []model.NamedPort
+	pod    bool
 }
 
 // metadataName is the label that the API server gives to every namespace.
@@ -54,7 +56,7 @@ const metadataName = "kubernetes.io/metadata.name"
 
 // Read reads objects. Kinds without a meaning for policies are ignored.
 func Read(s *space.Space, objects []model.Object) *Cluster {
-	c := &Cluster{space: s, matches: map[*model.Rule]space.Set{}, peers: map[sideKey]space.Set{}, doubts: map[*model.Rule]string{}}
+	c := &Cluster{space: s, matches: map[*model.Rule]space.Set{}, peers: map[sideKey]space.Set{}, doubts: map[*model.Rule]string{}, parsed: map[string]*selector.Selector{}}
 	inherited := map[string]map[string]string{} // by profile
 	named := map[string]bool{}
 	for _, o := range objects {
@@ -145,7 +147,7 @@ func (c *Cluster) readEntities(objects []model.Object, inherited map[string]map[
 			}
 			p := &Pod{o, labels}
 			c.Pods = append(c.Pods, p)
-			c.entities = append(c.entities, entity{labels, p.Nets(), o.Ports})
+			c.entities = append(c.entities, entity{labels, p.Nets(), o.Ports, true})
 		case *model.NetworkSet:
 			labels := selector.Map{}
 			for k, v := range o.Labels {
@@ -169,15 +171,28 @@ func (c *Cluster) readEntities(objects []model.Object, inherited map[string]map[
 			for _, a := range o.Addrs {
 				nets = append(nets, netip.PrefixFrom(a, a.BitLen()))
 			}
-			c.entities = append(c.entities, entity{labels, nets, o.Ports})
+			c.entities = append(c.entities, entity{labels, nets, o.Ports, false})
 		}
 	}
 }
+
+// Labels are what selectors see: the pod's labels and those that it inherits. Do not change them.
+func (p *Pod) Labels() selector.Map { return p.labels }
 
 // Nets are the pod's addresses.
 func (p *Pod) Nets() (nets []netip.Prefix) {
 	for _, a := range p.IPs {
 		nets = append(nets, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return nets
+}
+
+// Nets are the networks of what selectors select beside pods: network sets, host endpoints and nodes.
+func (c *Cluster) Nets() (nets []netip.Prefix) {
+	for i := range c.entities {
+		if !c.entities[i].pod {
+			nets = append(nets, c.entities[i].nets...)
+		}
 	}
 	return nets
 }
@@ -218,8 +233,15 @@ func (c *Cluster) governing(tier string, p *Pod, egress bool) (out []*model.Poli
 }
 
 func (c *Cluster) selects(text string, labels selector.Map) bool {
-	s, err := selector.Parse(text)
-	return err == nil && s.Matches(labels)
+	s, known := c.parsed[text]
+	if !known {
+		var err error
+		if s, err = selector.Parse(text); err != nil {
+			s = nil
+		}
+		c.parsed[text] = s
+	}
+	return s != nil && s.Matches(labels)
 }
 
 func rulesOf(p *model.Policy, egress bool) []model.Rule {
