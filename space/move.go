@@ -9,7 +9,7 @@ import (
 type Move struct{ From, To netip.Addr }
 
 // Moved is a set in which hosts have other addresses, as sources and as destinations: a header with a To is in the result if the set has it
-// with the From. No header with a From that is no To is. All Froms are different, and all Tos.
+// with the From. No header with a From that is no To is. All Tos are different; of equal Froms each To gets a copy.
 func Moved(s *Space, a Set, moves []Move) Set {
 	four, six := mover{diagrams: &s.diagrams, known: map[[2]ref]ref{}}, mover{diagrams: &s.diagrams, known: map[[2]ref]ref{}, six: true}
 	for _, m := range moves {
@@ -49,6 +49,7 @@ func (m *mover) vacate() {
 	for _, p := range slices.Clone(m.points) {
 		if !taken[*p.from] {
 			m.points = append(m.points, point{at: *p.from})
+			taken[*p.from] = true
 		}
 	}
 	slices.SortFunc(m.points, func(a, b point) int {

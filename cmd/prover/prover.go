@@ -26,6 +26,7 @@ func New() *cobra.Command {
 	var manifests, hosts []string
 	var all bool
 	var out show.Output
+	var asked questions
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Prove for all packets that a running VPP's access lists do what the policies of manifests mean, or show a packet",
@@ -51,6 +52,9 @@ not be reached.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.Check(); err != nil {
 				return err
+			}
+			if asked.given() {
+				return asked.run(cmd, manifests, all, &out)
 			}
 			var err error
 			if cfg.HostAddresses, err = parseAddresses("--host-address", hosts); err != nil {
@@ -80,7 +84,8 @@ not be reached.`,
 	fs.StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects")
 	fs.StringVar(&cfg.Node, "node", "", "name of the node whose VPP it is (default: $NODE_NAME, or the name of this host)")
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that only the node's own processes send from to pods, as for run: packets from them are not compared")
-	fs.BoolVar(&all, "all", false, "also show checks that are equal")
+	fs.BoolVar(&all, "all", false, "also show checks that are equal, and assertions that hold")
+	asked.addFlags(fs)
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
 }
