@@ -64,7 +64,7 @@ binary API, keeps VPP equal to it, and explains the fate of any packet.
 
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" or "config diff" found a difference, "status" found the agent not in sync or not healthy,
-"doctor" found something missing, wrong or dangerous, "verify" found a difference, or "cleanup --dry-run" found values to remove.`,
+"doctor" found something missing, wrong or dangerous, "verify" found a difference or an assertion that does not hold, or "cleanup --dry-run" found values to remove.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
   echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |

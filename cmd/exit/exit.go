@@ -10,7 +10,7 @@ const (
 	OK      = 0
 	Failed  = 1 // a failure at run time
 	Wrong   = 2 // flags, arguments or input files are wrong
-	Differs = 3 // plan: there are changes; status: not in sync, or not healthy; trace --diff, config diff: a difference; doctor: a finding; verify: a difference; cleanup --dry-run: values to remove
+	Differs = 3 // plan: there are changes; status: not in sync, or not healthy; trace --diff, config diff: a difference; doctor: a finding; verify: a difference, or an assertion that does not hold; cleanup --dry-run: values to remove
 )
 
 // Error is an error with an exit code. A nil err prints nothing.

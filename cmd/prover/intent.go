@@ -78,7 +78,7 @@ func (q *questions) run(cmd *cobra.Command, manifests []string, all bool, out *s
 func alone(cmd *cobra.Command) error {
 	for _, name := range running {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s is for a running VPP: --never, --always and --assert ask about manifests alone", name)
+			return fmt.Errorf("--%s is for a running VPP: --never, --always, --assert and --diff ask about manifests alone", name)
 		}
 	}
 	return nil

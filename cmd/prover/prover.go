@@ -24,7 +24,7 @@ import (
 func New() *cobra.Command {
 	var cfg verify.Config
 	var manifests, hosts []string
-	var all bool
+	var all, changed bool
 	var out show.Output
 	var asked questions
 	cmd := &cobra.Command{
@@ -43,15 +43,34 @@ Not compared: sessions that exist; translations (NAT); packets from or to addres
 later fragments; the lists of the uplink, the overlay and the host link; host endpoints; the egress of pods of a node with a host
 endpoint. While the agent programs VPP, a difference may be one of moments: ask again.
 
-Exit code 0: every check is equal. Exit code 3: a check is different or not compared. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP could
-not be reached.`,
+With --never, --always or --assert it asks about --manifests alone, without a VPP: policies allow no new connection from the left side of an
+assertion to its right side, or every one. A violated assertion shows a packet and the objects that decide about it. Sides:
+
+  pod:NS/NAME, workload:NS/NAME, ns:NAME, ns:NAME,app=web, pods:app=web, namespaces:stage=prod,
+  service:NS/NAME, cidr:10.0.0.0/8, outside, any; the right side may end with ports: :443, :53/UDP, :80,8000-8080/TCP, :ICMP
+
+With --diff it compares two folders of manifests, given as arguments, and shows which new connections policies allow in one of them alone.
+
+Exit code 0: every check is equal, every assertion holds, or there is no difference. Exit code 3: a check is different or not compared, an
+assertion is violated or not decided, or there is a difference. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP could not be reached.`,
 		Example: `  contiv-agent verify --manifests examples/guestbook --node node-1
   contiv-agent verify --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1 --all
-  contiv-agent verify --manifests cluster/ --node node-1 -o json`,
-		Args: exit.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+  contiv-agent verify --manifests cluster/ --node node-1 -o json
+  contiv-agent verify --manifests cluster/ --never 'ns:dev -> ns:prod' --always 'workload:shop/web -> service:shop/db:5432'
+  contiv-agent verify --manifests examples/guestbook --assert examples/intent/assertions.yaml --all
+  contiv-agent verify --diff before/ after/`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if changed {
+				return nil
+			}
+			return exit.NoArgs(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
+			}
+			if changed {
+				return diff(cmd, args, manifests, &asked, &out)
 			}
 			if asked.given() {
 				return asked.run(cmd, manifests, all, &out)
@@ -86,6 +105,7 @@ not be reached.`,
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that only the node's own processes send from to pods, as for run: packets from them are not compared")
 	fs.BoolVar(&all, "all", false, "also show checks that are equal, and assertions that hold")
 	asked.addFlags(fs)
+	fs.BoolVar(&changed, "diff", false, "show the connections that policies allow in one of two folders of manifests alone, given as arguments")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
 }
