@@ -13,26 +13,30 @@ const lowestClientPort = 32768
 // udpLite is a protocol whose ports VPP does not compare.
 const udpLite = 136
 
+// Uncompared is the headers that no check compares: protocols about which more than access lists decides or whose ports VPP does not read, and what no
+// packet has.
+func Uncompared(s *space.Space) (set space.Set) {
+	add := func(b space.Box, list ...uint16) {
+		for _, p := range list {
+			b.Protocols = space.One(p)
+			set = s.Union(set, s.Box(b))
+		}
+	}
+	add(space.All4(), 0, space.SCTP, udpLite, space.ICMPv6)
+	add(space.All6(), 0, space.SCTP, udpLite, space.ICMP)
+	for _, b := range []space.Box{space.All4(), space.All6()} { // types and codes of ICMP are bytes
+		types, codes := b, b
+		types.SrcPorts, codes.DstPorts = space.Span{First: 256, Last: 65535}, space.Span{First: 256, Last: 65535}
+		add(types, space.ICMP, space.ICMPv6)
+		add(codes, space.ICMP, space.ICMPv6)
+	}
+	return set
+}
+
 // readRegions finds the headers that checks leave out.
 func (n *node) readRegions() {
 	s := n.space
-	protocols := func(b space.Box, list ...uint16) {
-		for _, p := range list {
-			b.Protocols = space.One(p)
-			n.blind = s.Union(n.blind, s.Box(b))
-		}
-	}
-	protocols(space.All4(), 0, space.SCTP, udpLite, space.ICMPv6)
-	protocols(space.All6(), 0, space.SCTP, udpLite, space.ICMP)
-
-	for _, b := range []space.Box{space.All4(), space.All6()} { // no packet has such types and codes: they are bytes
-		for _, protocol := range []uint16{space.ICMP, space.ICMPv6} {
-			types, codes := b, b
-			types.Protocols, types.SrcPorts = space.One(protocol), space.Span{First: 256, Last: 65535}
-			codes.Protocols, codes.DstPorts = space.One(protocol), space.Span{First: 256, Last: 65535}
-			n.blind = s.Union(n.blind, s.Box(types), s.Box(codes))
-		}
-	}
+	n.blind = Uncompared(s)
 	var hosts, services []netip.Prefix
 	one := func(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 	for _, node := range n.cluster.Nodes {
