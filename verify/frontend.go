@@ -196,6 +196,12 @@ func (c *services) checkRejection(a netip.Addr) *Translated {
 	for slices.ContainsFunc(c.node.Frontends, func(f *serving.Frontend) bool { return f.At == at && f.Fate != serving.Rejected && f.Refused == "" }) {
 		at.Port++
 	}
+	for _, f := range c.node.Frontends {
+		if f.Addr == a && f.Fate == serving.Rejected {
+			at = f.At
+			break
+		}
+	}
 	d := c.packet(at, false)
 	d.Service = fmt.Sprintf("rejected: Service %s has the address, and no endpoint for this port", c.node.Rejecting[a])
 	d.VPP = "follows the route of a larger prefix"

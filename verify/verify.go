@@ -1,9 +1,13 @@
-// Package verify turns the access lists of a running VPP and the objects of a cluster into a proof, for all packet headers, that the lists do
-// what the policies mean, or into a packet about which they differ.
+// Package verify turns the access lists and translations of a running VPP and the objects of a cluster into a proof that the lists do what the
+// policies mean, for all packet headers, and the translations what the Services mean, for all frontends; or into a packet about which they differ.
 //
 //	VPP ── dump ─▶ lists ──── space.List ──▶ headers that VPP passes ┐
 //	                                                                 ├─ equal, or a counterexample: packet, both verdicts, line for trace
 //	objects ────── meaning ────────────────▶ headers that are allowed ┘
+//
+//	VPP ── dump/translation ─▶ mappings, interfaces, routes ┐
+//	                                                        ├─ equal, or the first packet of a connection
+//	objects ────── serving ──▶ frontends of the node ───────┘
 //
 // Invariant: the verdict Equal covers every header of the check. The headers that a check leaves out do not depend on the access lists;
 // docs/verify.md lists them.

@@ -1,4 +1,4 @@
-// Package prover turns the flags of contiv-agent verify, and manifests, into a proof about a running VPP.
+// Package prover turns the flags of contiv-agent verify, and manifests, into a proof about the access lists and translations of a running VPP.
 //
 // Invariant: the package holds no logic; it maps verdicts and errors to exit codes.
 package prover
@@ -25,12 +25,13 @@ func New() *cobra.Command {
 	var cfg verify.Config
 	var manifests, hosts []string
 	var all, changed bool
+	var services flags.Served
 	var out show.Output
 	var asked questions
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Prove for all packets that a running VPP's access lists do what the policies of manifests mean, or show a packet",
-		Long: `verify reads the access lists of a running VPP and the objects of --manifests. For each pod of --node it compares the set of all packet
+		Short: "Prove for all packets that a running VPP does what the policies and Services of manifests mean, or show a packet",
+		Long: `verify reads the access lists and translations of a running VPP and the objects of --manifests. For each pod of --node it compares the set of all packet
 headers that the lists pass with the set that the policies allow. It changes nothing, and needs no agent. A second implementation of the
 policies calculates their meaning: NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy and Calico's policies.
 
@@ -39,7 +40,11 @@ Services under nat44 (the receiver's lists alone); egress; forged sources; answe
 connection of TCP, or of UDP to a server's port, also passes its answers). The verdict is equal for all headers, different, or not
 compared. A difference is one packet, with both verdicts, the list and rule of VPP, the policy, and a question for the trace command.
 
-Not compared: sessions that exist; translations (NAT); packets from or to addresses of nodes, of Services and of NAT; SCTP, UDP-Lite and protocol 0;
+For each Service, verify compares every address, port and protocol that clients may dial: the endpoints, the share of each, the source that
+endpoints see, the clients of source ranges, and the rejection of all else. It also compares the interfaces that lead to clients and endpoints,
+and names mappings that no Service has. Give verify the agent's flags about Services.
+
+Not compared: sessions that exist; what becomes of packets of pods to hosts outside (SNAT); by access lists, packets from or to addresses of nodes, of Services and of NAT; SCTP, UDP-Lite and protocol 0;
 later fragments; the lists of the uplink, the overlay and the host link; host endpoints; the egress of pods of a node with a host
 endpoint. While the agent programs VPP, a difference may be one of moments: ask again.
 
@@ -79,6 +84,9 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 			if cfg.HostAddresses, err = parseAddresses("--host-address", hosts); err != nil {
 				return exit.Usage(err)
 			}
+			if cfg.Services, err = services.Config(); err != nil {
+				return exit.Usage(err)
+			}
 			objects, err := objectsOf(manifests, cmd.ErrOrStderr())
 			if err != nil {
 				return exit.Usage(err)
@@ -99,6 +107,7 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 	}
 	out.AddFlag(cmd)
 	fs := cmd.Flags()
+	services.AddFlags(fs)
 	flags.AddSocket(fs, &cfg.Socket)
 	fs.StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects")
 	fs.StringVar(&cfg.Node, "node", "", "name of the node whose VPP it is (default: $NODE_NAME, or the name of this host)")

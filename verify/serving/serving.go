@@ -46,7 +46,6 @@ type Config struct {
 	NodePortsPrimary bool           // the node's first address of each family alone has node ports
 	ServiceCIDRs     []netip.Prefix // beside those of ServiceCIDR objects
 	APIServers       []netip.Addr   // beside the endpoints of Service default/kubernetes
-	NoRanges         bool           // the agent does not enforce loadBalancerSourceRanges, because it has no access lists
 	// Uplink is the addresses of VPP's interface to other nodes, with their networks.
 	Uplink []netip.Prefix
 }
@@ -293,7 +292,7 @@ func (c *cluster) fill(f *Frontend, s *model.Service, p model.ServicePort, outer
 	f.Refused = refused(s, p, engine, f.Addr)
 	if balancer {
 		f.Clients = clientsOf(s, f.Addr)
-		if len(f.Clients) > 0 && f.Refused == "" && (engine == CNAT || c.cfg.NoRanges) {
+		if len(f.Clients) > 0 && f.Refused == "" && engine == CNAT {
 			f.Refused = fmt.Sprintf("%s cannot check loadBalancerSourceRanges", engine)
 		}
 		if c.ownWithin(f.Clients) { // a node that has the address, too, may call from it

@@ -1,7 +1,7 @@
 // Package translation turns the answers of a running VPP into what it translates for Services: the mappings of NAT44-ED and the translations of
 // cnat with the share of each target, the graph nodes of interfaces, and routes.
 //
-// Invariant: it only reads, in three batches of requests. VPP may change between them. It shares no code with the descriptors' readers.
+// Invariant: it only reads, in several batches of requests. VPP may change between them. It shares no code with the descriptors' readers.
 package translation
 
 import (

@@ -1,0 +1,58 @@
+package flags
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/contiv-agent/contiv-agent/agent/config"
+	"github.com/contiv-agent/contiv-agent/verify/serving"
+)
+
+// Served are the flags of the agent that decide what Services mean on its node, for commands that compare a VPP with Services.
+type Served struct {
+	services  services
+	renderers renderers
+	api       []string
+}
+
+// servedNames are the names of these flags, as the agent has them.
+func servedNames() []string {
+	return []string{
+		"external-ip-cidrs", "local-endpoint-weight", "no-external-ips", "node-port-addresses", "proxy-name", "service-cidr", "service-renderer",
+		"terminating-endpoints",
+	}
+}
+
+// AddFlags adds the flags to a command's.
+func (f *Served) AddFlags(fs *pflag.FlagSet) {
+	all := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.services.addFlags(all)
+	f.renderers.addFlags(all)
+	for _, name := range servedNames() {
+		fs.AddFlag(all.Lookup(name))
+	}
+	fs.StringSliceVar(&f.api, "api-server-address", nil, "addresses of the API server, which no Service may have, in addition to the endpoints of Service default/kubernetes")
+}
+
+// Config is what the flags mean. The error names all wrong flags.
+func (f *Served) Config() (out serving.Config, err error) {
+	var cfg config.Services
+	err = errors.Join(f.services.applyTo(&cfg), f.renderers.applyTo(&cfg.Renderer))
+	out = serving.Config{
+		Renderer: string(cfg.Renderer.Choice), ProxyName: cfg.ProxyName, KeepTerminating: cfg.KeepTerminating, LocalWeight: int(f.renderers.weight),
+		NoExternalIPs: cfg.NoExternalIPs, ExternalIPCIDRs: cfg.ExternalIPCIDRs, NodePorts: cfg.NodePorts.CIDRs, NodePortsPrimary: cfg.NodePorts.Primary,
+		ServiceCIDRs: slices.Clone(cfg.ServiceCIDRs),
+	}
+	for _, text := range f.api {
+		a, wrong := netip.ParseAddr(text)
+		if wrong != nil {
+			err = errors.Join(err, fmt.Errorf("--api-server-address %s: must be an IPv4 or IPv6 address", text))
+		}
+		out.APIServers = append(out.APIServers, a)
+	}
+	return out, err
+}
