@@ -281,6 +281,9 @@ func (l *translator) change(shown api.Message) *changed {
 	case *nat44_ed.Nat44EdOutputInterfaceDetails:
 		return &changed{"output feature removed", []vpp.Call{{Msg: &nat44_ed.Nat44EdAddDelOutputInterface{SwIfIndex: m.SwIfIndex}}}}
 	case *cnat.CnatGetSnatAddressesReply:
+		if m.SnatIP6 == (ip_types.IP6Address{}) {
+			return nil
+		}
 		m2 := &cnat.CnatSetSnatAddresses{SwIfIndex: ^interface_types.InterfaceIndex(0), SnatIP4: m.SnatIP4, SnatIP6: m.SnatIP6}
 		m2.SnatIP6[15]++
 		return &changed{"address for sources", []vpp.Call{{Msg: &cnat.CnatSetSnatPolicy{Policy: cnat.CNAT_POLICY_K8S}}, {Msg: m2}}}
