@@ -30,7 +30,7 @@ type Cluster struct {
 	nodes   []netip.Prefix // addresses of nodes
 	rights  map[right]*rights
 	byAddr  map[netip.Addr]place
-	sides   map[string]*side
+	may     map[string]space.Set // what policies permit a side, by the side without its ports
 }
 
 // Class is pods that no policy distinguishes. The first stands for all.
@@ -65,7 +65,7 @@ func Read(objects []model.Object) *Cluster { return ReadInto(space.New(), object
 // ReadInto is Read with the sets of a space.
 func ReadInto(s *space.Space, objects []model.Object) *Cluster {
 	objects = class.Complete(objects)
-	c := &Cluster{Space: s, Full: meaning.Read(s, objects), fresh: newConnections(s), rights: map[right]*rights{}, byAddr: map[netip.Addr]place{}, sides: map[string]*side{}}
+	c := &Cluster{Space: s, Full: meaning.Read(s, objects), fresh: newConnections(s), rights: map[right]*rights{}, byAddr: map[netip.Addr]place{}, may: map[string]space.Set{}}
 	known := map[string]*Class{}
 	for _, m := range class.Members(c.Full) {
 		k := known[m.Key]
@@ -166,14 +166,16 @@ func (c *Cluster) reason(m *class.Member, egress bool, h space.Header) string {
 // that are no pods.
 func (c *Cluster) Connections(fromHosts, toHosts space.Set) space.Set {
 	s := c.Space
-	sent, received := []space.Set{fromHosts}, []space.Set{toHosts}
+	var all []pick
 	for _, k := range c.Classes {
-		egress, _ := c.Allowed(k, true)
-		ingress, _ := c.Allowed(k, false)
-		sent = append(sent, s.Intersect(s.Sources(k.Nets()...), egress))
-		received = append(received, s.Intersect(s.Destinations(k.Nets()...), ingress))
+		p := pick{class: k}
+		for range k.Addrs() {
+			p.at = append(p.at, []int{0})
+		}
+		all = append(all, p)
 	}
-	return s.Minus(s.Intersect(s.Intersect(s.Union(sent...), s.Union(received...)), c.fresh), s.Intersect(fromHosts, toHosts))
+	sent, received := s.Union(fromHosts, c.permitted(all, false)), s.Union(toHosts, c.permitted(all, true))
+	return s.Minus(s.Intersect(s.Intersect(sent, received), c.fresh), s.Intersect(fromHosts, toHosts))
 }
 
 // newConnections is the headers that begin connections: TCP with SYN alone; UDP and SCTP; messages of ICMP that are neither errors, answers

@@ -182,6 +182,34 @@ func TestReportIsTheWorstVerdict(t *testing.T) {
 	}
 }
 
+// TestPortsOfAServiceSelectEndpoints asks first about a port that has no endpoint in common with the other.
+func TestPortsOfAServiceSelectEndpoints(t *testing.T) {
+	c := Read(load(t, shop+`---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: db-2, namespace: shop, labels: {kubernetes.io/service-name: db}}
+addressType: IPv4
+ports: [{name: admin, port: 9000}]
+endpoints: [{addresses: [10.1.1.3]}]
+`))
+	for _, tc := range []struct {
+		text string
+		want Verdict
+	}{
+		{"ns:dev -> service:shop/db:15432", Holds},
+		{"ns:dev -> service:shop/db:80", Violated},
+		{"ns:dev -> service:shop/db", Violated},
+	} {
+		a, err := ask.Parse(ask.Never, tc.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := c.Check([]ask.Assertion{a}).Results[0]; r.Verdict != tc.want {
+			t.Errorf("never %s: %s, want %s", tc.text, r.Verdict, tc.want)
+		}
+	}
+}
+
 // TestWhatCannotBeEvaluatedIsNotDecided has a rule about HTTP, which meaning does not evaluate, and a host endpoint that may deny.
 func TestWhatCannotBeEvaluatedIsNotDecided(t *testing.T) {
 	check := func(objects []model.Object, kind ask.Kind, text string) Result {

@@ -30,10 +30,6 @@ type pick struct {
 
 // find resolves a side. The error says that it selects nothing.
 func (c *Cluster) find(a ask.Side, destination bool) (*side, error) {
-	key := fmt.Sprintf("%v %s", destination, a.Text)
-	if known := c.sides[key]; known != nil {
-		return known, nil
-	}
 	d := &side{}
 	switch a.Form {
 	case ask.Any, ask.Outside:
@@ -47,9 +43,11 @@ func (c *Cluster) find(a ask.Side, destination bool) (*side, error) {
 	}
 	if a.Form != ask.Service {
 		d.picks = c.pick(func(m *class.Member, addr netip.Addr) bool { return c.selects(&a, m, addr) })
+		var nets []netip.Prefix
 		for _, p := range d.picks {
-			d.pods = c.Space.Union(d.pods, c.at(destination, p.nets()))
+			nets = append(nets, p.nets()...)
 		}
+		d.pods = c.at(destination, nets)
 		if ports := c.ports(a.Ports); len(a.Ports) > 0 {
 			d.pods, d.hosts = c.Space.Intersect(d.pods, ports), c.Space.Intersect(d.hosts, ports)
 		}
@@ -57,16 +55,40 @@ func (c *Cluster) find(a ask.Side, destination bool) (*side, error) {
 	if len(d.picks) == 0 && d.hosts.Empty() {
 		return nil, fmt.Errorf("%s selects no pod and no address of these manifests", a.Text)
 	}
-	sets := []space.Set{d.hosts}
 	for _, p := range d.picks {
-		set, doubt := c.Allowed(p.class, !destination)
-		if sets = append(sets, c.Space.Intersect(c.at(destination, p.nets()), set)); doubt != "" {
+		if _, doubt := c.Allowed(p.class, !destination); doubt != "" {
 			d.doubt = doubt
 		}
 	}
-	d.may = c.Space.Union(sets...)
-	c.sides[key] = d
+	key := fmt.Sprint(destination, a.Form, a.Namespace, "/", a.Name, a.Labels, a.Prefix)
+	if a.Form == ask.Service {
+		key = fmt.Sprint(destination, a.Text) // its ports select endpoints
+	}
+	may, known := c.may[key]
+	if !known {
+		may = c.permitted(d.picks, destination)
+		c.may[key] = may
+	}
+	d.may = c.Space.Union(may, d.hosts)
 	return d, nil
+}
+
+// permitted is what policies let the selected pods send, or receive. Classes with equal rights are joined first: they are few.
+func (c *Cluster) permitted(picks []pick, destination bool) space.Set {
+	nets := map[space.Set][]netip.Prefix{}
+	var order []space.Set
+	for _, p := range picks {
+		set, _ := c.Allowed(p.class, !destination)
+		if nets[set] == nil {
+			order = append(order, set)
+		}
+		nets[set] = append(nets[set], p.nets()...)
+	}
+	var sets []space.Set
+	for _, set := range order {
+		sets = append(sets, c.Space.Intersect(c.at(destination, nets[set]), set))
+	}
+	return c.Space.Union(sets...)
 }
 
 func (p *pick) nets() (nets []netip.Prefix) {

@@ -15,7 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/verify/intent"
 )
 
-func load(t *testing.T, docs ...string) []model.Object {
+func load(t testing.TB, docs ...string) []model.Object {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "objects.yaml")
 	if err := os.WriteFile(file, []byte(strings.Join(docs, "\n---\n")), 0o600); err != nil {
