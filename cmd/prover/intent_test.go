@@ -165,3 +165,28 @@ func TestWrongUse(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, text)
 	}
 }
+
+// TestRefusedManifestsAreReported has a policy that the conversion refuses: it isolates.
+func TestRefusedManifestsAreReported(t *testing.T) {
+	dir := loosened(t)
+	broken := "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: broken, namespace: guestbook}\nspec:\n  podSelector: {matchLabels: {app: frontend}}\n  ingress: [{from: [{ipBlock: {cidr: nonsense}}]}]\n"
+	if err := os.WriteFile(filepath.Join(dir, "60-broken.yaml"), []byte(broken), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, code := proved(t, "--manifests", dir, "--always", "any -> service:guestbook/frontend:80")
+	if code != exit.Differs || !strings.Contains(text, "60-broken.yaml") || !strings.Contains(text, "violated") || !strings.Contains(text, "NetworkPolicy guestbook/broken") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}
+
+// TestTemplatesSelectNothing has a Deployment without its Pods.
+func TestTemplatesSelectNothing(t *testing.T) {
+	dir := loosened(t)
+	template := "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec: {template: {metadata: {labels: {app: web}}}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "60-web.yaml"), []byte(template), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, code := proved(t, "--manifests", dir, "--never", "ns:shop -> any"); code != exit.Differs || !strings.Contains(text, "not decided: ns:shop selects no pod and no address of these manifests (templates of pods") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
+}

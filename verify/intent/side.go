@@ -53,7 +53,7 @@ func (c *Cluster) find(a ask.Side, destination bool) (*side, error) {
 		}
 	}
 	if len(d.picks) == 0 && d.hosts.Empty() {
-		return nil, fmt.Errorf("%s selects no pod and no address of these manifests", a.Text)
+		return nil, fmt.Errorf("%s selects no pod and no address of these manifests (templates of pods, as in Deployments, are not read)", a.Text)
 	}
 	for _, p := range d.picks {
 		if _, doubt := c.Allowed(p.class, !destination); doubt != "" {
@@ -190,7 +190,7 @@ func (c *Cluster) findService(d *side, a ask.Side, destination bool) error {
 		}
 	}
 	if !dials {
-		return fmt.Errorf("Service %s has no port of %s", id, a.Text)
+		return fmt.Errorf("the Service %s has no port of %s", id, a.Text)
 	}
 	d.picks = c.pick(func(_ *class.Member, addr netip.Addr) bool { return selected[addr] })
 	return nil

@@ -106,7 +106,7 @@ func ParseSide(text string) (s Side, err error) {
 	case Pod, Workload, Namespace, Namespaces, Pods, Service:
 		value, ports, _ = strings.Cut(rest, ":")
 	default:
-		return s, fmt.Errorf("%q: a side is any, outside, or begins with pod:, workload:, ns:, namespaces:, pods:, service: or cidr:", text)
+		return s, fmt.Errorf("%q: a side is any, outside, or begins with one of pod:, workload:, ns:, namespaces:, pods:, service:, cidr: and a value", text)
 	}
 	if err := s.readValue(value); err != nil {
 		return s, fmt.Errorf("%q: %w", text, err)
