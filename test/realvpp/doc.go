@@ -17,6 +17,9 @@
 //
 // TestVPPTraffic keeps flows between pods running while policies, endpoints, agents and VPPs change, and counts packets (docs/traffic.md).
 //
+// TestVPPBothSides sends datagrams between an agent's messages while policies and a Service's endpoint change: none is lost, and none passes, against the
+// states before and after (ADR 32).
+//
 // Random clusters with policies have a VPP for each node, and what gets through is held against the specifications, too
 // (test/oracle/policy).
 //
