@@ -219,7 +219,7 @@ func (w *twin) alike(lines []string) []string {
 	}
 	return slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
 		name, rest, _ := strings.Cut(l, " ")
-		return name == "cnat_set_snat_addresses" || name == "cnat_set_snat_policy" || strings.HasPrefix(name, "cnat_snat_policy_") ||
+		return strings.HasPrefix(name, "cnat_set_snat_addresses") || name == "cnat_set_snat_policy" || strings.HasPrefix(name, "cnat_snat_policy_") ||
 			name == "feature_enable_disable" && strings.Contains(rest, "cnat-")
 	})
 }
