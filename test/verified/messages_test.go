@@ -52,6 +52,7 @@ type reader struct {
 	own       map[string][]netip.Prefix // addresses of pods, by interface
 	snapshots []snapshot
 	tally     *tally
+	stop      func() // ends the connection
 }
 
 // tally counts directions of a pod's interface during a change, and those in which packets are dropped that pass before and afterwards, by the reasons
@@ -87,6 +88,7 @@ func TestEveryMessage(t *testing.T) {
 			for _, o := range all {
 				c.Sim(o.node).After(nil)
 				o.look("the end")
+				o.stop()
 				o.tally = &sum
 				o.compare(fmt.Sprintf("seed %d, step %d, %s", seed, step, o.node))
 			}
@@ -118,8 +120,7 @@ func watchAll(t *testing.T, c *trace.Cluster, objects changes) (all []*reader) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(stop)
-		o := &reader{T: t, node: name, space: space.New(), do: do, own: own}
+		o := &reader{T: t, node: name, stop: stop, space: space.New(), do: do, own: own}
 		o.look("the beginning")
 		v.After(func(r sim.Record) {
 			if r.Name == "acl_add_replace" || r.Name == "acl_interface_set_acl_list" {
