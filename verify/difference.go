@@ -50,39 +50,20 @@ func (n *node) senderOf(h space.Header) *pod {
 // example prefers packets that are easy to send: a new connection of TCP from a usual port, between addresses of pods.
 func (n *node) example(set space.Set) space.Header {
 	s := n.space
-	narrow := func(preferred ...space.Set) {
-		for _, p := range preferred {
-			if both := s.Intersect(set, p); !both.Empty() {
-				set = both
-				return
-			}
-		}
-	}
-	boxes := func(change func(*space.Box)) space.Set {
-		four, six := space.All4(), space.All6()
-		change(&four)
-		change(&six)
-		return s.Union(s.Box(four), s.Box(six))
-	}
-	protocol := func(number uint16) space.Set {
-		return boxes(func(b *space.Box) { b.Protocols = space.One(number) })
-	}
+	narrow := func(preferred ...space.Set) { set = space.Narrow(s, set, preferred...) }
 	var pods []netip.Prefix
 	for _, p := range n.cluster.Pods {
 		pods = append(pods, p.Nets()...)
 	}
 	outside := []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
-	syn := boxes(func(b *space.Box) { b.Protocols, b.FlagMask, b.FlagBits = space.One(space.TCP), 255, space.SYN })
-	echo4, echo6 := space.All4(), space.All6()
-	echo4.Protocols, echo4.SrcPorts, echo4.DstPorts = space.One(space.ICMP), space.One(8), space.One(0)
-	echo6.Protocols, echo6.SrcPorts, echo6.DstPorts = space.One(space.ICMPv6), space.One(128), space.One(0)
+	syn := space.Boxes(s, func(b *space.Box) { b.Protocols, b.FlagMask, b.FlagBits = space.One(space.TCP), 255, space.SYN })
 	narrow(s.Box(space.All4()), s.All())
-	narrow(syn, protocol(space.UDP), s.Union(s.Box(echo4), s.Box(echo6)), protocol(space.ICMP), protocol(space.ICMPv6))
+	narrow(syn, space.OfProtocol(s, space.UDP), space.Echo(s), space.OfProtocol(s, space.ICMP), space.OfProtocol(s, space.ICMPv6))
 	narrow(s.Sources(pods...), s.Sources(outside...))
 	narrow(s.Destinations(pods...), s.Destinations(outside...))
-	ports := s.Union(protocol(space.TCP), protocol(space.UDP))
-	narrow(s.Intersect(ports, boxes(func(b *space.Box) { b.SrcPorts = space.One(40000) })))
-	narrow(s.Intersect(ports, boxes(func(b *space.Box) { b.DstPorts = space.Span{First: 1, Last: 65535} })))
+	ports := s.Union(space.OfProtocol(s, space.TCP), space.OfProtocol(s, space.UDP))
+	narrow(s.Intersect(ports, space.Boxes(s, func(b *space.Box) { b.SrcPorts = space.One(40000) })))
+	narrow(s.Intersect(ports, space.Boxes(s, func(b *space.Box) { b.DstPorts = space.Span{First: 1, Last: 65535} })))
 	h, _ := s.Witness(set)
 	return h
 }

@@ -240,14 +240,8 @@ func large(d direction, snapshots ...snapshot) bool {
 }
 
 // usual is TCP, UDP and ICMP. An interim state may have no rules for other protocols (ADR 32).
-func usual(s *space.Space) (set space.Set) {
-	for _, protocol := range []uint16{space.TCP, space.UDP, space.ICMP, space.ICMPv6} {
-		for _, b := range []space.Box{space.All4(), space.All6()} {
-			b.Protocols = space.One(protocol)
-			set = s.Union(set, s.Box(b))
-		}
-	}
-	return set
+func usual(s *space.Space) space.Set {
+	return s.Union(space.OfProtocol(s, space.TCP), space.OfProtocol(s, space.UDP), space.OfProtocol(s, space.ICMP), space.OfProtocol(s, space.ICMPv6))
 }
 
 func (o *reader) around(i int) (text string) {

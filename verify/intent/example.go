@@ -40,36 +40,17 @@ func (c *Cluster) Describe(h space.Header, sender, receiver *class.Member) *Exam
 // Usual returns a header of a set. It prefers packets that are easy to send: a connection of TCP between addresses of IPv4, to a usual port.
 func (c *Cluster) Usual(set space.Set) space.Header {
 	s := c.Space
-	narrow := func(preferred ...space.Set) {
-		for _, p := range preferred {
-			if both := s.Intersect(set, p); !both.Empty() {
-				set = both
-				return
-			}
-		}
-	}
-	boxes := func(change func(*space.Box)) space.Set {
-		four, six := space.All4(), space.All6()
-		change(&four)
-		change(&six)
-		return s.Union(s.Box(four), s.Box(six))
-	}
-	protocol := func(number uint16) space.Set {
-		return boxes(func(b *space.Box) { b.Protocols = space.One(number) })
-	}
-	echo4, echo6 := space.All4(), space.All6()
-	echo4.Protocols, echo4.SrcPorts, echo4.DstPorts = space.One(space.ICMP), space.One(8), space.One(0)
-	echo6.Protocols, echo6.SrcPorts, echo6.DstPorts = space.One(space.ICMPv6), space.One(128), space.One(0)
+	narrow := func(preferred ...space.Set) { set = space.Narrow(s, set, preferred...) }
 	outside := []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
 	port := func(first, last uint16) space.Set {
-		return boxes(func(b *space.Box) { b.DstPorts = space.Span{First: first, Last: last} })
+		return space.Boxes(s, func(b *space.Box) { b.DstPorts = space.Span{First: first, Last: last} })
 	}
 	narrow(s.Box(space.All4()))
-	narrow(protocol(space.TCP), protocol(space.UDP), s.Union(s.Box(echo4), s.Box(echo6)), protocol(space.ICMP), protocol(space.ICMPv6), protocol(space.SCTP))
+	narrow(space.OfProtocol(s, space.TCP), space.OfProtocol(s, space.UDP), space.Echo(s), space.OfProtocol(s, space.ICMP), space.OfProtocol(s, space.ICMPv6), space.OfProtocol(s, space.SCTP))
 	narrow(s.Complement(c.Outside(false)), s.Sources(outside...))
 	narrow(s.Complement(c.Outside(true)), s.Destinations(outside...))
-	ported := s.Union(protocol(space.TCP), protocol(space.UDP), protocol(space.SCTP))
-	narrow(s.Intersect(ported, boxes(func(b *space.Box) { b.SrcPorts = space.One(40000) })))
+	ported := s.Union(space.OfProtocol(s, space.TCP), space.OfProtocol(s, space.UDP), space.OfProtocol(s, space.SCTP))
+	narrow(s.Intersect(ported, space.Boxes(s, func(b *space.Box) { b.SrcPorts = space.One(40000) })))
 	narrow(s.Intersect(ported, port(80, 80)), s.Intersect(ported, port(443, 443)), s.Intersect(ported, port(1, 65535)))
 	h, _ := s.Witness(set)
 	return h
