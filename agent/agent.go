@@ -47,6 +47,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -135,6 +136,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	p.values = controller.NewValues()
 	p.values.OnSent(frontends.Sent)
 	p.values.ByInterim(nat44.Interim)
+	p.values.EndsBy(builtin.Ended)
 	if cfg.Listen.Healthz != "" {
 		p.proxy = kubeproxy.NewHealth(cfg.NodeName, p.metrics.proxy)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // New returns a controller over processors whose renderers write to values. It calls the processors in the given order, so a
@@ -323,8 +324,9 @@ const maxInterim = 8
 func (c *Controller) flushChanges() (changes map[string]proto.Message, again bool) {
 	s := progress{held: c.held(), behind: c.vppBehind()}
 	s.refuses = s.held && c.now.Sub(c.heldSince) >= maxPrecede
+	ending := func() (now, late []netip.Addr) { return c.values.due(), c.values.overdue(c.left, c.statuses, c.now) }
 	for range maxInterim {
-		s.between = announceTo(c.processors, s.behind, len(c.left) == 0)
+		s.between = announceTo(c.processors, dataplane.Progress{Behind: s.behind, Acknowledged: len(c.left) == 0, Ending: ending})
 		s.rest = len(s.between) > 0 || c.values.begun > 0
 		c.values.rest = s.rest && !s.held && !anyIn(c.left, c.way)
 		waits := false

@@ -6,14 +6,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // Overtaker is a processor whose output depends on whether VPP has acknowledged its earlier output.
 type Overtaker interface {
-	// Behind is called before each Flush. While behind is true, VPP may lack values that the processor handed over. Acknowledged: it has
-	// all that the processor handed over before Behind was last called with acknowledged. Between reports that the rest of an interim state
-	// is due: the output of other processors must not change together with what the rest opens.
-	Behind(behind, acknowledged bool) (between bool)
+	// Behind is called before each Flush, with how far VPP is. Between reports that the rest of an interim state is due: the output of other processors must
+	// not change together with what the rest opens. Flush may ask which connections end: those of processors before this one.
+	Behind(dataplane.Progress) (between bool)
 }
 
 // maxHeld bounds how long the rest of a change waits for an interim state that VPP refuses. By then the agent has retried the state
@@ -39,10 +39,10 @@ type progress struct {
 }
 
 // announceTo passes to processors what VPP has acknowledged. It returns those whose rest is due.
-func announceTo(list []Processor, behind, acknowledged bool) map[Processor]bool {
+func announceTo(list []Processor, now dataplane.Progress) map[Processor]bool {
 	between := map[Processor]bool{}
 	for _, p := range list {
-		if o, ok := p.(Overtaker); ok && o.Behind(behind, acknowledged) {
+		if o, ok := p.(Overtaker); ok && o.Behind(now) {
 			between[p] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
 )
 
 // behinder is a stepper that records whether VPP has acknowledged its output.
@@ -27,8 +28,8 @@ func (b *behinder) Flush() error {
 	return err
 }
 
-func (b *behinder) Behind(behind, acknowledged bool) (between bool) {
-	b.behind = append(b.behind, [2]bool{behind, acknowledged})
+func (b *behinder) Behind(p dataplane.Progress) (between bool) {
+	b.behind = append(b.behind, [2]bool{p.Behind, p.Acknowledged})
 	return b.between && b.out
 }
 

@@ -30,6 +30,7 @@ type Values struct {
 	// onSent receives the old and the new sent value of a key; either may be nil.
 	onSent func(was, now proto.Message)
 	opening
+	ending
 }
 
 type owner struct {
@@ -218,6 +219,7 @@ func (v *Values) recordSent(e *entry, msg proto.Message) {
 	if v.onSent != nil {
 		v.onSent(e.sent, msg)
 	}
+	v.ends(e, msg)
 	if e.sent != nil {
 		v.sent--
 	}

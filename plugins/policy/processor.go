@@ -135,9 +135,11 @@ func (p *Processor) VPP(st *event.VPPStatus) {
 func (p *Processor) Again() bool { return p.again }
 
 // Behind implements controller.Overtaker.
-func (p *Processor) Behind(behind, acknowledged bool) (between bool) {
-	d, ok := p.driver.(interface{ Behind(_, _ bool) bool })
-	return ok && d.Behind(behind, acknowledged)
+func (p *Processor) Behind(now dataplane.Progress) (between bool) {
+	d, ok := p.driver.(interface {
+		Behind(dataplane.Progress) bool
+	})
+	return ok && d.Behind(now)
 }
 
 // Flush sends the changes to the driver. It cannot fail.

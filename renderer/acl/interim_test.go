@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -75,7 +76,7 @@ func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 	if s.r.Apply() {
 		t.Fatal("a change that only closes has a state on the way")
 	}
-	s.r.Behind(true, false)
+	s.r.Behind(dataplane.Progress{Behind: true, Acknowledged: false})
 	s.send(policyMessage(policyIDs[2], &felix.Policy{InboundRules: allow}))
 	if again := s.r.Apply(); !again || s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v while the egress may not be closed", again, s.b.on("if-p2", true, in))
@@ -83,13 +84,55 @@ func TestOpeningWaitsForEarlierClosing(t *testing.T) {
 	if again := s.r.Apply(); !again {
 		t.Error("it waits once only")
 	}
-	s.r.Behind(false, true)
+	s.r.Behind(dataplane.Progress{Behind: false, Acknowledged: true})
 	if again := s.r.Apply(); again || !s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v when the egress is closed", again, s.b.on("if-p2", true, in))
 	}
-	s.r.Behind(true, false)
+	s.r.Behind(dataplane.Progress{Behind: true, Acknowledged: false})
 	s.send(policyMessage(policyIDs[2], &felix.Policy{InboundRules: none}))
 	if again := s.r.Apply(); again || s.b.on("if-p2", true, in) {
 		t.Errorf("again %v, the ingress is open %v: what closes does not wait", again, s.b.on("if-p2", true, in))
+	}
+}
+
+// TestOpeningFollowsEndedConnections: an interface opens for packets to an endpoint that leaves a Service only when VPP has that. Another one opens at once.
+func TestOpeningFollowsEndedConnections(t *testing.T) {
+	s := newScene(testNode(dataplane.PreDNAT))
+	s.send(start()...)
+	allow, none := []*felix.Rule{{Action: "allow", SrcNet: []string{"10.1.1.0/24"}}}, []*felix.Rule{{Action: "allow", SrcNet: []string{"192.0.2.1/32"}}}
+	ingress := &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}, Tiers: []*felix.TierInfo{{Name: "b", IngressPolicies: []string{"b1"}}}}
+	in := packet{podIPs[2][match.V4], podIPs[1][match.V4], match.TCP, 40000, 80}
+	open := func() bool { return s.b.on("if-p2", true, in) }
+	change := func(p *felix.Policy) { s.send(policyMessage(policyIDs[2], p)) }
+	change(&felix.Policy{InboundRules: none})
+	s.send(podMessage(1, ingress), podMessage(2, &felix.WorkloadEndpoint{State: "active", ProfileIds: []string{"open"}}))
+	s.settle(t)
+	here, there := []netip.Addr{podIPs[1][match.V4]}, []netip.Addr{podIPs[2][match.V4]}
+
+	s.r.Behind(dataplane.Progress{Ending: func() (now, late []netip.Addr) { return there, there }})
+	change(&felix.Policy{InboundRules: allow})
+	if again := s.r.Apply(); again || !open() {
+		t.Fatalf("another endpoint leaves a Service: again %v, open %v", again, open())
+	}
+	change(&felix.Policy{InboundRules: none})
+	s.settle(t)
+
+	s.r.Behind(dataplane.Progress{Ending: func() (now, late []netip.Addr) { return here, nil }})
+	change(&felix.Policy{InboundRules: allow})
+	if again := s.r.Apply(); !again || open() {
+		t.Fatalf("with the change: again %v, open %v", again, open())
+	}
+	s.r.Behind(dataplane.Progress{Ending: func() (now, late []netip.Addr) { return nil, here }})
+	if again := s.r.Apply(); !again || open() {
+		t.Fatalf("VPP may lack the change: again %v, open %v", again, open())
+	}
+	s.r.Behind(dataplane.Progress{Ending: func() (now, late []netip.Addr) { return here, nil }}) // it leaves another Service
+	if s.r.Apply(); !open() {
+		t.Error("closed when VPP has the change")
+	}
+	change(&felix.Policy{InboundRules: none})
+	s.r.Behind(dataplane.Progress{Ending: func() (now, late []netip.Addr) { return here, here }})
+	if s.r.Apply(); open() {
+		t.Error("what closes waits")
 	}
 }

@@ -36,7 +36,7 @@ func (l *lagging) want(t *rapid.T) {
 
 // apply sends the next changes. VPP is behind, or has all; it may have acknowledged what was sent before the last acknowledgement.
 func (l *lagging) apply(behind, acknowledged bool) (again bool) {
-	switch l.r.Behind(behind, acknowledged || !behind); {
+	switch l.r.Behind(dataplane.Progress{Behind: behind, Acknowledged: acknowledged || !behind}); {
 	case !behind:
 		l.states, l.fresh = l.states[len(l.states)-1:], 0
 	case acknowledged:
@@ -177,14 +177,14 @@ func TestOnlyMeetingChangesWait(t *testing.T) {
 			s.send(egress(c.then))
 			if !together {
 				s.r.Apply()
-				s.r.Behind(true, false)
+				s.r.Behind(dataplane.Progress{Behind: true, Acknowledged: false})
 			}
 			s.send(ingress(c.admits))
 			again := s.r.Apply()
 			if open := s.b.on("if-p2", true, p); again != c.waits || open == c.waits {
 				t.Errorf("%s, in one change %v: again %v, %s passes the output %v", c.name, together, again, p, open)
 			}
-			s.r.Behind(false, true)
+			s.r.Behind(dataplane.Progress{Behind: false, Acknowledged: true})
 			if s.settle(t); !s.b.on("if-p2", true, p) {
 				t.Errorf("%s, in one change %v: never opens", c.name, together)
 			}
@@ -252,17 +252,17 @@ func TestOthersPassAnInterimState(t *testing.T) {
 		t.Fatal("no interim state")
 	}
 	for i, from := range []string{"10.1.2.1/32", "10.1.2.2/32"} {
-		s.r.Behind(true, false)
+		s.r.Behind(dataplane.Progress{Behind: true, Acknowledged: false})
 		s.send(ingress(2, from))
 		if again := s.r.Apply(); !again || at(1, podIPs[0][match.V4]) || !at(3, remotes[i]) {
 			t.Errorf("again %v, pod 2 is open %v, pod 4 is open %v", again, at(1, podIPs[0][match.V4]), at(3, remotes[i]))
 		}
 	}
-	s.r.Behind(true, true) // of what was sent before an earlier acknowledgement
+	s.r.Behind(dataplane.Progress{Behind: true, Acknowledged: true}) // of what was sent before an earlier acknowledgement
 	if s.r.Apply(); at(1, podIPs[0][match.V4]) {
 		t.Error("pod 2 opens too early")
 	}
-	s.r.Behind(true, true)
+	s.r.Behind(dataplane.Progress{Behind: true, Acknowledged: true})
 	if s.r.Apply(); !at(1, podIPs[0][match.V4]) {
 		t.Error("pod 2 does not open when VPP has the interim state")
 	}

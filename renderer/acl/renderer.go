@@ -160,12 +160,10 @@ func (r *Renderer) SetNode(n dataplane.Node) {
 	r.pods.Facts, r.pods.Places, r.pods.Hosts = true, true, true
 }
 
-// Behind takes whether VPP may lack a part of the changes sent so far. While it is true, an opening waits if it concerns a packet that one
-// of these changes closes at another interface. Acknowledged: VPP has all changes that were sent before Behind was last called with it. Between reports
-// whether the sink has an interim state whose rest follows.
-func (r *Renderer) Behind(behind, acknowledged bool) (between bool) {
-	return r.out.Behind(behind, acknowledged)
-}
+// Behind takes how far VPP is. While it may lack a part of the changes sent so far, an opening waits if it concerns a packet that one of these changes closes
+// at another interface. Where connections to an endpoint end, no interface opens for packets to it before VPP has the translations. Between reports whether the
+// sink has an interim state whose rest follows.
+func (r *Renderer) Behind(p dataplane.Progress) (between bool) { return r.out.Behind(p) }
 
 // Apply sends the changes since the last Apply to the sink. If some would open one interface while they, or earlier changes that VPP may
 // lack (Behind), close another, so that a packet could pass in between which no state lets pass, Apply sends only the closings and what

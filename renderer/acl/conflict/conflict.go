@@ -175,6 +175,37 @@ func (w *World) Torn(change []*Shift, waits map[string]bool) map[string]bool {
 	return torn
 }
 
+// Leading returns the names of the interfaces that a change opens for packets to some addresses: where packets enter that are sent to them, and where
+// packets leave. The zero Addr is any address.
+func (w *World) Leading(change []*Shift, to []netip.Addr) map[string]bool {
+	out := map[string]bool{}
+	if len(to) == 0 {
+		return out
+	}
+	dialled := make(map[netip.Addr]bool, len(to))
+	for _, a := range to {
+		dialled[a] = true
+	}
+	anywhere := dialled[netip.Addr{}]
+	for _, s := range change {
+		if !s.Opens || s.Peers.Empty() {
+			continue
+		}
+		for _, h := range s.Hooks {
+			at := s.Peers.coversAny
+			if s.Output {
+				at = func([]netip.Addr) bool {
+					return h.Addrs == nil || slices.ContainsFunc(h.Addrs, func(a netip.Addr) bool { return dialled[a] })
+				}
+			}
+			if anywhere || at(to) {
+				out[h.Name] = true
+			}
+		}
+	}
+	return out
+}
+
 // only returns the shifts at some hooks.
 func only(list []*Shift, keep func(*Hook) bool) (out []*Shift) {
 	for _, s := range list {

@@ -152,3 +152,26 @@ func TestPeersHaveTheirAddresses(t *testing.T) {
 		}
 	})
 }
+
+// TestLeading: the interfaces that open for packets to an address: where they enter and are sent to it, and where they leave.
+func TestLeading(t *testing.T) {
+	change := []*Shift{
+		shiftOf("in + 2", pod(1)), shiftOf("in - 2", pod(3)), shiftOf("in + 4", pod(5)),
+		shiftOf("out + 9", pod(2)), shiftOf("out - 9", pod(4)), shiftOf("out + 9", pod(6), uplink),
+		{Output: true, Opens: true, Hooks: []*Hook{pod(7)}},
+	}
+	for _, c := range []struct {
+		to   []netip.Addr
+		want string
+	}{
+		{nil, ""},
+		{[]netip.Addr{addr(2)}, "pod1 pod2 uplink"},
+		{[]netip.Addr{addr(4), addr(6)}, "pod5 pod6 uplink"},
+		{[]netip.Addr{addr(7)}, "uplink"},
+		{[]netip.Addr{{}}, "pod1 pod2 pod5 pod6 uplink"},
+	} {
+		if got := strings.Join(slices.Sorted(maps.Keys(world.Leading(change, c.to))), " "); got != c.want {
+			t.Errorf("to %v: %s, want %s", c.to, got, c.want)
+		}
+	}
+}

@@ -46,7 +46,8 @@ func (o *Output) Proceed() bool {
 	}
 	s := shiftsOf(o, c)
 	s.dropClosings() // the interim state lets pass nothing else
-	if len(s.world().Waiting(s.shifts(), &o.late, nil, nil)) > 0 {
+	_, late := o.ends()
+	if len(s.world().Waiting(s.shifts(), &o.late, nil, nil))+len(s.world().Leading(s.shifts(), late)) > 0 {
 		return false
 	}
 	o.pending = nil
@@ -67,8 +68,8 @@ func (o *Output) Proceed() bool {
 	return true
 }
 
-// conflicting returns the interfaces of a change that must wait for earlier ones, and those of the others that need an interim state.
-// Between changed translations no address proves that two interfaces do not concern one packet.
+// conflicting returns the interfaces of a change that must wait for earlier ones, and those of the others that need an interim state:
+// those that also close for a packet, and those that open where connections end. Between changed translations no address proves that two interfaces do not concern one packet.
 func (o *Output) conflicting(s *shifter) (waits, torn map[string]bool) {
 	w := s.world()
 	switch {
@@ -79,12 +80,25 @@ func (o *Output) conflicting(s *shifter) (waits, torn map[string]bool) {
 		return nil, s.hooks()
 	}
 	o.resent = false
+	leading := s.leading()
 	for waits = s.taken(); ; maps.Copy(waits, torn) {
 		waits = w.Waiting(s.shifts(), &o.late, s.users, waits)
-		if torn = w.Torn(s.shifts(), waits); len(torn) == 0 || o.pending == nil {
+		torn = w.Torn(s.shifts(), waits)
+		for name := range leading {
+			if !waits[name] {
+				torn[name] = true
+			}
+		}
+		if len(torn) == 0 || o.pending == nil {
 			return waits, torn
 		}
 	}
+}
+
+// leading returns the interfaces that open for packets to a frontend or an endpoint of connections that end.
+func (s *shifter) leading() map[string]bool {
+	now, late := s.o.ends()
+	return s.world().Leading(s.shifts(), slices.Concat(now, late))
 }
 
 // joined returns the interfaces, and those that have a changed table in common with one of them: the common part of a table replaces it everywhere.

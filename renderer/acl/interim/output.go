@@ -40,7 +40,8 @@ type Output struct {
 	// behind: VPP may lack a part of the sent changes. late has their closings.
 	behind bool
 	late   conflict.Log
-	resent bool // the translated addresses were sent again
+	resent bool                            // the translated addresses were sent again
+	ending func() (now, late []netip.Addr) // nil: no connection ends
 }
 
 // NewOutput returns an output that has sent its sink nothing. Most is the most ACLs of an interface. Evaluated: an interface of a pod that needs
@@ -65,13 +66,20 @@ func (o *Output) Resent() { o.resent = true }
 // More reports whether changes wait.
 func (o *Output) More() bool { return o.more }
 
-// Behind takes whether VPP may lack a part of the changes sent so far. Acknowledged: VPP has all changes that were sent before the last call with it.
-// Between reports whether the sink has an interim state whose rest follows.
-func (o *Output) Behind(behind, acknowledged bool) (between bool) {
-	if o.behind = behind; acknowledged {
+// Behind takes how far VPP is. Between reports whether the sink has an interim state whose rest follows.
+func (o *Output) Behind(p dataplane.Progress) (between bool) {
+	if o.behind, o.ending = p.Behind, p.Ending; p.Acknowledged {
 		o.late.Age()
 	}
 	return o.pending != nil
+}
+
+// ends returns the frontends and endpoints of connections that end: now, with the next changes, and late, with earlier ones that VPP may lack.
+func (o *Output) ends() (now, late []netip.Addr) {
+	if o.ending == nil {
+		return nil, nil
+	}
+	return o.ending()
 }
 
 // Remove removes the lists of an interface that exists no more.
