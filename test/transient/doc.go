@@ -25,5 +25,6 @@
 // While VPP refuses requests, the test accepts three holes until the retry, and any drop. A packet to a removed Service may pass
 // untranslated if VPP refuses the list that closes its address. A client that a Service hides may reach a pod that only the
 // pod itself may reach, if VPP refuses the list that distinguishes them, or the removal of a mapping. And a new pod with the
-// address of a deleted one may have its lists.
+// address of a deleted one may have its lists. Packets that pass when the rest of a change no longer waits for an interim state that VPP refuses, after 30 s, are
+// counted, and bounded: five in a thousand changes of a node.
 package transient

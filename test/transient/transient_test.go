@@ -62,8 +62,8 @@ func TestNoHoleWhereOneWas(t *testing.T) {
 
 // tally has the totals of all worlds.
 type tally struct {
-	changes, messages, looks, lives, listed atomic.Int64
-	ledger                                  ledger
+	changes, messages, looks, lives, listed, overdue atomic.Int64
+	ledger                                           ledger
 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
@@ -86,6 +86,10 @@ func grow(t *testing.T, cases uint64, faults bool) {
 		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.listed.Load())
 	if !faults {
 		sum.ledger.check(t, sum.changes.Load())
+	} else if late, most := sum.overdue.Load(), max(3, sum.changes.Load()/200); late > 0 {
+		if t.Logf("%d packets passed after the rest of a change had waited %v for an interim state that VPP refused", late, held); late > most {
+			t.Errorf("more than %d", most)
+		}
 	}
 	if sum.messages.Load() == 0 {
 		t.Error("no message was sent")
@@ -161,6 +165,7 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 		}
 		for _, l := range looks {
 			g.sum.messages.Add(int64(len(l.messages)))
+			g.sum.overdue.Add(int64(l.overdue))
 			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
 			g.sum.listed.Store(max(g.sum.listed.Load(), int64(l.listed)))
 			if len(l.holes) > 0 {

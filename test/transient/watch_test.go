@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -30,6 +31,8 @@ type watch struct {
 	lives    []*live
 	kept     kept
 	holes    []sighting
+	start    time.Time
+	overdue  int // packets that passed when the rest of a change no longer waited for an interim state that VPP refuses (ADR 32)
 }
 
 // sighting is a packet that arrives after a message.
@@ -37,10 +40,14 @@ type sighting struct {
 	probe   int
 	arrival arrival
 	after   int // number of messages; not part of its name
+	overdue bool
 }
 
+// held is how long the rest of a change waits for an interim state that VPP refuses (ADR 32).
+const held = 30 * time.Second
+
 func newWatch(c *cluster, n *node, probes []probe, fresh, gone []string, lives []*live, faults bool) *watch {
-	w := &watch{c: c, n: n, probes: probes, gone: gone, fresh: map[string]bool{}, seen: map[sighting]bool{}, lives: lives, faults: faults}
+	w := &watch{c: c, n: n, probes: probes, gone: gone, fresh: map[string]bool{}, seen: map[sighting]bool{}, lives: lives, faults: faults, start: n.vpp.Now()}
 	for _, name := range fresh {
 		w.fresh[name] = true
 	}
@@ -113,7 +120,7 @@ func (w *watch) look(r sim.Record) {
 			s := sighting{probe: i, arrival: a}
 			if !slices.Contains(w.before[i], a) && !w.seen[s] && !w.exempt(i, a) {
 				w.seen[s] = true
-				s.after = len(w.messages)
+				s.after, s.overdue = len(w.messages), w.faults && w.n.vpp.Now().Sub(w.start) >= held
 				w.during = append(w.during, s)
 			}
 		}
@@ -136,7 +143,11 @@ func (w *watch) end() (holes []sighting) {
 	w.n.vpp.After(nil)
 	w.n.committed = nil
 	for _, s := range w.during {
-		if !slices.Contains(w.c.arrivals(&w.probes[s.probe]), s.arrival) {
+		switch {
+		case slices.Contains(w.c.arrivals(&w.probes[s.probe]), s.arrival):
+		case s.overdue:
+			w.overdue++
+		default:
 			holes = append(holes, s)
 		}
 	}
