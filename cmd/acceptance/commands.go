@@ -44,8 +44,9 @@ the first as the program of its pods, and runs the second in them.`,
 func newServe() *cobra.Command {
 	var s probe.Server
 	cmd := &cobra.Command{
-		Use:   "serve",
-		Short: "Answer the probes of a connectivity test",
+		Use:         "serve",
+		Annotations: map[string]string{exit.Serves: ""},
+		Short:       "Answer the probes of a connectivity test",
 		Long: `serve answers on TCP and UDP ports of all addresses, until it is ended. A TCP client sends lines, each with a number and then so many bytes;
 the answer to each is a line with the server's name, the client's address and the number, and then the same bytes. The answer to a datagram
 has the same length and begins with such a line.`,

@@ -86,22 +86,9 @@ func (f *calcFlags) runCalc(cmd *cobra.Command) error {
 		return exit.Usage(fmt.Errorf("--route-source %s: must be CalicoIPAM or WorkloadIPs", f.routeSource))
 	}
 	if f.driver == "" {
-		return unless(cmd.Context(), func() error { return lines.Run(cmd.InOrStdin(), cmd.OutOrStdout()) })
+		return lines.Run(cmd.InOrStdin(), cmd.OutOrStdout())
 	}
 	return f.drive(cmd, lines)
-}
-
-// unless returns the result of do, or ctx's error if ctx ends before. do then runs until the process ends: nothing can
-// interrupt a read from a terminal.
-func unless(ctx context.Context, do func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // drive sends a driver the messages that follow from lines.
@@ -127,7 +114,7 @@ func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- driver.Run(ctx) }()
-	err = unless(ctx, func() error { return lines.Run(cmd.InOrStdin(), out) })
+	err = lines.Run(cmd.InOrStdin(), out)
 	if err == nil {
 		err = driver.WaitDelivered(ctx)
 	}
@@ -137,7 +124,7 @@ func (f *calcFlags) drive(cmd *cobra.Command, lines datastore.Lines) error {
 	}
 	cancel()
 	<-ended
-	return stopped(cmd.Context(), errors.Join(err, out.failed()))
+	return errors.Join(err, out.failed())
 }
 
 // lineWriter writes whole lines for two concurrent writers.

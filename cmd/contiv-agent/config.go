@@ -89,10 +89,6 @@ difference.`,
   contiv-agent config get --vpp vpp.nat.dnat44
   contiv-agent config delete config/vpp/v2/interfaces/loop1
   contiv-agent config get --connect node-1:9111 --cert me.crt --key me.key --ca ca.crt`,
-		Args: exit.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return exit.Usage(errors.New("config: want get, put, delete or diff"))
-		},
 	}
 	f.addFlags(cmd)
 	cmd.AddCommand(newConfigGet(&f), newConfigPut(&f), newConfigDelete(&f), newConfigDiff(&f))

@@ -38,8 +38,9 @@ type fanoutFlags struct {
 func newFanout() *cobra.Command {
 	var f fanoutFlags
 	cmd := &cobra.Command{
-		Use:   "fanout",
-		Short: "Serve the keys of a cluster to thousands of agents",
+		Use:         "fanout",
+		Annotations: map[string]string{exit.Serves: ""},
+		Short:       "Serve the keys of a cluster to thousands of agents",
 		Long: `fanout follows one source and serves its keys to the agents of all nodes, so that an API server has one watcher instead of one per
 node. It speaks the sync protocol of Calico's Typha: agents (run --source typha), Felix, other clients of Calico and other fan-out servers
 may connect.

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/stdin"
 )
 
 func main() {
@@ -33,18 +34,20 @@ func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	stderr := &terminal.Writer{Writer: root.ErrOrStderr()}
 	root.SetOut(&terminal.Writer{Writer: root.OutOrStdout()})
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	root.SetIn(stdin.Until(ctx, root.InOrStdin()))
+	exit.Groups(root)
+	cmd, err := root.ExecuteContextC(ctx)
 	var coded *exit.Error
 	switch {
 	case err == nil:
 		return exit.OK
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exit.Stopped(cmd)
 	case errors.As(err, &coded):
 		if coded.Err != nil {
 			fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), coded.Err)
 		}
 		return coded.Code
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
-		return exit.OK // the stop was requested
 	default:
 		fmt.Fprintf(stderr, "%s: %v\n", root.CommandPath(), err)
 		return exit.Failed
@@ -64,7 +67,8 @@ binary API, keeps VPP equal to it, and explains the fate of any packet.
 
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" or "config diff" found a difference, "status" found the agent not in sync or not healthy,
-"doctor" found something missing, wrong or dangerous, "verify" found a difference or an assertion that does not hold, or "cleanup --dry-run" found values to remove.`,
+"doctor" found something missing, wrong or dangerous, "verify" found a difference or an assertion that does not hold, "trace --expect" found another verdict,
+or "cleanup --dry-run" found values to remove; 130 interrupted before it was done (a command that serves until it is stopped ends with 0).`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
   echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |

@@ -39,7 +39,8 @@ func TestTextOfObjectsIsPlain(t *testing.T) {
 			return text.Print(w, described, func(w io.Writer) { show.Policies(w, described[0]) })
 		},
 		"trace": func(w io.Writer) error {
-			return whatif.Answer(func(trace.Step) trace.Answer { return answer }, strings.NewReader("{\"from\":\"pod:a/b\",\"to\":\"10.0.0.1:80\",\"protocol\":\"TCP\"}\n"), w, false)
+			var plain whatif.Answers
+			return plain.Answer(func(trace.Step) trace.Answer { return answer }, strings.NewReader("{\"from\":\"pod:a/b\",\"to\":\"10.0.0.1:80\",\"protocol\":\"TCP\"}\n"), w)
 		},
 	} {
 		var b bytes.Buffer

@@ -81,7 +81,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 		}
 		return control.FetchPlan(cmd.Context(), flags.StatusSocket(f.status), sessions)
 	}
-	changes, err := manifest.Load(f.manifests...)
+	changes, err := manifest.LoadUntil(cmd.Context(), f.manifests...)
 	if err != nil {
 		return nil, exit.Usage(err)
 	}

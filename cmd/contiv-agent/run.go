@@ -206,6 +206,9 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 	go func() { ended <- a.Run(ctx) }()
 	select {
 	case err = <-ended:
+		if f.once {
+			return err // it did not come to its end
+		}
 		return stopped(cmd.Context(), err)
 	case ev := <-synced:
 		if err := f.afterSync(ctx, cmd.OutOrStdout(), a, ev); err != nil {

@@ -23,8 +23,9 @@ func newSim() *cobra.Command {
 	var hostInterfaces bool
 	var tests hostif.Options
 	cmd := &cobra.Command{
-		Use:   "sim",
-		Short: "Run the embedded VPP alone, on a unix socket",
+		Use:         "sim",
+		Annotations: map[string]string{exit.Serves: ""},
+		Short:       "Run the embedded VPP alone, on a unix socket",
 		Long: `sim is a VPP in Go: it speaks the binary API on a unix socket, keeps NAT44, interface and FIB state with VPP's
 return codes and traps, and forwards packets. Any binary-API client may connect.
 
@@ -47,7 +48,7 @@ With --manifests it starts with the interfaces and routes that a CNI makes for -
 			v := sim.New(sim.Config{Seed: seed, PuntLocal: true})
 			defer v.Close()
 			if len(manifests) > 0 {
-				changes, err := manifest.Load(manifests...)
+				changes, err := manifest.LoadUntil(cmd.Context(), manifests...)
 				if err != nil {
 					return exit.Usage(err)
 				}

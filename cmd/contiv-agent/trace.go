@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/whatif"
+	"github.com/contiv-agent/contiv-agent/stdin"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -19,6 +20,7 @@ type traceFlags struct {
 	whatif.Source
 	toReply  bool
 	stateful bool
+	answers  whatif.Answers
 	matrix   whatif.Matrix
 	out      show.Output
 }
@@ -38,7 +40,8 @@ line, in order. Every Node among the objects gets a separate agent and embedded 
 
 The answer has a verdict: delivered (every backend that the load balancer may choose gets the packet, and its reply arrives with the addresses that
 the client expects), rejected (the client gets an ICMP error or a RST) or dropped (no answer); and one outcome for every backend. Standard error
-reports refused objects; a question that cannot be evaluated is answered with "error". More fields of a question, all optional, describe its packet:
+reports refused objects; a question that cannot be evaluated is answered with "error", and the exit code is 2 in the end. With --expect it is 3 if a verdict is another
+one. trace answers each line at once, so a program can ask one question after the other. More fields of a question, all optional, describe its packet:
 
   sourceAddress    a forged source address; the packet gets no answer, and delivered means that it arrived
   sourcePort       the client's port, or the identifier of an echo (40000, 4000)
@@ -83,6 +86,7 @@ which of these connections become possible from the first to the second, and whi
 // addFlags adds the flags for questions and answers.
 func (f *traceFlags) addFlags(cmd *cobra.Command) {
 	f.out.AddFlag(cmd)
+	f.answers.AddFlags(cmd)
 	f.matrix.AddFlags(cmd)
 	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the hops of the reply")
 	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "evaluate one question after another on the same nodes and VPPs: sessions stay")
@@ -90,6 +94,9 @@ func (f *traceFlags) addFlags(cmd *cobra.Command) {
 
 func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 	if err := f.out.Check(); err != nil {
+		return err
+	}
+	if err := f.answers.Check(); err != nil {
 		return err
 	}
 	load := func(paths []string) (*trace.Cluster, error) {
@@ -112,9 +119,11 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		in = strings.NewReader(strings.Join(args, "\n"))
 	}
+	stdin.Prompt(in, cmd.ErrOrStderr(), `Questions, one JSON object per line, such as {"from":"pod:NAMESPACE/NAME","to":"service:NAMESPACE/NAME:PORT","protocol":"TCP"}. Ctrl-D ends.`)
 	ask := cluster.AnswerStep
 	if f.stateful {
 		ask = func(s trace.Step) trace.Answer { return cluster.Send(cmd.Context(), s) }
 	}
-	return whatif.Answer(ask, in, cmd.OutOrStdout(), f.out == "json")
+	f.answers.JSON = f.out == "json"
+	return f.answers.Answer(ask, in, cmd.OutOrStdout())
 }

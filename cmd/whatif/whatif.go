@@ -10,7 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
@@ -64,7 +67,7 @@ func Load(ctx context.Context, paths []string, settings *flags.Agent, toReply bo
 	if len(paths) == 0 {
 		return nil, exit.Usage(errors.New("--manifests is required"))
 	}
-	changes, err := manifest.Load(paths...)
+	changes, err := manifest.LoadUntil(ctx, paths...)
 	if err != nil {
 		return nil, exit.Usage(err)
 	}
@@ -89,31 +92,65 @@ func newCluster(ctx context.Context, changes []event.Change, settings *flags.Age
 	return cluster, nil
 }
 
-// Answer answers one line after the other; it skips empty lines.
-func Answer(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer, asJSON bool) error {
+// Answers say how questions are answered. The zero value writes text and expects nothing.
+type Answers struct {
+	JSON   bool
+	Expect string // the verdict that every answer should have; "": any
+}
+
+// AddFlags adds the flags about verdicts.
+func (f *Answers) AddFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Expect, "expect", "", "the verdict that all answers should have (delivered, rejected or dropped); exit code 3 if one has another")
+}
+
+// Check returns an error of the user for a wrong verdict.
+func (f *Answers) Check() error {
+	verdicts := []string{string(trace.Delivered), string(trace.Rejected), string(trace.Dropped)}
+	if f.Expect != "" && !slices.Contains(verdicts, f.Expect) {
+		return exit.Usage(fmt.Errorf("--expect %s: must be %s", f.Expect, strings.Join(verdicts, ", ")))
+	}
+	return nil
+}
+
+// Answer answers each line when it has read it; it skips empty lines. The error has exit code 2 if a question has no answer, and 3 if a verdict is not the
+// expected one.
+func (f *Answers) Answer(ask func(trace.Step) trace.Answer, in io.Reader, w io.Writer) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 64<<10), maxLine)
 	buffered := bufio.NewWriter(w)
 	enc := json.NewEncoder(buffered)
 	enc.SetEscapeHTML(false)
+	asked, wrong, other := 0, 0, 0
 	for lines.Scan() {
 		if strings.TrimSpace(lines.Text()) == "" {
 			continue
 		}
 		a := answerLine(ask, lines.Bytes())
-		if !asJSON {
+		switch asked++; {
+		case a.Error != "":
+			wrong++
+		case f.Expect != "" && string(a.Verdict) != f.Expect:
+			other++
+		}
+		if f.JSON {
+			_ = enc.Encode(a) // Flush has the error
+		} else {
 			terminal.PlainAll(&a)
 			trace.WriteText(buffered, a)
-			continue
 		}
-		if err := enc.Encode(a); err != nil {
+		if err := buffered.Flush(); err != nil { // a program may wait for the answer
 			return err
 		}
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case err != nil:
 		return exit.Usage(fmt.Errorf("standard input: %w", err))
+	case wrong > 0:
+		return exit.Usage(fmt.Errorf("%d of %d questions have no answer: see \"error\"", wrong, asked))
+	case other > 0:
+		return &exit.Error{Code: exit.Differs, Err: fmt.Errorf("%d of %d verdicts are not %s", other, asked, f.Expect)}
 	}
-	return buffered.Flush()
+	return nil
 }
 
 func answerLine(ask func(trace.Step) trace.Answer, line []byte) trace.Answer {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/stdin"
 )
 
 // Stdin is the path of standard input.
@@ -24,11 +26,15 @@ const maxFile = 256 << 20
 // recursively, and nothing whose name starts with a dot. It returns one change per object, and one refused change per
 // unusable piece, in the order of sorted paths and of documents in them. The error names missing and unreadable paths; the
 // changes are then those of the other paths.
-func Load(paths ...string) ([]event.Change, error) {
+func Load(paths ...string) ([]event.Change, error) { return LoadUntil(context.Background(), paths...) }
+
+// LoadUntil is Load until ctx ends: then a read of standard input ends with ctx's error.
+func LoadUntil(ctx context.Context, paths ...string) ([]event.Change, error) {
+	in := stdin.Until(ctx, os.Stdin)
 	files, err := list(paths, nil)
 	var read []*parsed
 	for _, f := range files {
-		data, ferr := readFile(f, os.Stdin)
+		data, ferr := readFile(f, in)
 		if ferr != nil {
 			err = errors.Join(err, ferr)
 			continue

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/stdin"
 )
 
 // Name is the name of this source in events.
@@ -74,7 +75,7 @@ func (s *Source) Run(ctx context.Context, emit func(event.Event)) error {
 	if err := s.cfg.Validate(); err != nil {
 		return err
 	}
-	s.emit = emit
+	s.emit, s.cfg.Stdin = emit, stdin.Until(ctx, s.cfg.Stdin)
 	emit(&event.SyncStatus{Source: Name, Status: event.WaitForReady})
 	var w *watcher
 	if s.cfg.Watch {
