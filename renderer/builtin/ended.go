@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 )
 
 // leg is what a translation does with a new connection: where clients dial, the endpoint, and the source that the endpoint sees.
@@ -17,10 +18,14 @@ type leg struct {
 }
 
 // Ended returns the frontends and endpoints of the new connections that VPP translates before a change of a value and not after it, in no particular
-// order; either value may be nil. The zero Addr is an address that is not known: that of an interface. Nil: no connection ends, or the values are no translations.
+// order; either value may be nil. The zero Addr is an address that is not known: that of an interface. Nil: no connection ends, or the values are neither translations nor
+// source ranges.
 func Ended(was, now proto.Message) []netip.Addr {
 	if was == nil {
 		return nil
+	}
+	if nat44.Interim(now, was) != nil { // source ranges that close: the endpoints behind them are not known here
+		return []netip.Addr{{}}
 	}
 	after := map[leg]bool{}
 	legs(now, func(l leg) { after[l] = true })

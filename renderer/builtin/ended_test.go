@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
@@ -22,6 +23,10 @@ func mapped(change func(*nat.DNat44_StaticMapping), locals ...*nat.DNat44_Static
 
 func local(ip string, probability uint32) *nat.DNat44_StaticMapping_LocalIP {
 	return &nat.DNat44_StaticMapping_LocalIP{LocalIp: ip, LocalPort: 8080, Probability: probability}
+}
+
+func ranges(list ...string) *contivnat.SourceRanges {
+	return &contivnat.SourceRanges{Label: "web", Ranges: list}
 }
 
 func translation(paths ...string) *cnat.Translation {
@@ -51,6 +56,11 @@ func TestEnded(t *testing.T) {
 		{"of an interface's address", mapped(func(m *nat.DNat44_StaticMapping) { m.ExternalIp, m.ExternalInterface = "", "eth0" }, local("10.1.1.2", 0)), nil, "[invalid IP 10.1.1.2]"},
 		{"a path leaves", translation("fd00:1::2", "fd00:1::3"), translation("fd00:1::3"), "[fd00:1::2 fd00:96::10]"},
 		{"a path joins", translation("fd00:1::2"), translation("fd00:1::2", "fd00:1::3"), "[]"},
+		{"source ranges close", ranges("10.0.0.0/8", "192.0.2.0/24"), ranges("10.0.0.0/9", "192.0.2.0/24"), "[invalid IP]"},
+		{"source ranges close and open", ranges("10.0.0.0/8"), ranges("192.0.2.0/24"), "[invalid IP]"},
+		{"source ranges open", ranges("10.0.0.0/9"), ranges("10.0.0.0/8"), "[]"},
+		{"source ranges begin", nil, ranges("10.0.0.0/9"), "[]"},
+		{"source ranges end", ranges("10.0.0.0/9"), nil, "[]"},
 		{"no translation", &nat.Nat44Interface{Name: "eth0"}, nil, "[]"},
 	} {
 		got := Ended(c.was, c.now)
