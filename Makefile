@@ -24,7 +24,7 @@ JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test wide fleet oracle adversary adversary-fixes check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bin/etcd: # an etcd of one member, from a module of its own
 test: ## the tests, race detector on
 	$(GO) test -timeout 30m -race -shuffle=on -p 4 $$($(GO) list ./... | grep -v /cmd/) # more at a time than cores: those with processes mostly wait
 	$(GO) test -timeout 30m -shuffle=on ./cmd/... # a hundred processes: with the race detector in make wide
+
+newuser: ## the commands of the README's section Try it, as they are written, by a shell
+	CONTIV_NEWUSER=1 $(GO) test -count=1 -timeout 20m -v -run '^TestReadme$$' ./test/newuser/
 
 wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
 	$(GO) test -timeout 30m -race -count=1 ./cmd/...

@@ -59,10 +59,10 @@ JSON, one per line. At the end of the input calc sends the remaining messages; a
 
 Policies may have the keys of Calico up to v3.31 (/calico/v1/policy/tier/TIER/policy/NAME) and of v3.32
 (/calico/v1/policy/KIND/NAMESPACE/NAME); the messages name them by tier and name.`,
-		Example: `  contiv-agent calc --hostname node-1 <changes.jsonl
+		Example: `  contiv-agent calc --hostname node-1 <examples/calc/changes.jsonl
   printf '%s\n' '{"status":"in-sync"}' '{"key":"/calico/v1/config/LogSeverity","value":"info"}' '{"flush":true}' |
     contiv-agent calc --hostname node-1
-  contiv-agent calc --hostname node-1 --driver ./my-driver <changes.jsonl`,
+  contiv-agent calc --hostname node-1 --driver ./my-driver <examples/calc/changes.jsonl`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.runCalc(cmd) },
 	}

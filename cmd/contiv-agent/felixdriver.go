@@ -41,7 +41,7 @@ func newFelixDriver() *cobra.Command {
 to which endpoint of this node. felix-driver keeps VPP's access lists equal to that, and reports the state of endpoints to Felix. Felix
 starts it without arguments: a copy of this program, or a link to it, with the name ` + driver.Program + ` runs this command:
 
-    ln -s contiv-agent /usr/local/bin/` + driver.Program + `
+    ln -s "$(command -v contiv-agent)" /usr/local/bin/` + driver.Program + `
     FELIX_USEINTERNALDATAPLANEDRIVER=false FELIX_DATAPLANEDRIVER=/usr/local/bin/` + driver.Program + ` calico-felix
 
 If Felix runs in a separate container, an init container of this program's image installs both in a shared folder, and ends:

@@ -42,7 +42,7 @@ func newPlugin() *cobra.Command {
 		Long: `kubectl contiv queries the agents of a cluster as contiv-agent queries the one on its node. It is contiv-agent itself: put a link to it
 named ` + pluginName + ` into a folder in PATH, where kubectl finds it.
 
-    ln -s contiv-agent /usr/local/bin/` + pluginName + `
+    ln -s "$(command -v contiv-agent)" /usr/local/bin/` + pluginName + `
 
 It finds the pods of the DaemonSet by --namespace and --selector, and runs contiv-agent in them with kubectl, the one in PATH or $KUBECTL. It
 has the rights of the kubeconfig, and needs the right to list these pods and to create pods/exec in them. Without

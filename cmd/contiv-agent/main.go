@@ -71,7 +71,7 @@ Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 or "cleanup --dry-run" found values to remove; 130 interrupted before it was done (a command that serves until it is stopped ends with 0).`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
-  echo '{"from":"pod:default/client","to":"service:default/frontend:80","protocol":"TCP"}' |
+  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
     contiv-agent trace --manifests examples/guestbook -o json`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
