@@ -20,7 +20,7 @@ const root = "../.."
 const patience = 10 * time.Minute
 
 // editor changes a number in a file, as $EDITOR would.
-const editor = "#!/bin/sh\nexec sed -i -e 's/port: 6379/port: 6380/' -e 's/nodePort: 30080/nodePort: 30082/' \"$1\"\n"
+const editor = "#!/bin/sh\nexec sed -i -e 's/6379/6380/' -e 's/nodePort: 30080/nodePort: 30082/' \"$1\"\n"
 
 // commands returns the commands of the first block of a section of the README. A line that ends with | or \ continues.
 func commands(t *testing.T, section string) (out []string) {

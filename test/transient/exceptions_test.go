@@ -45,7 +45,7 @@ var exceptions = []exception{
 		name: "nat44 removes a mapping, or an endpoint of one, and with it the sessions of all mappings to the same endpoints",
 		fits: func(d *drop) bool {
 			removes := func(m string) bool { return isRemoval(m) || isLess(m) }
-			return d.live && d.probe.service && slices.ContainsFunc(d.w.messages[:d.first], removes)
+			return d.live && d.probe.service && (slices.ContainsFunc(d.w.messages[:d.first], removes) || slices.ContainsFunc(d.w.earlier, removes)) // a silent one sends late
 		},
 		most: 200,
 	},

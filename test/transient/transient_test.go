@@ -203,6 +203,9 @@ func (c *cluster) change(how manner, list []event.Change, asked []probe, lives [
 	look := func(fresh []string, do func() error) {
 		w := newWatch(c, n, asked, fresh, gone, lives, how.faults != 0)
 		w.dead = dead
+		for _, l := range looks {
+			w.earlier = append(w.earlier, l.messages...)
+		}
 		looks = append(looks, w)
 		if err == nil {
 			err = n.unwilling(how.faults, do)

@@ -25,6 +25,7 @@ type watch struct {
 	during   []sighting // packets that did not arrive before
 	seen     map[sighting]bool
 	messages []string
+	earlier  []string // of the same change, before this watch began
 	faults   bool // VPP refuses some requests
 	txns     int  // transactions
 	listed   int  // the transaction with the first lists of a new interface; 0: none yet
