@@ -17,9 +17,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
+	"github.com/contiv-agent/contiv-agent/cmd/release"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/stdin"
 )
+
+// version is set at link time for releases: -ldflags "-X main.version=v1.2.3".
+var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -76,9 +80,11 @@ or "cleanup --dry-run" found values to remove; 130 interrupted before it was don
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
+		Version:           "see version", // the template does not show it: without it the flag does not exist
 	}
+	root.SetVersionTemplate(release.Of(version).String() + "\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), newVersion(), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), release.New(version), newDocs())
 	return root
 }

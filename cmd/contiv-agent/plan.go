@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +13,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -98,7 +96,7 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 		return nil, err
 	}
 	cfg.NodeName, cfg.VPP.Socket = flags.NodeName(f.node), f.vppSocket
-	if err := nodeAmong(changes, cfg.NodeName); err != nil {
+	if err := whatif.NodeAmong(changes, cfg.NodeName); err != nil {
 		return nil, exit.Usage(err)
 	}
 	cfg.Sources = map[string]agent.Source{manifest.Name: agent.Fed{}}
@@ -110,21 +108,4 @@ func (f *planFlags) plan(cmd *cobra.Command, sessions bool) (*vppagent.Plan, err
 		}
 	}
 	return agent.PlanFor(cmd.Context(), cfg, &event.Update{Source: manifest.Name, Changes: changes}, sessions)
-}
-
-// nodeAmong returns an error that lists the Nodes among objects if a Node is not one of them.
-func nodeAmong(changes []event.Change, name string) error {
-	var names []string
-	for _, ch := range changes {
-		if ch.Ref.Kind == model.KindNode {
-			names = append(names, ch.Ref.Name)
-		}
-	}
-	switch {
-	case slices.Contains(names, name):
-		return nil
-	case len(names) == 0:
-		return fmt.Errorf("--node %s: the manifests have no Node", name)
-	}
-	return fmt.Errorf("--node %s: the manifests have no such Node, but %s", name, strings.Join(names, ", "))
 }

@@ -18,6 +18,7 @@ import (
 func newStatus() *cobra.Command {
 	var socket string
 	var all, history bool
+	var wait time.Duration
 	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "status [NAMESPACE/NAME ...]",
@@ -29,15 +30,21 @@ The node's line says "healthy" if no object or value is refused, failed or pendi
 state: FAILED, RETRYING, INVALID, UNIMPLEMENTED, PENDING, REFUSED (an object is not served or enforced, for a reason in the
 object) and PARTIAL (a part of an object is not).
 
-Exit code 3: the agent is not in sync, or not healthy.`,
-		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history",
+Exit code 3: the agent is not in sync, or not healthy; with --wait: still not when the time is over. 1: no agent answers.`,
+		Example: "  contiv-agent status\n  contiv-agent status default/web\n  contiv-agent status --all -o json\n  contiv-agent status --history\n  contiv-agent status --wait 1m",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := out.Check(); err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
-			defer cancel()
-			st, err := control.FetchStatus(ctx, flags.StatusSocket(socket), history)
+			fetch := func(ctx context.Context) (*status.Status, error) {
+				ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+				defer cancel()
+				return control.FetchStatus(ctx, flags.StatusSocket(socket), history)
+			}
+			if wait > 0 {
+				fetch = untilHealthy(fetch, wait)
+			}
+			st, err := fetch(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -55,9 +62,29 @@ Exit code 3: the agent is not in sync, or not healthy.`,
 	}
 	out.AddFlag(cmd)
 	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "wait up to that long until the agent is in sync and healthy (0: do not wait)")
 	cmd.Flags().BoolVar(&all, "all", false, "show every Service and policy")
 	cmd.Flags().BoolVar(&history, "history", false, "also show past transactions and their operations")
 	return cmd
+}
+
+// untilHealthy returns a fetch that repeats another one until the agent is in sync and healthy, for some time. Then it returns the last result.
+func untilHealthy(fetch func(context.Context) (*status.Status, error), most time.Duration) func(context.Context) (*status.Status, error) {
+	return func(ctx context.Context) (st *status.Status, err error) {
+		over := time.After(most)
+		for {
+			if st, err = fetch(ctx); err == nil && st.InSync && st.Healthy {
+				return st, nil
+			}
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-over:
+				return st, err
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
 }
 
 // selectServices reduces the status to the named Services, without policies; no names: no change.

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/trace"
@@ -159,4 +160,21 @@ func answerLine(ask func(trace.Step) trace.Answer, line []byte) trace.Answer {
 		return trace.Answer{Error: fmt.Sprintf("not a question: %v", err)}
 	}
 	return ask(s)
+}
+
+// NodeAmong returns an error that lists the Nodes among objects if a Node is not one of them.
+func NodeAmong(changes []event.Change, name string) error {
+	var names []string
+	for _, ch := range changes {
+		if ch.Ref.Kind == model.KindNode {
+			names = append(names, ch.Ref.Name)
+		}
+	}
+	switch {
+	case slices.Contains(names, name):
+		return nil
+	case len(names) == 0:
+		return fmt.Errorf("--node %s: the manifests have no Node", name)
+	}
+	return fmt.Errorf("--node %s: the manifests have no such Node, but %s", name, strings.Join(names, ", "))
 }
