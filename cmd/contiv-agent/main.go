@@ -15,9 +15,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
+	"github.com/contiv-agent/contiv-agent/cmd/buildinfo"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
-	"github.com/contiv-agent/contiv-agent/cmd/release"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/stdin"
 )
@@ -82,9 +82,9 @@ or "cleanup --dry-run" found values to remove; 130 interrupted before it was don
 		DisableAutoGenTag: true,
 		Version:           "see version", // the template does not show it: without it the flag does not exist
 	}
-	root.SetVersionTemplate(release.Of(version).String() + "\n")
+	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), release.New(version), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
 	return root
 }

@@ -73,7 +73,7 @@ var exceptions = []exception{
 		fits: func(d *drop) bool {
 			return d.probe.packet.Proto == model.SCTP && slices.ContainsFunc(d.w.messages, isFilter)
 		},
-		most: 10,
+		most: 20,
 	},
 	{
 		name: "an interim state without a table for packets that pass by different rules: it would be too big",

@@ -1,7 +1,7 @@
-// Package release turns the facts that the linker left in the program into its version, and the command that shows it.
+// Package buildinfo turns the facts that the linker left in the program into its version, and the command that shows it.
 //
 // Invariant: it says nothing about a program other than the running one.
-package release
+package buildinfo
 
 import (
 	"fmt"
