@@ -65,8 +65,8 @@ var sameRank = map[[2]string]bool{
 
 // features lists what a feature's descriptors may import of other features. The contract imports none of them, and only all imports every one.
 var features = map[string][]string{
-	"": {}, "abf": {"acl"}, "acl": {"sctp"}, "cnat": {"l3"}, "ifaces": {}, "l2": {}, "l3": {}, "linux": {"ifaces", "linux/ethtool"}, "linux/ethtool": {}, "linux/leftover": {"linux", "linux/nodeports"}, "linux/nic": {"linux", "linux/ethtool"}, "linux/nodeports": {"linux"}, "linux/sever": {}, "nat": {"acl", "nat/arrange", "nat/drain", "nat/sessions"}, "nat/arrange": {}, "nat/drain": {}, "nat/gate": {}, "nat/sessions": {}, "policer": {}, "punt": {}, "rcu": {}, "sctp": {},
-	"all": {"abf", "acl", "cnat", "ifaces", "l2", "l3", "nat", "policer", "punt", "sctp"},
+	"": {}, "abf": {"acl"}, "acl": {"sctp"}, "cnat": {"l3"}, "ifaces": {}, "l2": {}, "l3": {}, "linux": {"ifaces", "linux/ethtool"}, "linux/ethtool": {}, "linux/leftover": {"linux", "linux/nodeports"}, "linux/nic": {"linux", "linux/ethtool"}, "linux/nodeports": {"linux"}, "linux/sever": {}, "nat": {"acl", "nat/arrange", "nat/drain", "nat/pool", "nat/sessions"}, "nat/arrange": {}, "nat/drain": {}, "nat/gate": {}, "nat/pool": {}, "nat/sessions": {}, "policer": {}, "punt": {}, "rcu": {}, "sctp": {},
+	"all": {"abf", "acl", "cnat", "ifaces", "l2", "l3", "nat", "nat/pool", "policer", "punt", "sctp"},
 }
 
 // fences lists who alone may import a module.

@@ -17,6 +17,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/cnat"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/pool"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/sctp"
 )
 
@@ -59,7 +60,7 @@ func (s Share) Kinds() []*descriptor.Descriptor {
 		}
 	case Policies:
 		foreign = []string{
-			nat.Nat44Global().Name, nat.Nat44Settings().Name, nat.Nat44AddressPool().Name,
+			nat.Nat44Global().Name, nat.Nat44Settings().Name, pool.Nat44AddressPool().Name,
 			nat.Nat44Interface().Name, nat.DNat44().Name, l3.RejectRoute().Name,
 			cnat.SnatPolicy().Name, cnat.CnatInterface().Name, cnat.CnatTranslation().Name,
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l2"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/pool"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/policer"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/punt"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/sctp"
@@ -26,7 +27,7 @@ func All() []*descriptor.Descriptor {
 	return []*descriptor.Descriptor{
 		l3.VrfTable(), ifaces.Interface(), ifaces.InterfaceVRF(), ifaces.Address(), ifaces.Unnumbered(), l3.ARPEntry(), l3.Route(), l3.RejectRoute(),
 		l2.BridgeDomain(), l2.BridgeMember(), l2.L2FIB(), l2.XConnect(), l2.Span(), l3.ProxyARP(), l3.ProxyARPInterface(), l3.IPScanNeighbor(), policer.Policer(),
-		nat.Nat44Global(), nat.Nat44Settings(), nat.Nat44AddressPool(), nat.Nat44Interface(), nat.DNat44(),
+		nat.Nat44Global(), nat.Nat44Settings(), pool.Nat44AddressPool(), nat.Nat44Interface(), nat.DNat44(),
 		sctp.Ports(), sctp.Filter(),
 		acl.ACL(), acl.DenyACL(), acl.RangesACL(), acl.PermitACL(), acl.InterfaceACLs(), acl.SourceRangesEnforced(), acl.SourceRanges(), abf.ABF(), abf.ABFInterface(),
 		punt.IPRedirect(), punt.ToHost(), punt.PuntException(),

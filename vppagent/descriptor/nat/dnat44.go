@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/drain"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/pool"
 )
 
 const (
@@ -407,7 +408,7 @@ func (d *dnat) dependencies() []descriptor.Dependency {
 		}
 	}
 	if twice {
-		add(descriptor.Dependency{AnyOf: twiceNATPrefix})
+		add(descriptor.Dependency{AnyOf: pool.TwiceNATPrefix})
 	}
 	if ranges, restricted := kv.Restricts(d.label); restricted {
 		add(descriptor.Dependency{Key: kv.SourceRangesKey(ranges)})

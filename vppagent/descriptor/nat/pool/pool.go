@@ -1,4 +1,7 @@
-package nat
+// Package pool turns address pools of NAT44-ED into requests for single addresses, and dumped addresses into pools.
+//
+// Invariant: every address of VPP belongs to at most one pool.
+package pool
 
 import (
 	"cmp"
@@ -20,8 +23,8 @@ const (
 	idPools = "nat44_address_dump"
 	// maxPool bounds the addresses of one pool: VPP keeps a per-address array of port counters.
 	maxPool = 1024
-	// twiceNATPrefix starts the keys derived from twice-NAT pools; mappings with twice-NAT need any of them.
-	twiceNATPrefix = "vpp/nat44/twiceNAT-pool/"
+	// TwiceNATPrefix starts the keys derived from twice-NAT pools; mappings with twice-NAT need any of them.
+	TwiceNATPrefix = "vpp/nat44/twiceNAT-pool/"
 )
 
 // natPool is a range of addresses that NAT may use as source. have is nil, or the addresses of it that VPP has, sorted.
@@ -41,11 +44,11 @@ type natAddress struct {
 }
 
 func compareNATAddresses(a, b natAddress) int {
-	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.claim(), b.claim()))
+	return cmp.Or(a.addr.Compare(b.addr), cmp.Compare(a.vrf, b.vrf), strings.Compare(a.claimedName(), b.claimedName()))
 }
 
-// claim: an address is once in each pool, regardless of the VRF.
-func (a natAddress) claim() string { return fmt.Sprintf("nat44-pool %t %s", a.twice, a.addr) }
+// claimedName: an address is once in each pool, regardless of the VRF.
+func (a natAddress) claimedName() string { return fmt.Sprintf("nat44-pool %t %s", a.twice, a.addr) }
 
 func (a natAddress) addressRequest(add bool) descriptor.Op {
 	m := &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: a.addr.As4(), LastIPAddress: a.addr.As4(), VrfID: a.vrf, IsAdd: add}
@@ -53,9 +56,9 @@ func (a natAddress) addressRequest(add bool) descriptor.Op {
 		m.Flags = nat_types.NAT_IS_TWICE_NAT
 	}
 	if add {
-		return descriptor.Op{Call: descriptor.Write(m), Takes: descriptor.Claim{Name: a.claim()}}
+		return descriptor.Op{Call: descriptor.Write(m), Takes: descriptor.Claim{Name: a.claimedName()}}
 	}
-	return descriptor.Op{Call: descriptor.Write(m), Frees: descriptor.Claim{Name: a.claim()}, Gone: true}
+	return descriptor.Op{Call: descriptor.Write(m), Frees: descriptor.Claim{Name: a.claimedName()}, Gone: true}
 }
 
 // Nat44AddressPool describes ligato's Nat44AddressPool. VPP has addresses, not ranges: the wanted values and the journal decide
@@ -86,7 +89,7 @@ func Nat44AddressPool() *descriptor.Descriptor {
 		Claims: func(p *natPool) []string {
 			var out []string
 			for _, a := range p.poolAddrs() {
-				out = append(out, a.claim())
+				out = append(out, a.claimedName())
 			}
 			return out
 		},
@@ -161,7 +164,7 @@ func updatePool(_ *descriptor.World, have, want *natPool) ([]descriptor.Op, erro
 	for _, a := range old {
 		switch {
 		case slices.Contains(now, a):
-		case slices.ContainsFunc(now, func(n natAddress) bool { return n.claim() == a.claim() }):
+		case slices.ContainsFunc(now, func(n natAddress) bool { return n.claimedName() == a.claimedName() }):
 			first = append(first, a.addressRequest(false))
 		default:
 			last = append(last, a.addressRequest(false))
