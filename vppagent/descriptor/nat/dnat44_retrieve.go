@@ -252,10 +252,7 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 		f.addMapping(want)
 		return
 	}
-	got := mapping{id: id, flags: m.Flags & dumpedFlags, tag: tag, raw: make([]local, len(m.Locals))}
-	for i, l := range m.Locals {
-		got.raw[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
-	}
+	got := mapping{id: id, flags: m.Flags & dumpedFlags, tag: tag, raw: localsOf(m)}
 	if want, ok := r.indexed().wanted[id]; ok && want.m.tag == tag {
 		got.affinity = want.m.affinity
 	}
@@ -266,6 +263,15 @@ func (r *dnatReader) lb(m *nat44_ed.Nat44LbStaticMappingDetails) {
 		return
 	}
 	f.addMapping(&got)
+}
+
+// localsOf are the locals of a dumped mapping, in the order of their slots.
+func localsOf(m *nat44_ed.Nat44LbStaticMappingDetails) []local {
+	out := make([]local, len(m.Locals))
+	for i, l := range m.Locals {
+		out[i] = local{addr: l.Addr, port: l.Port, weight: l.Probability, vrf: l.VrfID}
+	}
+	return out
 }
 
 // mapping returns the mapping with that ID, nil if there is none; d may be nil.

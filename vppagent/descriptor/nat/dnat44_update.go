@@ -71,9 +71,14 @@ func updateMapping(w *descriptor.World, have, want mapping) []descriptor.Op {
 	if ops, ok := changeInPlace(w, have, want); ok {
 		return ops
 	}
-	made := want.create(w)
+	return want.anew(w, have)
+}
+
+// anew returns the requests that remove a mapping and make it again.
+func (m mapping) anew(w *descriptor.World, have mapping) []descriptor.Op {
+	made := m.create(w)
 	if l := have.layout(w); l != nil && made.Then == nil {
-		lost := drain.Common(toDrain(want.drained), l)
+		lost := drain.Common(toDrain(m.drained), l)
 		made.Then = func(vpp.Reply) []descriptor.Op {
 			w.NATDrained(0, lost)
 			return nil
@@ -88,10 +93,18 @@ func changeInPlace(w *descriptor.World, have, want mapping) ([]descriptor.Op, bo
 		return nil, false
 	}
 	if l := have.layout(w); l != nil {
-		return want.from(w, l)
+		return want.from(w, have, l)
 	}
-	if slices.ContainsFunc(have.raw, local.drains) { // pads that do something else
-		return want.resume(w, have.raw)
+	if slices.ContainsFunc(have.raw, local.drains) { // a change was cut off
+		if ops, ok := want.resume(w, have.raw); ok {
+			return ops, true
+		}
+		return want.adopt(w, have)
+	}
+	if want.keepsFlows(w, have) {
+		if ops, ok := want.adopt(w, have); ok {
+			return ops, true
+		}
 	}
 	steps, ok := changeLocals(have.inVPP(w), represent(padded(w), want.locals), want.affinity != 0)
 	return want.addDelLocals(w, steps), ok

@@ -14,20 +14,25 @@ import (
 )
 
 // layouts are the locals of mappings in the order of VPP's slots, as far as they are not those of a new mapping with the same backends. nil: an
-// earlier agent made the mapping, and it cannot drain a backend. A dump replaces all of them.
+// agent without draining made the mapping, and their order does not matter until a backend drains: see adopt. A dump replaces all of them.
 type layouts struct {
 	of map[natID]drain.Layout
 	// refused are the slots of mappings since VPP refused a part of their last change.
 	refused map[natID]*drain.Slots
+	// awaited are the locals of mappings that a dump is to show: see adopt. asked: it is under way.
+	awaited map[natID][]local
+	asked   bool
 }
 
 func layoutsOf(w *descriptor.World) *layouts {
-	return descriptor.FactsOf(w, func() *layouts { return &layouts{of: map[natID]drain.Layout{}, refused: map[natID]*drain.Slots{}} })
+	return descriptor.FactsOf(w, func() *layouts {
+		return &layouts{of: map[natID]drain.Layout{}, refused: map[natID]*drain.Slots{}, awaited: map[natID][]local{}}
+	})
 }
 
 // Clone implements descriptor.Facts. Layouts are never changed.
 func (l *layouts) Clone() descriptor.Facts {
-	return &layouts{of: maps.Clone(l.of), refused: maps.Clone(l.refused)}
+	return &layouts{of: maps.Clone(l.of), refused: maps.Clone(l.refused), awaited: map[natID][]local{}}
 }
 
 // drains reports whether a mapping that is made now can drain backends. With affinity, clients are pinned to slots; with several NAT workers,
@@ -59,8 +64,13 @@ func (m mapping) goal() drain.Goal {
 }
 
 // from returns the requests that turn a layout into that of the mapping. False: none are known.
-func (m mapping) from(w *descriptor.World, l drain.Layout) ([]descriptor.Op, bool) {
+func (m mapping) from(w *descriptor.World, have mapping, l drain.Layout) ([]descriptor.Op, bool) {
 	plan, ok := l.To(m.goal())
+	if l.Lacks(plan, ok) {
+		if ops, adopts := m.adopt(w, have); adopts {
+			return ops, true
+		}
+	}
 	if !ok {
 		return nil, false
 	}
@@ -71,11 +81,12 @@ func (m mapping) from(w *descriptor.World, l drain.Layout) ([]descriptor.Op, boo
 }
 
 // reached returns what is noted when VPP has accepted a whole plan.
-func (m mapping) reached(w *descriptor.World, from drain.Layout, plan drain.Plan) func() {
-	return func() {
+func (m mapping) reached(w *descriptor.World, from drain.Layout, plan drain.Plan) func() []descriptor.Op {
+	return func() []descriptor.Op {
 		delete(layoutsOf(w).refused, m.id)
 		layoutsOf(w).hold(m, plan.After)
 		w.NATDrained(plan.Begun(from), len(plan.Lost))
+		return nil
 	}
 }
 
@@ -107,9 +118,9 @@ func (m mapping) serves(w *descriptor.World, want mapping) bool {
 	return true
 }
 
-// groups returns the requests of the first group, and calls done when VPP has accepted all. Those of the others follow when VPP has accepted all before:
+// groups returns the requests of the first group. When VPP has accepted all, those that done returns follow. Those of the others follow when VPP has accepted all before:
 // after a refusal they could leave it no backend to choose. slots are VPP's before the requests.
-func (m mapping) groups(w *descriptor.World, groups [][]drain.Request, done func(), slots *drain.Slots) []descriptor.Op {
+func (m mapping) groups(w *descriptor.World, groups [][]drain.Request, done func() []descriptor.Op, slots *drain.Slots) []descriptor.Op {
 	if len(groups) == 0 {
 		return nil
 	}
@@ -123,22 +134,24 @@ func (m mapping) groups(w *descriptor.World, groups [][]drain.Request, done func
 		ops[i].Call.Joined = i < len(ops)-1
 		ops[i].Call.AtOnce = i == 0 && len(ops) > 1
 		ops[i].Refuses = func(vpp.Reply) error {
-			if slots.Did(groups[0][i]); refused && i == len(ops)-1 {
+			if slots != nil {
+				slots.Did(groups[0][i])
+			}
+			if refused && i == len(ops)-1 {
 				return errors.New("VPP has refused an earlier request of this change")
 			}
 			return nil
 		}
 		ops[i].Else = func() []descriptor.Op {
-			refused, layoutsOf(w).refused[m.id] = true, slots
+			if refused = true; slots != nil {
+				layoutsOf(w).refused[m.id] = slots
+			}
 			return nil
 		}
 	}
 	last := &ops[len(ops)-1]
 	if last.Next = m.groups(w, groups[1:], done, slots); last.Next == nil {
-		last.Then = func(vpp.Reply) []descriptor.Op {
-			done()
-			return nil
-		}
+		last.Then = func(vpp.Reply) []descriptor.Op { return done() }
 	}
 	return ops
 }
@@ -155,6 +168,8 @@ func (l *layouts) hold(m mapping, now drain.Layout) {
 // dumped forgets all layouts, because a dump has all mappings, and the refused changes of mappings that it does not have.
 func (l *layouts) dumped(all []*nat44_ed.Nat44LbStaticMappingDetails) {
 	clear(l.of)
+	clear(l.awaited)
+	l.asked = false
 	maps.DeleteFunc(l.refused, func(id natID, _ *drain.Slots) bool {
 		return !slices.ContainsFunc(all, func(m *nat44_ed.Nat44LbStaticMappingDetails) bool {
 			return newNATID(m.ExternalAddr, m.ExternalPort, m.Protocol) == id

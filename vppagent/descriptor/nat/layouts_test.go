@@ -76,6 +76,7 @@ func TestRestartsFindDrains(t *testing.T) {
 		t.Fatal("no plan")
 	}
 	drained := allFromDrain(plan.After)
+	adopted := append([]string{"-pad", "+pad", "-pad", "+pad"}, slices.Repeat([]string{"+pad"}, 12)...) // and the rest when a dump has shown where they are
 	for _, tc := range []struct {
 		name   string
 		locals []local
@@ -90,8 +91,10 @@ func TestRestartsFindDrains(t *testing.T) {
 		{"a backend that is to be drained", allFromDrain(fresh), oneLeaves, false, []string{"-pad", "+pad"}},
 		{"a backend that VPP does not have is not added to be drained", allFromDrain(drain.New(toDrain([]local{a}))), oneLeaves, true, nil},
 		{"made without draining", represent(true, []local{a, b}), both, true, nil},
-		{"made without draining, a backend leaves", represent(true, []local{a, b}), oneLeaves, false, []string{"-backend"}},
-		{"cut off within a change: a slot is free", slices.Delete(slices.Clone(drained), 4, 5), oneLeaves, false, []string{"removed", "made"}},
+		{"made without draining, a backend leaves", represent(true, []local{a, b}), oneLeaves, false, adopted},
+		{"made without draining, a backend gets another weight", represent(true, []local{a, b}), webWith(t, 2, 1), false, adopted},
+		{"made without draining, a backend is removed", represent(true, []local{a, b}), one, false, []string{"-backend"}},
+		{"cut off within a change: a slot is free", slices.Delete(slices.Clone(drained), 4, 5), oneLeaves, false, slices.Concat([]string{"-pad", "+pad"}, adopted[2:])},
 	} {
 		w := descriptor.NewWorld(descriptor.Options{}, func(string) any { return nil })
 		have := found(t, w, tc.want, tc.locals)

@@ -98,11 +98,12 @@ type walk struct {
 }
 
 // figures are sums over many changes. Ended is how many backends that stay lost their flows.
-type figures struct{ goals, requests, lost, hurried, reopened, anew, drains, ended int }
+type figures struct{ goals, requests, lost, hurried, reopened, anew, drains, ended, adopted, probes int }
 
 func (f *figures) add(o figures) {
 	f.goals, f.requests, f.lost, f.hurried = f.goals+o.goals, f.requests+o.requests, f.lost+o.lost, f.hurried+o.hurried
 	f.reopened, f.anew, f.drains, f.ended = f.reopened+o.reopened, f.anew+o.anew, f.drains+o.drains, f.ended+o.ended
+	f.adopted, f.probes = f.adopted+o.adopted, f.probes+o.probes
 }
 
 func newWalk(t *testing.T, backends []Local) *walk {

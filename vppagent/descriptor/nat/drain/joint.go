@@ -31,7 +31,7 @@ func (p *planner) joint(edits move) bool {
 	had := make([]int, len(s.list)) // shares without the pads' weights
 	for i, l := range s.list {
 		if l.isPad() {
-			s.list[i] = padAt(i, 0)
+			s.list[i] = padOf(p, i, 0)
 		} else {
 			had[i] = int(l.Weight)
 		}

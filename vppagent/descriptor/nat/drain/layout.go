@@ -28,7 +28,7 @@ func padAt(slot int, weight uint8) Local {
 func (l Local) isPad() bool { return l.Addr == draw.PadAddr }
 
 // Layout are the locals of a mapping in the order of their slots. VPP has no free slot between them: every change of one replaces it in its
-// slot, adds one behind the last, or removes the last.
+// slot, adds one behind the last, or removes the last. One of Adopt may have free slots: nothing is added to it.
 type Layout []Local
 
 // New returns the layout of a new mapping: every backend gets its weight, and as many pads are between backends as VPP has room for.
@@ -61,9 +61,12 @@ func AppendNew(l Layout, backends []Local) Layout {
 }
 
 // Read returns the layout that VPP shows. False: this package did not make it, or VPP has a free slot in it, so where VPP puts the next local
-// is not known.
+// is not known. Adopt makes a layout of it.
 func Read(dumped []Local) (Layout, bool) {
-	ours := false
+	ours := Layout(dumped).adopted()
+	if ours {
+		return Layout(dumped), true
+	}
 	for i, l := range dumped {
 		if l.isPad() && int(l.Port) != i+1 {
 			return nil, false

@@ -1,11 +1,13 @@
 package drain
 
+import "slices"
+
 // level brings the shares of backends to their weights in the goal, as far as VPP has the weights and pads have the effect.
 func (p *planner) level() {
 	limit := p.limit()
 	for again := true; again; {
 		again = false
-		for slot := range p.list {
+		for slot := 0; slot < len(p.list); slot++ { // the list may get shorter
 			weight := p.weightOf(slot)
 			if weight == 0 || p.drained(slot) {
 				continue
@@ -55,6 +57,9 @@ func (p *planner) toward(slot, share int) bool {
 
 // shrink removes pads behind the last backend, as long as the mapping has many more than a new layout.
 func (p *planner) shrink() {
+	if p.ports != nil { // VPP would have another free slot
+		return
+	}
 	backends := 0
 	for _, l := range p.list {
 		if !l.isPad() {
@@ -62,11 +67,21 @@ func (p *planner) shrink() {
 		}
 	}
 	for n := len(p.list); n > 2+3*backends+spare && p.list.unused(n-1) && p.list.unused(n-2); n = len(p.list) {
-		shorter := p.list[: n-1 : n-1]
-		if look(shorter, p.share[:n-1], none) != (outcome{}) {
+		if !removeLast(p, 1) {
 			return
 		}
-		p.plan.Groups = append(p.plan.Groups, []Request{{false, p.list[n-1]}})
-		p.list, p.share = shorter, p.share[:n-1:n-1]
 	}
+}
+
+// removeLast removes the last n locals if they are unused pads. False: they are not, or a share would change.
+func removeLast(p *planner, n int) bool {
+	for ; n > 0; n-- {
+		last := len(p.list) - 1
+		if last < 1 || !p.list.unused(last) || look(p.list[:last], p.share[:last], none) != (outcome{}) {
+			return false
+		}
+		p.plan.Groups = append(slices.Clip(p.plan.Groups), []Request{{false, p.list[last]}})
+		p.list, p.share = p.list[:last:last], p.share[:last:last]
+	}
+	return true
 }

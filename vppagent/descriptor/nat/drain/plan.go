@@ -3,6 +3,8 @@ package drain
 import (
 	"cmp"
 	"slices"
+
+	"github.com/contiv-agent/contiv-agent/vpp/draw"
 )
 
 // Goal is what a mapping is to do.
@@ -37,6 +39,8 @@ type Plan struct {
 	Searched int
 	// Reopened reports that all drained backends get new flows until the last group: no other plan was found.
 	Reopened bool
+	// Squeezed reports that new backends may have taken pads that other backends need to be drained: the layout has no others.
+	Squeezed bool
 }
 
 // Begun returns how many backends get new flows in the layout from which a plan leads, and are drained after it.
@@ -71,18 +75,38 @@ func (l Layout) To(goal Goal) (Plan, bool) {
 	if len(goal.Taking) == 0 {
 		goal.Taking = []Local{Discard}
 	}
-	p := newPlanner(l, goal)
-	if p == nil {
+	if newPlanner(l, goal) == nil {
 		return Plan{}, false
 	}
-	if p.takeMore() && p.removeGone() && p.drainMore() {
-		return p.done(), true
+	searched := 0
+	for n, steps := range attempts(l.adopted()) {
+		p := newPlanner(l, goal)
+		p.plan.Squeezed = n >= fewest
+		if n > 1 { // the first two search apart
+			p.plan.Searched = searched
+		}
+		if !slices.ContainsFunc(steps, func(step func(*planner) bool) bool { return !step(p) }) {
+			return p.done(), true
+		}
+		searched = max(searched, p.plan.Searched)
 	}
-	p = newPlanner(l, goal)
-	if p.reopenAll() && p.takeMore() && p.removeGone() && p.drainMore() {
-		return p.done(), true
+	return Plan{Searched: searched}, false
+}
+
+// fewest is how many attempts leave the pads that other backends need.
+const fewest = 3
+
+// attempts are the steps of plans, in the order in which they are tried.
+func attempts(adopted bool) [][]func(*planner) bool {
+	all := [][]func(*planner) bool{
+		{(*planner).takeMore, (*planner).removeGone, (*planner).drainMore},
+		{(*planner).reopenAll, (*planner).takeMore, (*planner).removeGone, (*planner).drainMore},
+		{(*planner).reopenAll, (*planner).takeMore, removeAll},
 	}
-	return Plan{Searched: p.plan.Searched}, false
+	if adopted {
+		all = append(all, all...)
+	}
+	return all
 }
 
 // planner makes a plan move by move. Between two moves, VPP gives every backend its share.
@@ -91,6 +115,7 @@ type planner struct {
 	share []int // of each slot: how many of VPP's numbers choose the local. 0: a pad, or a drained backend
 	goal  Goal
 	plan  Plan
+	ports []uint16 // of the pad of each slot; nil: it is the number of the slot
 }
 
 // newPlanner returns nil if the layout is none of this package.
@@ -99,7 +124,15 @@ func newPlanner(l Layout, goal Goal) *planner {
 	if !ok {
 		return nil
 	}
-	return &planner{list: l, share: share, goal: goal}
+	return &planner{list: l, share: share, goal: goal, ports: l.portsOfPads()}
+}
+
+// padOf is the pad of a slot.
+func padOf(p *planner, slot int, weight uint8) Local {
+	if p.ports == nil {
+		return padAt(slot, weight)
+	}
+	return Local{Addr: draw.PadAddr, Port: p.ports[slot], Weight: weight}
 }
 
 func (p *planner) done() Plan {
@@ -205,6 +238,9 @@ func (p *planner) put(b Local) bool {
 	if p.putAmongPads(b, p.try) || p.putAmongPads(b, p.joint) {
 		return true
 	}
+	if p.list.adopted() && p.list.hasRoom() && !p.plan.Squeezed { // a pad beside another backend may drain that one
+		return false
+	}
 	for _, i := range p.spareFirst() {
 		if p.try(move{{i, b, int(b.Weight)}}) {
 			return true
@@ -224,7 +260,7 @@ func (p *planner) putAmongPads(b Local, change func(move) bool) bool {
 			return true
 		}
 	}
-	for extra := range morePads {
+	for extra := range placesOf(p, morePads) {
 		m := p.pads(extra + 1)
 		m = append(m, edit{len(p.list) + len(m), b, share})
 		m = append(m, edit{len(p.list) + len(m), padAt(len(p.list)+len(m), 0), 0})
@@ -251,7 +287,10 @@ func (p *planner) spareFirst() (slots []int) {
 	return append(slots, needed...)
 }
 
-func (l Layout) unused(slot int) bool { return l[slot].isPad() && l[slot].Weight == 0 }
+// unused reports that a slot has a pad that may leave it. The first one of an adopted layout stays.
+func (l Layout) unused(slot int) bool {
+	return l[slot].isPad() && l[slot].Weight == 0 && (slot > 0 || !l.adopted())
+}
 
 // padsAround reports that the two places before and behind a slot have pads, or do not exist.
 func (l Layout) padsAround(slot int) bool {
@@ -261,6 +300,14 @@ func (l Layout) padsAround(slot int) bool {
 		}
 	}
 	return true
+}
+
+// placesOf is n, or 0 if VPP may have a free slot, so that nothing can be added behind the last local.
+func placesOf(p *planner, n int) int {
+	if p.ports != nil {
+		return 0
+	}
+	return n
 }
 
 // pads adds n pads behind the last local.
@@ -287,11 +334,15 @@ func (p *planner) drainMore() bool {
 	return true
 }
 
-// turnWithMore is turn, if necessary with more pads behind the last local.
+// turnWithMore is turn, if necessary with more pads behind the last local, or with fewer if none can be added.
 func (p *planner) turnWithMore(slot, share, pads int) bool {
-	for more := range morePads + 1 {
+	for n := range morePads + 1 {
 		had := *p
-		if p.try(p.pads(more)) && p.turn(slot, share, pads) {
+		ready := p.try(p.pads(placesOf(p, n)))
+		if placesOf(p, n) < n {
+			ready = removeLast(p, n)
+		}
+		if ready && p.turn(slot, share, pads) {
 			return true
 		}
 		*p = had
@@ -309,6 +360,17 @@ func (p *planner) removeGone() bool {
 	return true
 }
 
+// removeAll removes all backends that are not to get new flows.
+func removeAll(p *planner) bool {
+	for _, b := range p.goal.Drained {
+		if at := p.list.find(b); at >= 0 {
+			p.plan.Lost = append(p.plan.Lost, p.list[at])
+		}
+	}
+	p.goal.Drained = nil
+	return p.removeGone()
+}
+
 // gone returns the slot of a backend that is not wanted, -1 if there is none.
 func (p *planner) gone() int {
 	return slices.IndexFunc(p.list, func(l Local) bool { return !l.isPad() && !contains(p.goal.Taking, l) && !contains(p.goal.Drained, l) })
@@ -316,7 +378,7 @@ func (p *planner) gone() int {
 
 // remove puts a pad in the place of a backend. If the backend has less than its weight, the pad that takes the rest is reset.
 func (p *planner) remove(slot int) bool {
-	e := edit{slot, padAt(slot, 0), 0}
+	e := edit{slot, padOf(p, slot, 0), 0}
 	return p.withPad(e, most) || p.joint(move{e})
 }
 
@@ -341,7 +403,7 @@ func (p *planner) withPad(e edit, pads int) bool {
 	var second move
 	near := p.nearest(e.slot, uint8(-difference))
 	for _, pad := range near[:min(pads, len(near))] {
-		change := edit{pad, padAt(pad, p.list[pad].Weight+uint8(difference)), 0}
+		change := edit{pad, padOf(p, pad, p.list[pad].Weight+uint8(difference)), 0}
 		moves := []move{{change, e}}
 		if p.list[e.slot] != e.to {
 			moves = append(moves, move{e, change})
@@ -387,7 +449,7 @@ func (p *planner) reopenAll() bool {
 	for i, l := range p.list {
 		switch {
 		case l.isPad() && l.Weight != 0:
-			m = append(m, edit{i, padAt(i, 0), 0})
+			m = append(m, edit{i, padOf(p, i, 0), 0})
 		case !l.isPad() && p.share[i] != int(l.Weight):
 			m = append(m, edit{i, l, int(l.Weight)})
 		}

@@ -6,12 +6,13 @@ import "slices"
 type Slots struct {
 	locals []Local
 	taken  []bool
-	free   []int // the last one is taken next
+	free   []int    // the last one is taken next
+	ports  []uint16 // of pads of an adopted layout, by slot
 }
 
 // Slots returns the slots of a layout.
 func (l Layout) Slots() *Slots {
-	s := &Slots{locals: slices.Clone(l), taken: make([]bool, len(l))}
+	s := &Slots{locals: slices.Clone(l), taken: make([]bool, len(l)), ports: l.portsOfPads()}
 	for i := range s.taken {
 		s.taken[i] = true
 	}
@@ -47,16 +48,20 @@ func (s *Slots) Show(dumped []Local) bool {
 // Repair returns the requests after which no slot is free and each pad has the number of its slot, and the layout then: pads of weight 0 take the free slots,
 // and pads that VPP put behind the last local in place of refused ones leave. False: no such requests are known.
 func (s *Slots) Repair() (group []Request, l Layout, ok bool) {
-	now := Slots{slices.Clone(s.locals), slices.Clone(s.taken), slices.Clone(s.free)}
+	now := Slots{locals: slices.Clone(s.locals), taken: slices.Clone(s.taken), free: slices.Clone(s.free)}
 	do := func(r Request) {
 		now.Did(r)
 		group = append(group, r)
 	}
 	for len(now.free) > 0 {
-		do(Request{true, padAt(now.free[len(now.free)-1], 0)})
+		pad := padAt(now.free[len(now.free)-1], 0)
+		if s.ports != nil {
+			pad.Port = s.ports[now.free[len(now.free)-1]]
+		}
+		do(Request{true, pad})
 	}
 	last := func() int { return len(now.locals) - 1 }
-	for len(now.locals) > 3 && now.locals[last()].isPad() && now.locals[last()] != padAt(last(), now.locals[last()].Weight) {
+	for s.ports == nil && len(now.locals) > 3 && now.locals[last()].isPad() && now.locals[last()] != padAt(last(), now.locals[last()].Weight) {
 		group = append(group, Request{false, now.locals[last()]})
 		now.locals = now.locals[:last()]
 	}
