@@ -36,6 +36,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/metrics"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
+	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/agent/stepper"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
@@ -93,16 +94,17 @@ type meters struct {
 	*metrics.Metrics
 	proxy *kubeproxy.Metrics
 	nat   *nattable.Metrics
+	proof *proof.Metrics
 }
 
 // newMeters returns the metrics of an agent that serves these families of addresses.
 func newMeters(families []string) *meters {
-	return &meters{metrics.New(), kubeproxy.NewMetrics(families), nattable.NewMetrics()}
+	return &meters{metrics.New(), kubeproxy.NewMetrics(families), nattable.NewMetrics(), proof.NewMetrics()}
 }
 
 // register registers all metrics; a second agent with the same registry is an error.
 func (m *meters) register(r prometheus.Registerer) error {
-	return errors.Join(m.proxy.Register(r), m.nat.Register(r), m.Register(r))
+	return errors.Join(m.proxy.Register(r), m.nat.Register(r), m.proof.Register(r), m.Register(r))
 }
 
 // assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: no pauses.
@@ -157,7 +159,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 func (p *parts) connection() *vpp.Conn {
 	cfg, share := p.cfg.VPP, p.cfg.Share()
 	cfg.Logger, cfg.Needs, cfg.OnConnect = p.log.With("room", "vpp"), all.Needs(), onConnect(p.cfg)
-	cfg.OnState, cfg.Observe = p.state, p.metrics.Request
+	cfg.OnState, cfg.Observe = p.state, p.metrics.proof.Observe(p.metrics.Request)
 	cfg.Lock, cfg.ClientName = share.Lock(p.cfg.Lock, p.cfg.NodeName), share.ClientName()
 	return vpp.New(cfg)
 }
@@ -279,6 +281,7 @@ func (p *parts) state(st vpp.State) {
 func (p *parts) observer() controller.Observer {
 	return controller.Observer{
 		Changed: func(ch event.Change) {
+			p.reader.Proof.Changed(ch)
 			p.metrics.proxy.Changed(ch.Ref, time.Now())
 			p.proxy.Took()
 		},
@@ -353,6 +356,10 @@ func New(cfg Config) (*Agent, error) {
 	}
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Process.Registry}
 	a.rivals.Changed = a.changes.happened
+	a.reader.Proof = proof.New(proof.Config{
+		Every: p.cfg.Process.VerifyEvery, Look: proof.Loop{Controller: p.controller, Settings: p.cfg.Proof, Waiting: status.Waiting, Writes: p.metrics.proof.Writes}.Look,
+		Rest: wait, Now: p.now, Logger: p.log, Metrics: p.metrics.proof,
+	})
 	a.gallery = status.NewGallery(p.reader, p.inLoop)
 	a.cni = p.cfg.Pods.Server(p.log)
 	if a.registry == nil {
@@ -397,6 +404,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.conn.Run(ctx) })
 	g.Go(func() error { return a.gallery.Run(ctx) })
 	g.Go(func() error { return a.rivals.Run(ctx) })
+	g.Go(func() error { return a.reader.Proof.Run(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {
@@ -474,7 +482,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // control returns the server of the unix socket.
 func (a *Agent) control() *control.Server {
 	return &control.Server{
-		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
+		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
 	}
 }
 
@@ -486,13 +494,4 @@ func (a *Agent) Status(ctx context.Context) (*status.Status, error) { return a.g
 // forward while it dumps; the periodic VPPAgent.Recheck compares in small parts instead. nil: no differences.
 func (a *Agent) Recheck(ctx context.Context) (*event.Committed, error) {
 	return a.vppagent.RecheckAll(ctx)
-}
-
-// Fed is a source whose events the caller feeds to a Stepper.
-type Fed struct{}
-
-// Run implements Source; it waits for ctx.
-func (Fed) Run(ctx context.Context, _ func(event.Event)) error {
-	<-ctx.Done()
-	return ctx.Err()
 }

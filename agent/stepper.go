@@ -50,3 +50,12 @@ func PlanFor(ctx context.Context, cfg Config, objects *event.Update, sessions bo
 	defer s.Close()
 	return s.Plan(ctx, objects, sessions)
 }
+
+// Fed is a source whose events the caller feeds to a Stepper.
+type Fed struct{}
+
+// Run implements Source; it waits for ctx.
+func (Fed) Run(ctx context.Context, _ func(event.Event)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}

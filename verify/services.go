@@ -114,6 +114,10 @@ func (c *services) superfluous() (out []ServiceCheck) {
 		if at.Port == 0 {
 			at.Port, at.Protocol = 80, model.TCP
 		}
+		if c.cfg.Shared != "" {
+			out = append(out, ServiceCheck{Of: fmt.Sprintf("%s mapping %s", m.Engine, m.At), Why: []string{"no Service has it, and it may be of another program: " + c.cfg.Shared}})
+			continue
+		}
 		d := c.packet(at, false)
 		d.VPP, d.Service = describeMapping(m), "no Service has this frontend on this node"
 		out = append(out, ServiceCheck{Of: fmt.Sprintf("%s mapping %s", m.Engine, m.At), Differences: []Translated{d}})

@@ -43,6 +43,17 @@ type Config struct {
 	Services serving.Config
 	// Timeout is how long VPP may take for all answers; 0: 10 s.
 	Timeout time.Duration
+	// NoPolicies and NoServices say why the node's agent enforces no policies from objects, or serves no Services; "": it does. The report omits
+	// their checks.
+	NoPolicies, NoServices string
+	// NoSourceCheck: the node's agent does not check the source addresses of pods.
+	NoSourceCheck bool
+	// Shared says which other programs configure the same VPP through the agent; "": none. A mapping without a Service may be theirs, and is not
+	// compared.
+	Shared string
+	// MostEdges bounds the memory of the sets of headers: a number of edges beyond which further pods are not compared; 0: none. An edge needs about
+	// 60 bytes.
+	MostEdges int
 }
 
 // Verdict is the result of a check.
@@ -60,6 +71,9 @@ type Report struct {
 	Node string `json:"node"`
 	// Verdict is Equal if every check is.
 	Verdict Verdict `json:"verdict"`
+	// Why is the reason for Unknown without checks. Omitted has the checks that the node does not need, each with its reason.
+	Why     string   `json:"why,omitempty"`
+	Omitted []string `json:"omitted,omitempty"`
 	// Checks are sorted by pod, in a fixed order for each.
 	Checks []Check `json:"checks"`
 	// Services has a check of each Service, sorted, and then of what is not one Service's.
@@ -114,6 +128,10 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 		return nil, err
 	}
 	report := Compare(s, cluster, state, cfg)
+	if cfg.NoServices != "" {
+		report.Omitted = append(report.Omitted, "Services: "+cfg.NoServices)
+		return report, nil
+	}
 	if cfg.Services.Uplink, err = translation.UplinkOf(reading, do); err != nil {
 		return nil, err
 	}
@@ -138,8 +156,12 @@ func (r *Report) conclude(v Verdict) {
 
 // Compare compares the state of a VPP with a cluster of the same space.
 func Compare(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Config) *Report {
-	n := newNode(s, cluster, state, cfg)
 	r := &Report{Node: cfg.Node, Verdict: Equal, Checks: []Check{}, Services: []ServiceCheck{}}
+	if cfg.NoPolicies != "" {
+		r.Omitted = append(r.Omitted, "policies: "+cfg.NoPolicies)
+		return r
+	}
+	n := newNode(s, cluster, state, cfg)
 	for _, p := range n.pods {
 		r.Checks = append(r.Checks, n.check(p)...)
 	}
@@ -182,6 +204,10 @@ func newNode(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Co
 			continue
 		}
 		q := &pod{Pod: p}
+		n.pods = append(n.pods, q)
+		if n.full() != "" {
+			continue
+		}
 		for egress, to := range map[bool]*space.Set{false: &q.ingress, true: &q.egress} {
 			allowed, doubts := cluster.Allowed(p, egress)
 			*to = s.Union(allowed, n.alwaysPasses(egress))
@@ -190,7 +216,6 @@ func newNode(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Co
 			}
 		}
 		n.locate(q)
-		n.pods = append(n.pods, q)
 		own := q.Nets()
 		n.fromLocal = s.Union(n.fromLocal, s.Sources(own...))
 		n.toLocal = s.Union(n.toLocal, s.Destinations(own...))
@@ -198,6 +223,14 @@ func newNode(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Co
 		n.permitted = s.Union(n.permitted, s.Intersect(s.Sources(own...), q.egress))
 	}
 	return n
+}
+
+// full says that the sets have more edges than they may; "": they have not.
+func (n *node) full() string {
+	if _, edges := n.space.Size(); n.cfg.MostEdges > 0 && edges > n.cfg.MostEdges {
+		return fmt.Sprintf("the sets of headers have more than %d edges", n.cfg.MostEdges)
+	}
+	return ""
 }
 
 func direction(egress bool) int {
@@ -283,6 +316,8 @@ func (n *node) check(p *pod) []Check {
 		out = append(out, c)
 	}
 	switch {
+	case n.full() != "":
+		return []Check{{Pod: p.ID.String(), Interface: name, Packets: "all", Verdict: Unknown, Why: n.full()}}
 	case len(p.IPs) == 0:
 		return []Check{{Pod: p.ID.String(), Interface: name, Packets: "all", Verdict: Unknown, Why: "the pod has no address yet"}}
 	case p.iface == nil:
@@ -305,7 +340,9 @@ func (n *node) check(p *pod) []Check {
 		add("ingress from local pods by Services", false, in, both, s.Intersect(near, n.translated()), doubt)
 	}
 	add("egress", true, out2, p.egress, s.Minus(from, s.Union(n.toLocal, n.toSpecial)), n.egressDoubt(p))
-	add("forged sources", true, out2, space.Set{}, s.Minus(s.Complement(from), s.Union(n.discovery(), s.Sources(p.allowedSources()...))), "")
+	if !n.cfg.NoSourceCheck {
+		add("forged sources", true, out2, space.Set{}, s.Minus(s.Complement(from), s.Union(n.discovery(), s.Sources(p.allowedSources()...))), "")
+	}
 	add("answers to ingress", false, n.answered(p, false), s.All(), s.Minus(to, n.fromSpecial), "")
 	add("answers to egress", true, n.answered(p, true), s.All(), s.Minus(from, n.toSpecial), "")
 	return out

@@ -151,6 +151,8 @@ type Process struct {
 	Logger   *slog.Logger         // nil: silent
 	LogLevel *slog.LevelVar       // of Logger; Listen.Status can change it; nil: fixed
 	Registry *prometheus.Registry // nil: a new one
+	// VerifyEvery is the period in which the agent compares its VPP with its objects for all packets (agent/proof); 0: only on request.
+	VerifyEvery time.Duration
 	// OnCommitted is called for every transaction that ended; nil: not called.
 	OnCommitted func(*event.Committed)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -34,6 +35,12 @@ func FetchPolicy(ctx context.Context, socket string, pod model.PodID) (*policy.D
 func FetchPlan(ctx context.Context, socket string, sessions bool) (*vppagent.Plan, error) {
 	plan := &vppagent.Plan{}
 	return plan, fetch(ctx, socket, "/plan?sessions="+strconv.FormatBool(sessions), plan)
+}
+
+// FetchReport fetches the report of a proof from the agent at a unix socket: does its VPP do what its objects mean?
+func FetchReport(ctx context.Context, socket string) (*verify.Report, error) {
+	report := &verify.Report{}
+	return report, fetch(ctx, socket, "/verify", report)
 }
 
 // FetchLogLevel fetches the log level of the agent at a unix socket: "INFO".

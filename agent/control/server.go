@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -27,14 +28,16 @@ type Server struct {
 	// Policy returns the policies of a pod of this node; nil: it has no endpoint here.
 	Policy func(context.Context, model.PodID) (*policy.Description, error)
 	// Plan returns the changes that a resync would make in VPP, with sessions also the NAT sessions that it would cut.
-	Plan     func(ctx context.Context, sessions bool) (*vppagent.Plan, error)
+	Plan func(ctx context.Context, sessions bool) (*vppagent.Plan, error)
+	// Verify returns the report of a proof that begins after the call.
+	Verify   func(context.Context) (*verify.Report, error)
 	LogLevel *slog.LevelVar // of Logger; nil: fixed
 	Logger   *slog.Logger
 }
 
 // Handler serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
 // has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
-// resync would make in VPP, with the sessions that it would cut if the query has sessions=true.
+// resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -54,6 +57,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /loglevel", s.serveLogLevel)
 	mux.HandleFunc("PUT /loglevel", s.serveLogLevel)
 	mux.HandleFunc("GET /plan", s.servePlan)
+	mux.HandleFunc("GET /verify", s.serveVerify)
 	return mux
 }
 
@@ -84,4 +88,19 @@ func (s *Server) servePlan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	httpserver.JSON(w, http.StatusOK, plan)
+}
+
+// proofLimit bounds the time of a proof, with the rest of the one before and its repetitions.
+const proofLimit = 5 * time.Minute
+
+// serveVerify answers with the report of a proof.
+func (s *Server) serveVerify(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), proofLimit)
+	defer cancel()
+	report, err := s.Verify(ctx)
+	if err != nil {
+		httpserver.JSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+		return
+	}
+	httpserver.JSON(w, http.StatusOK, report)
 }

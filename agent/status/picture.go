@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -54,6 +55,7 @@ type Beside struct {
 	Driver   *felix.Supervisor      // nil: no external driver
 	NAT      *nattable.Watcher      // nil: sessions are not counted
 	Counters *counters.SourceChecks // drops of source checks
+	Proof    *proof.Prover          // nil: the agent does not run
 	Rival    func() string          // another agent on this VPP; "": none
 	NIC      func() string          // why VPP does not get the node's NIC although it was asked for; "": it does, or nobody asked
 	Healthz  func() string          // why kube-proxy's health endpoint is not open; "": it is
@@ -127,7 +129,7 @@ func (p *Picture) build(texts bool) *Status {
 		Node: p.Node, InSync: st.Synced(), Ready: st.Healthy(), Values: st.Values,
 		VPP: VPP{
 			Connected: st.VPP.Connected, Version: st.VPP.Version, Connections: st.VPP.Generation, Error: errorText(st.VPP.Err),
-			Reclassify: vpp.Reclassify.String(),
+			Reclassify: vpp.Reclassify.String(), Proof: p.Proof.Last(),
 		},
 		Sources:  []Source{},
 		Settings: p.Settings,
@@ -149,7 +151,7 @@ func (p *Picture) build(texts bool) *Status {
 	for _, v := range st.Unwell {
 		out.Unwell = append(out.Unwell, Value{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
-	out.Waiting, out.Spoofed, out.Mappings = waiting(st), p.Counters.Drops(p.pods), p.mappings
+	out.Waiting, out.Spoofed, out.Mappings = Waiting(st), p.Counters.Drops(p.pods), p.mappings
 	p.others(out)
 	out.Felix = p.felix
 	p.objects(out, st, texts)

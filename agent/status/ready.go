@@ -36,7 +36,7 @@ func (r *Reader) Unready() string {
 	}
 	st := &Status{Ready: h.Healthy()}
 	if !st.Ready {
-		st.Waiting = waiting(&h.Status)
+		st.Waiting = Waiting(&h.Status)
 	}
 	r.others(st)
 	if st.Ready {

@@ -15,8 +15,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
-// waiting returns what is missing for being in sync.
-func waiting(st *controller.Status) string {
+// Waiting returns what is missing for being in sync; "": nothing.
+func Waiting(st *controller.Status) string {
 	if st.Synced() {
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 )
 
@@ -55,8 +56,10 @@ type VPP struct {
 	// Reclassify is whether VPP evaluates established flows again when policies change: "on", "off" or "unknown".
 	Reclassify string `json:"reclassify"`
 	Error      string `json:"error,omitempty"`
-	Rival      string `json:"rival,omitempty"`  // another agent that does not see this agent's lock; "": none found
-	Silent     string `json:"silent,omitempty"` // the time since VPP's last answer, and the unanswered request; "": it answers
+	// Proof is the result of the last comparison of VPP with the agent's objects; nil: none yet.
+	Proof  *proof.Summary `json:"proof,omitempty"`
+	Rival  string         `json:"rival,omitempty"`  // another agent that does not see this agent's lock; "": none found
+	Silent string         `json:"silent,omitempty"` // the time since VPP's last answer, and the unanswered request; "": it answers
 }
 
 // Source is the state of a source.

@@ -9,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/verify"
 )
 
 // The states that only objects have. The others are those of values (event.State): PENDING, RETRYING, INVALID, ….
@@ -121,6 +122,9 @@ func (st *Status) surroundings(add func(object, state string, texts ...string)) 
 	}
 	if st.VPP.Silent != "" {
 		add("VPP", failed, st.VPP.Silent)
+	}
+	if p := st.VPP.Proof; p != nil && p.Repeats && p.Verdict == verify.Different {
+		add("VPP", Partial, "verify: "+p.String())
 	}
 	for _, src := range st.Sources {
 		switch {

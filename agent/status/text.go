@@ -31,6 +31,9 @@ func (st *Status) WriteText(w io.Writer, all bool) {
 		vpp = "not connected"
 	}
 	fmt.Fprintf(tw, "vpp\t%s\t%s\n", orDash(st.VPP.Version), withReason(vpp, st.VPP.Error))
+	if p := st.VPP.Proof; p != nil {
+		fmt.Fprintf(tw, "verify\t%s\t%s\n", p.At.Format(time.TimeOnly), p)
+	}
 	for _, src := range st.Sources {
 		fmt.Fprintf(tw, "source\t%s\t%s\n", src.Name, withReason(withReason(src.Status, src.Error), src.Note))
 	}

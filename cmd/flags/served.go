@@ -27,6 +27,9 @@ func servedNames() []string {
 	}
 }
 
+// Names are the names of all flags of AddFlags.
+func (f *Served) Names() []string { return append(servedNames(), "api-server-address") }
+
 // AddFlags adds the flags to a command's.
 func (f *Served) AddFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
@@ -24,6 +25,7 @@ import (
 func New() *cobra.Command {
 	var cfg verify.Config
 	var manifests, hosts []string
+	var socket string
 	var all, changed bool
 	var services flags.Served
 	var out show.Output
@@ -31,9 +33,13 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Prove for all packets that a running VPP does what the policies and Services of manifests mean, or show a packet",
-		Long: `verify reads the access lists and translations of a running VPP and the objects of --manifests. For each pod of --node it compares the set of all packet
-headers that the lists pass with the set that the policies allow. It changes nothing, and needs no agent. A second implementation of the
-policies calculates their meaning: NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy and Calico's policies.
+		Long: `verify reads the access lists and translations of a running VPP, and objects. For each pod of the node it compares the set of all packet headers
+that the lists pass with the set that the policies allow. It changes nothing. A second implementation of the policies calculates their
+meaning: NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy and Calico's policies.
+
+Without --manifests it asks the running agent of this node, over the agent's unix socket, to compare its VPP with its own objects and
+settings. The agent compares again if it has programmed VPP meanwhile, and reports a difference that two comparisons find. With --manifests
+it needs no agent: it reads VPP at --vpp-socket itself.
 
 Each pod has these checks: ingress; ingress from local pods (what the sender's and the receiver's lists pass together), and the same by
 Services under nat44 (the receiver's lists alone); egress; forged sources; answers to ingress and to egress (a rule that passes a new
@@ -42,11 +48,11 @@ compared. A difference is one packet, with both verdicts, the list and rule of V
 
 For each Service, verify compares every address, port and protocol that clients may dial: the endpoints, the share of each, the source that
 endpoints see, the clients of source ranges, and the rejection of all else. It also compares the interfaces that lead to clients and endpoints,
-and names mappings that no Service has. Give verify the agent's flags about Services.
+and names mappings that no Service has. With --manifests, give verify the agent's flags about Services.
 
 Not compared: sessions that exist; what becomes of packets of pods to hosts outside (SNAT); by access lists, packets from or to addresses of nodes, of Services and of NAT; SCTP, UDP-Lite and protocol 0;
 later fragments; the lists of the uplink, the overlay and the host link; host endpoints; the egress of pods of a node with a host
-endpoint. While the agent programs VPP, a difference may be one of moments: ask again.
+endpoint. With --manifests, while the agent programs VPP, a difference may be one of moments: ask again.
 
 With --never, --always or --assert it asks about --manifests alone, without a VPP: policies allow no new connection from the left side of an
 assertion to its right side, or every one. A violated assertion shows a packet and the objects that decide about it. Sides:
@@ -57,8 +63,9 @@ assertion to its right side, or every one. A violated assertion shows a packet a
 With --diff it compares two folders of manifests, given as arguments, and shows which new connections policies allow in one of them alone.
 
 Exit code 0: every check is equal, every assertion holds, or there is no difference. Exit code 3: a check is different or not compared, an
-assertion is violated or not decided, or there is a difference. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP could not be reached.`,
-		Example: `  contiv-agent verify --manifests examples/guestbook --node node-1
+assertion is violated or not decided, or there is a difference. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP, or the agent, could not be reached.`,
+		Example: `  contiv-agent verify
+  contiv-agent verify --manifests examples/guestbook --node node-1
   contiv-agent verify --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1 --all
   contiv-agent verify --manifests cluster/ --node node-1 -o json
   contiv-agent verify --manifests cluster/ --never 'ns:dev -> ns:prod' --always 'workload:shop/web -> service:shop/db:5432'
@@ -80,19 +87,7 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 			if asked.given() {
 				return asked.run(cmd, manifests, all, &out)
 			}
-			var err error
-			if cfg.HostAddresses, err = parseAddresses("--host-address", hosts); err != nil {
-				return exit.Usage(err)
-			}
-			if cfg.Services, err = services.Config(); err != nil {
-				return exit.Usage(err)
-			}
-			objects, err := objectsOf(manifests, cmd.ErrOrStderr())
-			if err != nil {
-				return exit.Usage(err)
-			}
-			cfg.Node = flags.NodeName(cfg.Node)
-			report, err := verify.Run(cmd.Context(), cfg, objects)
+			report, err := reportOf(cmd, &cfg, &services, manifests, hosts, socket)
 			if err != nil {
 				return err
 			}
@@ -109,14 +104,43 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 	fs := cmd.Flags()
 	services.AddFlags(fs)
 	flags.AddSocket(fs, &cfg.Socket)
-	fs.StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects")
+	fs.StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects; none: the running agent of this node compares its VPP with its own objects")
 	fs.StringVar(&cfg.Node, "node", "", "name of the node whose VPP it is (default: $NODE_NAME, or the name of this host)")
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that only the node's own processes send from to pods, as for run: packets from them are not compared")
+	fs.StringVar(&socket, "status-socket", flags.Auto, "without --manifests: unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
 	fs.BoolVar(&all, "all", false, "also show checks that are equal, and assertions that hold")
 	asked.addFlags(fs)
 	fs.BoolVar(&changed, "diff", false, "show the connections that policies allow in one of two folders of manifests alone, given as arguments")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
+}
+
+// reportOf returns the report of the running agent, or without its help, with manifests, one about a VPP.
+func reportOf(cmd *cobra.Command, cfg *verify.Config, services *flags.Served, manifests, hosts []string, socket string) (*verify.Report, error) {
+	if len(manifests) == 0 {
+		for _, name := range append(services.Names(), "vpp-socket", "node", "host-address", "timeout") {
+			if cmd.Flags().Changed(name) {
+				return nil, exit.Usage(fmt.Errorf("--%s: needs --manifests; a running agent uses its own objects and flags", name))
+			}
+		}
+		return control.FetchReport(cmd.Context(), flags.StatusSocket(socket))
+	}
+	if cmd.Flags().Changed("status-socket") {
+		return nil, exit.Usage(errors.New("--status-socket: a running agent has its own objects; give no --manifests"))
+	}
+	var err error
+	if cfg.HostAddresses, err = parseAddresses("--host-address", hosts); err != nil {
+		return nil, exit.Usage(err)
+	}
+	if cfg.Services, err = services.Config(); err != nil {
+		return nil, exit.Usage(err)
+	}
+	objects, err := objectsOf(manifests, cmd.ErrOrStderr())
+	if err != nil {
+		return nil, exit.Usage(err)
+	}
+	cfg.Node = flags.NodeName(cfg.Node)
+	return verify.Run(cmd.Context(), *cfg, objects)
 }
 
 // objectsOf reads the objects of manifests. Refused ones are reported, and keep the parts that were understood.

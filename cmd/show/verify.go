@@ -10,6 +10,13 @@ import (
 
 // Verified writes the checks of a node: those that are not equal, or all.
 func Verified(w io.Writer, r *verify.Report, all bool) {
+	if r.Why != "" {
+		fmt.Fprintf(w, "%s: %s\n", r.Node, withReason(string(r.Verdict), r.Why))
+		return
+	}
+	for _, what := range r.Omitted {
+		fmt.Fprintf(w, "%s: without %s\n", r.Node, what)
+	}
 	count := map[verify.Verdict]int{}
 	pods := map[string]bool{}
 	for _, c := range r.Checks {

@@ -74,6 +74,9 @@ func TestManyChangesOfOneNamespace(t *testing.T) {
 	if n := len(got); n != turnWork/lightCost+1 || got[n-1] != "victim/one" {
 		t.Fatalf("%d changes before the next transaction, the last %q", n, got[len(got)-1])
 	}
+	if st := c.Status(); !st.Waits {
+		t.Error("no change waits")
+	}
 	all, txns, most := len(got)-1, 0, 0
 	for txn := c.Step(done(held)); txn != nil; txn = c.Step(done(txn)) {
 		n := len(s.took())
@@ -81,6 +84,9 @@ func TestManyChangesOfOneNamespace(t *testing.T) {
 			t.Errorf("%d changes for one transaction", n)
 		}
 		all, most = all+n, max(most, n)
+	}
+	if st := c.Status(); st.Waits {
+		t.Error("changes wait after the last transaction")
 	}
 	if few := len(names) / (share / lightCost); all != len(names) || most != share/lightCost || txns > few+8 {
 		t.Errorf("%d of %d changes in %d transactions, %d at most", all, len(names), txns, most)

@@ -50,6 +50,9 @@ func TestWaitingChangesMakeNoTurn(t *testing.T) {
 	if f.n > 0 {
 		t.Errorf("%d flushes for changes that all wait", f.n)
 	}
+	if st := c.Status(); !st.Waits {
+		t.Error("no change waits")
+	}
 	for _, ev := range []event.Event{of("victim", "one"), &event.Committed{Left: []string{key}}, &event.VPPStatus{Connected: true}, &event.Located{}, &event.Tick{}} {
 		before := f.n
 		if txn := c.Step(ev); txn != nil {

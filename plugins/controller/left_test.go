@@ -90,6 +90,9 @@ func TestNextStateWaitsForRest(t *testing.T) {
 		c.Step(done(c.Step(inSync("test"))))
 		first := c.Step(states(1, 2))
 		expect(t, first, &event.Txn{Seq: 2, Cause: "service/default/web and 1 more", Values: values(dnat("steps", 1))})
+		if st := c.Status(); !st.Waits {
+			t.Errorf("overtaker %v: nothing waits for the end of an interim state", overtakes)
+		}
 		next := c.Step(divided(first, kv.Key(dnat("steps", 1))))
 		if next != nil || len(s.way) != 1 && !overtakes {
 			t.Fatalf("overtaker %v: %+v, %d states to come", overtakes, next, len(s.way))

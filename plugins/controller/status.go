@@ -18,6 +18,7 @@ type Status struct {
 	Done     bool           // VPP has acknowledged the first full resync
 	InFlight uint64         // sequence number of the transaction under way; 0: none
 	Left     int            // keys that VPP gets after a back-off
+	Waits    bool           // changes wait for their turn, or for the end of an interim state
 	Overdue  bool           // the transaction in flight takes longer than overdue
 	Last     *event.Committed
 	Refused  []event.Change      // refused objects, with the reason
@@ -56,6 +57,7 @@ func (c *Controller) small() Status {
 	st := Status{
 		Overdue: c.inFlight != 0 && !c.sentAt.IsZero() && c.now.Sub(c.sentAt) > overdue,
 		VPP:     c.vpp, Started: c.phase == running, Done: c.done, InFlight: c.inFlight, Left: len(c.left), Last: c.last, Values: c.values.sent,
+		Waits: c.fresh || len(c.lanes) > 0 || len(c.values.held) > 0 || c.way != nil,
 	}
 	for _, src := range c.sources {
 		st.Sources = append(st.Sources, *src)
