@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/pace"
+	"github.com/contiv-agent/contiv-agent/test/verified/mutation"
 	"github.com/contiv-agent/contiv-agent/trace"
 	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
@@ -293,11 +294,11 @@ func (l *translator) change(shown api.Message) *changed {
 	case *acl.ACLDetails:
 		if strings.HasPrefix(m.Tag, "ca1:s:") && len(m.R) > 0 {
 			at := l.rand.IntN(len(m.R))
-			return &changed{"rule of source ranges removed", []vpp.Call{{Msg: replace(m, slices.Delete(slices.Clone(m.R), at, at+1))}}}
+			return &changed{"rule of source ranges removed", []vpp.Call{{Msg: mutation.Replace(m, slices.Delete(slices.Clone(m.R), at, at+1))}}}
 		}
 	case *acl.ACLInterfaceListDetails:
 		if m.NInput > 0 {
-			return &changed{"first list detached", []vpp.Call{{Msg: attach(uint32(m.SwIfIndex), m.Acls[1:], m.NInput-1)}}}
+			return &changed{"first list detached", []vpp.Call{{Msg: mutation.Attach(uint32(m.SwIfIndex), m.Acls[1:], m.NInput-1)}}}
 		}
 	}
 	return nil
