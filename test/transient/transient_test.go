@@ -3,6 +3,7 @@ package transient_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"runtime"
@@ -62,8 +63,8 @@ func TestNoHoleWhereOneWas(t *testing.T) {
 
 // tally has the totals of all worlds.
 type tally struct {
-	changes, messages, looks, lives, listed, overdue atomic.Int64
-	ledger                                           ledger
+	changes, messages, looks, lives, listed, overdue, parts atomic.Int64
+	ledger                                                  ledger
 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
@@ -84,6 +85,11 @@ func grow(t *testing.T, cases uint64, faults bool) {
 	wait.Wait()
 	t.Logf("seeds %d to %d: %d changes of a node, %d messages, %d looks at a packet; %d connections stayed allowed; new pods had lists after %d transactions at most",
 		first, first+n-1, sum.changes.Load(), sum.messages.Load(), sum.looks.Load(), sum.lives.Load(), sum.listed.Load())
+	if between, most := sum.parts.Load(), max(8, sum.changes.Load()/50); between > most {
+		t.Errorf("%d packets passed in states between the parts of updates, more than %d", between, most)
+	} else if between > 0 {
+		t.Logf("%d packets passed in states between the parts of updates", between)
+	}
 	if !faults {
 		sum.ledger.check(t, sum.changes.Load())
 	} else if late, most := sum.overdue.Load(), max(3, sum.changes.Load()/200); late > 0 {
@@ -150,7 +156,7 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 	defer g.c.know(list)
 	order := slices.Clone(g.c.names)
 	g.rng.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-	for _, name := range order {
+	for i, name := range order {
 		how := manner{node: name, late: g.rng.IntN(3) == 0}
 		if g.faults {
 			how.faults = g.rng.Uint64() | 1
@@ -168,6 +174,9 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 			g.sum.overdue.Add(int64(l.overdue))
 			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
 			g.sum.listed.Store(max(g.sum.listed.Load(), int64(l.listed)))
+			if !g.faults {
+				l.holes = slices.DeleteFunc(l.holes, func(s sighting) bool { return l.txns > s.txns+1 && g.betweenParts(order[:i+1], before, list, l.probes[s.probe], s.arrival) })
+			}
 			if len(l.holes) > 0 {
 				text, i := l.finding()
 				g.report(step, text, l.probes[i], how, before, after)
@@ -183,6 +192,22 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 		g.sum.changes.Add(1)
 	}
 	return true
+}
+
+// betweenParts reports, and counts, a packet before the last transaction that passes because the controller divided the update by namespaces (ADR 19): it
+// passes in a state of the objects.
+func (g *growth) betweenParts(nodes []string, before []policy.Object, list []event.Change, p probe, a arrival) bool {
+	namespaces := map[string]bool{}
+	for _, ch := range list {
+		namespaces[ch.Ref.Namespace] = true
+	}
+	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
+		if ns != "" && inParts(g.t, nodes, ns, before, list, p, a, g.seed) {
+			g.sum.parts.Add(1)
+			return true
+		}
+	}
+	return false
 }
 
 // manner is the order in which a node gets a change.

@@ -41,6 +41,7 @@ type sighting struct {
 	probe   int
 	arrival arrival
 	after   int // number of messages; not part of its name
+	txns    int // transactions that had ended
 	overdue bool
 }
 
@@ -121,7 +122,7 @@ func (w *watch) look(r sim.Record) {
 			s := sighting{probe: i, arrival: a}
 			if !slices.Contains(w.before[i], a) && !w.seen[s] && !w.exempt(i, a) {
 				w.seen[s] = true
-				s.after, s.overdue = len(w.messages), w.faults && w.n.vpp.Now().Sub(w.start) >= held
+				s.after, s.txns, s.overdue = len(w.messages), w.txns, w.faults && w.n.vpp.Now().Sub(w.start) >= held
 				w.during = append(w.during, s)
 			}
 		}
