@@ -39,17 +39,18 @@ func askForAll() vpp.Call { return vpp.Call{Dump: true, Msg: &nat44_ed.Nat44LbSt
 
 // askOnce returns a dump for the first mapping of a batch. The others share it, and ask for something small, so that their answers follow.
 func (l *layouts) askOnce(id natID) vpp.Call {
-	l.awaited[id] = nil
-	if l.asked {
+	asked := false // the dump of this batch
+	for _, shown := range l.awaited {
+		asked = asked || shown == nil
+	}
+	if l.awaited[id] = nil; asked {
 		return vpp.Call{Msg: &nat44_ed.Nat44ShowRunningConfig{}}
 	}
-	l.asked = true
 	return askForAll()
 }
 
 // answered notes the awaited mappings of a dump.
 func (l *layouts) answered(r vpp.Reply) {
-	l.asked = false
 	for _, d := range r.Details {
 		if d, ok := d.(*nat44_ed.Nat44LbStaticMappingDetails); ok {
 			id := newNATID(d.ExternalAddr, d.ExternalPort, d.Protocol)
@@ -69,7 +70,7 @@ func (m mapping) readLayout(w *descriptor.World, have mapping, ask vpp.Call) des
 	return descriptor.Op{
 		Asks: true, Call: ask,
 		Else: func() []descriptor.Op {
-			l.asked = l.asked && !ask.Dump
+			delete(l.awaited, m.id)
 			return nil
 		},
 		Refuses: func(r vpp.Reply) error {

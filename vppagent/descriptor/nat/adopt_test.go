@@ -86,16 +86,21 @@ func TestAdoptionFollowsTheDump(t *testing.T) {
 	}
 }
 
-// TestOneDumpForAll: the first mapping of a batch asks for all, the others for something small. After a failure, the next one asks again.
+// TestOneDumpForAll: the first mapping of a batch asks for all, the others for something small. If the dump fails, all of them fail, and the next one asks
+// again.
 func TestOneDumpForAll(t *testing.T) {
 	w := descriptor.NewWorld(descriptor.Options{}, func(string) any { return nil })
 	l := layoutsOf(w)
-	m := webWith(t, 2, 2).mappings[0]
-	first := m.readLayout(w, m, l.askOnce(m.id))
-	if second := l.askOnce(m.id + 1); !first.Call.Dump || second.Dump {
-		t.Errorf("the first is a dump: %t, the second %t", first.Call.Dump, second.Dump)
+	m, other := webWith(t, 2, 2).mappings[0], webWith(t, 2, 2).mappings[0]
+	other.id++
+	first, second := m.readLayout(w, m, l.askOnce(m.id)), other.readLayout(w, other, l.askOnce(other.id))
+	if !first.Call.Dump || second.Call.Dump {
+		t.Errorf("the first is a dump: %t, the second %t", first.Call.Dump, second.Call.Dump)
 	}
 	first.Else()
+	if second.Refuses(vpp.Reply{}) == nil {
+		t.Error("a mapping is read without a dump")
+	}
 	if again := l.askOnce(m.id); !again.Dump {
 		t.Error("no dump after one that failed")
 	}

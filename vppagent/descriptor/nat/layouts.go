@@ -19,9 +19,8 @@ type layouts struct {
 	of map[natID]drain.Layout
 	// refused are the slots of mappings since VPP refused a part of their last change.
 	refused map[natID]*drain.Slots
-	// awaited are the locals of mappings that a dump is to show: see adopt. asked: it is under way.
+	// awaited are the locals of mappings that a dump is to show, nil until then: see adopt.
 	awaited map[natID][]local
-	asked   bool
 }
 
 func layoutsOf(w *descriptor.World) *layouts {
@@ -169,7 +168,6 @@ func (l *layouts) hold(m mapping, now drain.Layout) {
 func (l *layouts) dumped(all []*nat44_ed.Nat44LbStaticMappingDetails) {
 	clear(l.of)
 	clear(l.awaited)
-	l.asked = false
 	maps.DeleteFunc(l.refused, func(id natID, _ *drain.Slots) bool {
 		return !slices.ContainsFunc(all, func(m *nat44_ed.Nat44LbStaticMappingDetails) bool {
 			return newNATID(m.ExternalAddr, m.ExternalPort, m.Protocol) == id
