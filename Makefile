@@ -20,11 +20,15 @@ FOCUS     ?=
 PART      ?=
 PROCS     ?=
 TARGETS   ?=
+SEEDS     ?= 100
+ONLY      ?=
+AGAIN     ?= 1
+NIGHT     ?= 0
 JOBS      ?= 1
 IDLE      ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -71,6 +75,9 @@ adversary-fixes: ## what the adversary finds, and how soon, when one fix after t
 
 adversary: ## 100,000 sequences of packets against the policies of random clusters on simulated VPPs (CASES=n: so many; SEED=n: from there)
 	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100000) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 60m -v -run '^TestAdversary$$' ./test/adversary
+
+simulate: ## agents, simulated VPPs, an API source and clients under faults, in virtual time (SEED=n SEEDS=m: m seeds from n on; NIGHT=24: a night of so many hours after the faults; ONLY=3,7: these actions of the seed alone; AGAIN=20: each so many times)
+	CONTIV_SEEDS=$(SEEDS) CONTIV_AGAIN=$(AGAIN) CONTIV_NIGHT=$(NIGHT) CONTIV_ONLY=$(ONLY) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 300m -v -run '^TestSimulate$$' ./test/simulate
 
 check: lint test wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
 

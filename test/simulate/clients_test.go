@@ -1,0 +1,84 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+)
+
+// clients is a program that gives its values to the agent of one node: loopback interfaces, each with an MTU. It remembers what was
+// acknowledged.
+type clients struct {
+	mu    sync.Mutex
+	turn  sync.Mutex        // one request at a time
+	acked map[string]uint32 // MTU by name; 0: acknowledged as removed
+	sent  uint32
+}
+
+// names are the interfaces of the clients.
+var names = []string{"ext-a", "ext-b", "ext-c", "ext-d"}
+
+// patience is how long a client waits for an answer.
+const patience = 2 * time.Minute
+
+// request sends one request, and records the answer: without one, or with an error, it is not known what is in force.
+func (c *clients) request(n *node, rng *rand.Rand) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	l := n.present()
+	if l == nil {
+		return
+	}
+	name, req := names[rng.IntN(len(names))], extconfig.Request{}
+	c.mu.Lock()
+	c.sent++
+	value := &interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, Mtu: 1500 + c.sent}
+	req.Items = []proto.Message{value}
+	mtu := value.Mtu
+	if rng.IntN(3) == 0 {
+		req.Op, mtu = extconfig.Delete, 0
+	}
+	delete(c.acked, name)
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := l.keeper.Apply(ctx, req); err != nil || l.dead.Load() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acked[name] = mtu
+}
+
+// check compares what was acknowledged with VPP.
+func (c *clients) check(dump string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for name, mtu := range c.acked {
+		line := externalLine(dump, name)
+		if want := fmt.Sprintf(" mtu %d", mtu); mtu == 0 && line != "" || mtu != 0 && !strings.Contains(line, want) {
+			errs = append(errs, fmt.Errorf("a client's interface %s was acknowledged with MTU %d (0: removed), and VPP has %q", name, mtu, line))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// externalLine is the line of a client's interface in a dump; "": it has none.
+func externalLine(dump, name string) string {
+	for line := range strings.Lines(dump) {
+		if strings.HasPrefix(line, "interface ") && strings.Contains(line, name) {
+			return line
+		}
+	}
+	return ""
+}

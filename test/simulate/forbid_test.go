@@ -1,0 +1,143 @@
+package simulate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+)
+
+// probe is a packet that no version of a round allows.
+type probe struct {
+	in     string // interface by which it arrives
+	out    []string
+	packet sim.Packet
+	why    string
+}
+
+// forbidden counts the probes of all nodes.
+type forbidden struct{ sent atomic.Int64 }
+
+// perMessage is how many probes follow each message.
+const perMessage = 4
+
+// watch sends probes after each message to a VPP, until unwatch.
+func (r *run) watch(versions []int) {
+	for _, n := range r.nodes {
+		probes := r.probes(n.name, versions)
+		if len(probes) == 0 {
+			continue
+		}
+		next := 0
+		n.sim.After(func(m sim.Record) {
+			for range min(perMessage, len(probes)) {
+				p := probes[next%len(probes)]
+				next++
+				r.watching.sent.Add(1)
+				if at, passes := p.passes(n.sim); passes {
+					r.failf("%s leaves %s by %s after %s, and no version of the objects allows it: %s", &p.packet, n.name, at, m, p.why)
+				}
+			}
+		})
+	}
+}
+
+func (r *run) unwatch() {
+	for _, n := range r.nodes {
+		n.sim.After(nil)
+	}
+	r.Packets = int(r.watching.sent.Load())
+}
+
+// passes sends the packet, without a trace in sessions.
+func (p *probe) passes(v *sim.VPP) (string, bool) {
+	m := v.Snapshot()
+	fate := v.Send(p.in, p.packet)
+	v.Restore(m)
+	v.Release()
+	for _, o := range fate.Out {
+		if slices.Contains(p.out, o.Interface) && o.Origin == sim.Forwarded {
+			return o.Interface, true
+		}
+	}
+	return "", false
+}
+
+// probes are packets between pods of a node and addresses outside the cluster that no version allows. The pods have the same interface in all
+// versions: packets pass a new interface until the agent has seen it (ADR 14).
+func (r *run) probes(node string, versions []int) (out []probe) {
+	inside := map[netip.Addr]bool{}
+	local := map[netip.Addr]map[string]int{} // versions, by address and interface
+	for _, i := range versions {
+		for _, o := range r.history[i].list {
+			switch o := o.(type) {
+			case *model.Node:
+				for _, a := range o.Addrs() {
+					inside[a] = true
+				}
+			case *model.Pod:
+				for _, a := range o.IPs {
+					inside[a] = true
+					if o.NodeName == node && !o.HostNetwork && !o.Finished {
+						if local[a] == nil {
+							local[a] = map[string]int{}
+						}
+						local[a][cni.PodInterface(o.ID)]++
+					}
+				}
+			}
+		}
+	}
+	steady := func(a netip.Addr) string {
+		for name, n := range local[a] {
+			if n == len(versions) {
+				return name
+			}
+		}
+		return ""
+	}
+	for _, i := range versions {
+		for _, f := range r.history[i].flows {
+			p := probe{packet: packetOf(&f)}
+			to, from := steady(f.Dst), steady(f.Src)
+			switch {
+			case to != "" && !inside[f.Src]:
+				p.in, p.out = cni.Uplink, []string{to}
+			case from != "" && !inside[f.Dst]:
+				p.in, p.out = from, []string{cni.Uplink, cni.Overlay}
+			default:
+				continue
+			}
+			if p.why = r.denied(&f, versions); p.why != "" {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+// denied returns why no version allows a flow; "": one does.
+func (r *run) denied(f *policy.Flow, versions []int) (why string) {
+	for _, i := range versions {
+		v := r.history[i].spec.JudgePods(f)
+		if v.Allowed {
+			return ""
+		}
+		why += fmt.Sprintf("version %d: %s; ", i, v.Why)
+	}
+	return why
+}
+
+// packetOf is the first packet of a flow.
+func packetOf(f *policy.Flow) sim.Packet {
+	p := sim.Packet{Src: f.Src, Dst: f.Dst, Proto: model.Protocol(f.Proto), SrcPort: f.SrcPort, DstPort: f.DstPort}
+	if !f.Proto.Ports() {
+		p.SrcPort, p.DstPort, p.ICMPType, p.ICMPCode = 0, 0, f.Type, f.Code
+	}
+	return p.Opening()
+}

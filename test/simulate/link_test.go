@@ -1,0 +1,240 @@
+package simulate
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// The socket transport of VPP: a header of 16 bytes, of which bytes 8 to 11 are the length; then id, and in answers the context.
+const (
+	frameHeader   = 16
+	answerContext = frameHeader + 2
+)
+
+// link is the network between one agent and its VPP: a listener for the VPP, and dial for the agent. Its faults apply to connections of
+// the agent.
+type link struct {
+	mu     sync.Mutex
+	wake   *sync.Cond
+	accept []net.Conn
+	ended  bool
+	pairs  []*pair
+
+	down bool          // VPP does not run: nothing listens
+	hung bool          // VPP reads nothing
+	slow time.Duration // VPP needs that for each request
+	lose int           // how many details of dumps get lost, after the first of each dump
+	left int           // requests that VPP still reads before cut is called; 0: no limit
+	cut  func()        // called once, with mu held
+	read uint64        // requests that VPP has read
+}
+
+func newLink() *link {
+	l := &link{}
+	l.wake = sync.NewCond(&l.mu)
+	return l
+}
+
+// setFault changes the faults.
+func (l *link) setFault(change func(*link)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l)
+	l.wake.Broadcast()
+}
+
+// requests is the number of requests that VPP has read.
+func (l *link) requests() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.read
+}
+
+// pair is one connection: what each end has sent, and the other has not read.
+type pair struct {
+	toVPP, toAgent bytes.Buffer
+	closed         bool
+	frame          int       // bytes that VPP has still to read of the frame that it is reading
+	deadline       time.Time // of the agent's calls
+	last           [6]byte   // id and context of the last answer
+}
+
+// Dial returns the agent's end of a new connection.
+func (l *link) Dial(ctx context.Context) (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.down || l.ended {
+		return nil, errors.New("nothing listens")
+	}
+	p := &pair{}
+	l.pairs = append(l.pairs, p)
+	l.accept = append(l.accept, end{l, p, true})
+	l.wake.Broadcast()
+	return end{l, p, false}, ctx.Err()
+}
+
+// Accept implements net.Listener.
+func (l *link) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.accept) == 0 && !l.ended {
+		l.wake.Wait()
+	}
+	if l.ended {
+		return nil, net.ErrClosed
+	}
+	c := l.accept[0]
+	l.accept = l.accept[1:]
+	return c, nil
+}
+
+// Close implements net.Listener.
+func (l *link) Close() error {
+	l.setFault(func(l *link) { l.ended = true })
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *link) Addr() net.Addr { return &net.UnixAddr{} }
+
+// sever ends all connections: bytes that the other end has not read are lost. The caller holds mu.
+func (l *link) sever() {
+	for _, p := range l.pairs {
+		p.closed = true
+		p.toVPP.Reset()
+		p.toAgent.Reset()
+	}
+	l.pairs = nil
+	l.wake.Broadcast()
+}
+
+// end is one end of a connection.
+type end struct {
+	*link
+	p   *pair
+	vpp bool
+}
+
+// Read implements net.Conn. VPP gets one request at a time.
+func (e end) Read(b []byte) (int, error) {
+	if e.vpp {
+		return e.readRequest(b)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for e.p.toAgent.Len() == 0 {
+		switch {
+		case e.p.closed:
+			return 0, io.EOF
+		case e.expired():
+			return 0, os.ErrDeadlineExceeded
+		}
+		e.wake.Wait()
+	}
+	return e.p.toAgent.Read(b)
+}
+
+func (e end) expired() bool { return !e.p.deadline.IsZero() && !time.Now().Before(e.p.deadline) }
+
+func (e end) readRequest(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for !e.p.closed && (e.hung || e.p.toVPP.Len() == 0) {
+		e.wake.Wait()
+	}
+	if e.p.frame == 0 && !e.p.closed {
+		e.p.frame = frameHeader + int(binary.BigEndian.Uint32(e.p.toVPP.Bytes()[8:])) // a Write has whole frames
+		e.read++
+		e.countDown()
+		if d := e.slow; d > 0 {
+			e.mu.Unlock()
+			time.Sleep(d)
+			e.mu.Lock()
+		}
+	}
+	if e.p.closed {
+		return 0, io.EOF
+	}
+	n, err := e.p.toVPP.Read(b[:min(len(b), e.p.frame)])
+	e.p.frame -= n
+	return n, err
+}
+
+// countDown calls cut before the request after the last permitted one.
+func (l *link) countDown() {
+	if l.left == 0 {
+		return
+	}
+	if l.left--; l.left == 0 {
+		l.cut()
+	}
+}
+
+// Write implements net.Conn. It never blocks.
+func (e end) Write(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.p.closed {
+		return 0, io.ErrClosedPipe
+	}
+	if e.vpp {
+		e.answer(b)
+	} else {
+		e.p.toVPP.Write(b)
+	}
+	e.wake.Broadcast()
+	return len(b), nil
+}
+
+// answer sends VPP's frames to the agent. It loses details: frames with id and context of the frame before them.
+func (e end) answer(b []byte) {
+	for len(b) > 0 {
+		n := frameHeader + int(binary.BigEndian.Uint32(b[8:]))
+		id := [6]byte(b[frameHeader : answerContext+4])
+		if e.lose > 0 && id == e.p.last {
+			e.lose--
+		} else {
+			e.p.toAgent.Write(b[:n])
+		}
+		e.p.last, b = id, b[n:]
+	}
+}
+
+// Close implements net.Conn.
+func (e end) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.p.closed = true
+	for i, p := range e.pairs {
+		if p == e.p {
+			e.pairs = append(e.pairs[:i:i], e.pairs[i+1:]...)
+			break
+		}
+	}
+	e.wake.Broadcast()
+	return nil
+}
+
+// SetDeadline implements net.Conn, for the agent's end.
+func (e end) SetDeadline(t time.Time) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.p.deadline = t
+	if !t.IsZero() {
+		time.AfterFunc(time.Until(t), e.wake.Broadcast)
+	}
+	return nil
+}
+
+// LocalAddr and the others are not used.
+func (e end) LocalAddr() net.Addr                { return e.Addr() }
+func (e end) RemoteAddr() net.Addr               { return e.Addr() }
+func (e end) SetReadDeadline(t time.Time) error  { return e.SetDeadline(t) }
+func (e end) SetWriteDeadline(t time.Time) error { return e.SetDeadline(t) }

@@ -1,0 +1,332 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/sim/cni"
+)
+
+// Figures count what a simulation did.
+type Figures struct {
+	Virtual  time.Duration // simulated time
+	Actions  map[Kind]int
+	Requests uint64 // that VPPs read
+	Compared int    // checks of verify that were decided
+	Packets  int    // packets that were sent between two requests, which policies forbid
+	Acked    int    // acknowledged values of external clients that were looked for
+	Lives    uint64 // of agents
+}
+
+// Config says how to run a schedule.
+type Config struct {
+	Dir    string       // a folder for the agents' files; it must be empty
+	Logger *slog.Logger // of the agents; nil: silent
+	// Night is the time after the last round without any fault, at the end of which all checks are repeated.
+	Night time.Duration
+}
+
+// run is one simulation.
+type run struct {
+	Schedule
+	Figures
+	cfg      Config
+	log      *slog.Logger
+	server   *server
+	history  []*version
+	now      int // index of the present version
+	nodes    []*node
+	lives    atomic.Uint64
+	faulting sync.WaitGroup // actions that last
+	watching forbidden
+	base     map[string]int // goroutines at the first quiet time
+
+	mu  sync.Mutex
+	bad []error
+}
+
+func newRun(s Schedule, cfg Config) *run {
+	r := &run{Schedule: s, cfg: cfg, log: cfg.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	r.Figures.Actions = map[Kind]int{}
+	return r
+}
+
+// Run runs a schedule inside a bubble of testing/synctest. The error is the first law that is broken, with what happened.
+func Run(s Schedule, cfg Config) (Figures, error) {
+	r, began := newRun(s, cfg), time.Now()
+	err := r.simulate()
+	r.Virtual, r.Lives = time.Since(began), r.lives.Load()
+	for _, n := range r.nodes {
+		r.Requests += n.link.requests()
+	}
+	return r.Figures, err
+}
+
+func (r *run) failf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bad = append(r.bad, fmt.Errorf(format, args...))
+}
+
+func (r *run) broken() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.bad) == 0 {
+		return nil
+	}
+	return r.bad[0]
+}
+
+// simulate plays the schedule.
+func (r *run) simulate() error {
+	end, err := r.begin()
+	defer end()
+	if err != nil {
+		return err
+	}
+	for round := range r.Rounds {
+		r.playRound(round)
+		if err := r.rest(fmt.Sprintf("round %d", round)); err != nil {
+			return err
+		}
+	}
+	if err := r.sleepThrough(); err != nil {
+		return err
+	}
+	return r.restartWritesNothing()
+}
+
+// begin makes the nodes of the first version, starts them and waits until they are right. The caller must call end, with an error too.
+func (r *run) begin() (end func(), err error) {
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	end = func() {
+		for _, n := range r.nodes {
+			n.stop()
+			n.sim.Close()
+		}
+		stop()
+		serving.Wait()
+	}
+	if r.history, err = history(r.Seed, r.Versions); err != nil {
+		return end, err
+	}
+	r.server = newServer(r.history[0].objects)
+	for _, o := range r.history[0].list {
+		if o, ok := o.(*model.Node); ok {
+			n, err := r.addNode(o.Name)
+			if err != nil {
+				return end, err
+			}
+			serving.Go(func() { _ = n.sim.Serve(ctx, n.link) })
+			go n.run(r)
+		}
+	}
+	return end, r.rest("the start")
+}
+
+func (r *run) addNode(name string) (*node, error) {
+	dir := filepath.Join(r.cfg.Dir, name)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	v := sim.New(sim.Config{Seed: r.Seed, PuntLocal: true, LogLimit: 1 << 12})
+	n := &node{
+		name: name, dir: dir, sim: v, link: newLink(), cni: cni.New(v, name), over: make(chan struct{}), away: time.Second,
+		clients: &clients{acked: map[string]uint32{}},
+	}
+	if err := n.cni.Apply(r.history[0].changes); err != nil {
+		return nil, err
+	}
+	r.nodes = append(r.nodes, n)
+	return n, nil
+}
+
+// playRound carries out the actions of a round, and waits until the faults have ended.
+func (r *run) playRound(round int) {
+	began := time.Now()
+	versions := []int{r.now}
+	quietRound := true // without an action that opens pods for a time
+	var actions []Action
+	for _, a := range r.Schedule.Actions {
+		if a.Round != round {
+			continue
+		}
+		actions = append(actions, a)
+		if a.Kind == Change || a.Kind == BackAPI {
+			versions = append(versions, a.N)
+		}
+		quietRound = quietRound && !slices.Contains([]Kind{KillVPP, BareVPP, DriftVPP, EmptyAPI, LoseDumps}, a.Kind)
+	}
+	if quietRound {
+		r.watch(versions)
+	}
+	for _, a := range actions {
+		time.Sleep(time.Until(began.Add(a.At)))
+		r.log.Info("ACTION", "what", a.String())
+		r.Figures.Actions[a.Kind]++
+		r.act(a, r.nodes[a.Node%len(r.nodes)], rand.New(rand.NewPCG(r.Seed, uint64(a.ID))))
+	}
+	r.faulting.Wait()
+	r.unwatch()
+}
+
+// during carries out what begins a fault, and after the action's time what ends it.
+func (r *run) during(a Action, begin, end func()) {
+	begin()
+	r.faulting.Go(func() {
+		time.Sleep(a.For)
+		end()
+	})
+}
+
+// act begins an action.
+func (r *run) act(a Action, n *node, rng *rand.Rand) {
+	fault := func(change func(*link)) func() { return func() { n.link.setFault(change) } }
+	switch a.Kind {
+	case Change, BackAPI:
+		r.moveTo(a.N)
+	case External:
+		r.faulting.Go(func() { n.clients.request(n, rng) })
+	case KillVPP, BareVPP:
+		r.faulting.Go(func() {
+			if err := n.killVPP(a.For, a.Kind == BareVPP, rng); err != nil {
+				r.failf("%w", err)
+			}
+		})
+	case HangVPP:
+		r.during(a, fault(func(l *link) { l.hung = true }), fault(func(l *link) { l.hung = false }))
+	case SlowVPP:
+		r.during(a, fault(func(l *link) { l.slow = time.Duration(a.N) * time.Millisecond }), fault(func(l *link) { l.slow = 0 }))
+	case LoseDumps:
+		r.during(a, fault(func(l *link) { l.lose = a.N }), fault(func(l *link) { l.lose = 0 }))
+	case RefuseVPP:
+		r.during(a, func() { n.sim.Fail(refuse(rng, a.N)) }, func() { n.sim.Fail(nil) })
+	case CutVPP:
+		n.link.setFault(func(l *link) { l.left, l.cut = a.N, l.sever })
+	case KillAgent:
+		n.link.setFault(func(l *link) { l.left, l.cut = a.N, func() { n.killAgent(a.For) } })
+	case DriftVPP:
+		if err := drift(n, rng); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			r.failf("drift: %w", err)
+		}
+	case CutAPI:
+		r.during(a, func() { r.server.change(func(s *server) { s.cut = true }) }, func() { r.server.change(func(s *server) { s.cut = false }) })
+	case EmptyAPI:
+		r.during(a, func() { r.server.change(func(s *server) { s.objects = nil }) }, func() { r.moveTo(r.present()) })
+	case FullDisk:
+		r.during(a, func() { n.full.Store(true) }, func() { n.full.Store(false) })
+	}
+}
+
+func (r *run) present() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.now
+}
+
+// moveTo changes the cluster to another version: pods first, as kubelets do, then objects.
+func (r *run) moveTo(to int) {
+	r.mu.Lock()
+	was := r.now
+	r.now = to
+	r.mu.Unlock()
+	for _, n := range r.nodes {
+		if err := n.plumb(changesBetween(r.history[was].objects, r.history[to].objects)); err != nil {
+			r.failf("the CNI of %s: %w", n.name, err)
+		}
+	}
+	r.server.change(func(s *server) { s.objects = r.history[to].objects })
+}
+
+// refuse refuses some of 1,000 requests that change something.
+func refuse(rng *rand.Rand, perMille int) func(string) (int32, bool) {
+	return func(name string) (int32, bool) {
+		if sim.Writes(name) && rng.IntN(1000) < perMille {
+			return -1, false // VNET_API_ERROR_UNSPECIFIED
+		}
+		return 0, false
+	}
+}
+
+// rest waits for the quiet time and checks everything.
+func (r *run) rest(after string) error {
+	time.Sleep(quiet)
+	synctest.Wait()
+	err := r.broken()
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return fmt.Errorf("%s after %s: %w", quiet, after, err)
+	}
+	return nil
+}
+
+// most is how much the heap may grow in a night.
+const most = 2 << 20
+
+// sleepThrough lets a night pass in which nothing happens: no request changes a VPP, and memory does not grow.
+func (r *run) sleepThrough() error {
+	if r.cfg.Night == 0 {
+		return nil
+	}
+	time.Sleep(r.cfg.Night / 2)
+	before := heapInUse()
+	for _, n := range r.nodes {
+		n.sim.ClearLog()
+	}
+	time.Sleep(r.cfg.Night / 2)
+	if grown := heapInUse() - before; grown > most {
+		return fmt.Errorf("the heap grows by %d bytes in %s in which nothing happens", grown, r.cfg.Night/2)
+	}
+	for _, n := range r.nodes {
+		if n.sim.Writes() != 0 {
+			return fmt.Errorf("the agent of %s wrote %d messages in a night in which nothing happened: %v", n.name, n.sim.Writes(), n.sim.Log())
+		}
+	}
+	return r.rest("the night")
+}
+
+func heapInUse() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+// restartWritesNothing starts the agents again: an unchanged world costs no write.
+func (r *run) restartWritesNothing() error {
+	before := map[*node]string{}
+	for _, n := range r.nodes {
+		n.sim.ClearLog()
+		before[n] = n.sim.Dump()
+		n.link.setFault(func(l *link) { n.killAgent(0) })
+	}
+	if err := r.rest("the restart of all agents"); err != nil {
+		return err
+	}
+	for _, n := range r.nodes {
+		if n.sim.Writes() != 0 {
+			return fmt.Errorf("the restarted agent of %s wrote %d messages in an unchanged world: %v", n.name, n.sim.Writes(), n.sim.Log())
+		}
+	}
+	return nil
+}

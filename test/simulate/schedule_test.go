@@ -1,0 +1,159 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Kind is a kind of action.
+type Kind string
+
+// The kinds: changes that an agent has to follow, and faults.
+const (
+	Change    Kind = "objects change"          // to version N
+	External  Kind = "client puts values"      // N draws them
+	KillVPP   Kind = "VPP is killed"           // its state is lost; For: it is away. The CNI's interfaces are back before it listens
+	BareVPP   Kind = "VPP is killed, bare"     // as KillVPP, and the CNI makes its interfaces again while the agent works; N draws the order
+	HangVPP   Kind = "VPP hangs"               // For: it reads nothing
+	SlowVPP   Kind = "VPP is slow"             // For: N ms for each request
+	RefuseVPP Kind = "VPP refuses"             // For: N of 1,000 requests that change something
+	CutVPP    Kind = "connection cut"          // after N requests
+	LoseDumps Kind = "dumps lose details"      // For: N of them
+	DriftVPP  Kind = "another program changes" // access lists in VPP; N draws what
+	CutAPI    Kind = "API server unreachable"  // For
+	EmptyAPI  Kind = "API server empty"        // For: it has no objects
+	BackAPI   Kind = "API server is older"     // to version N, and stays there
+	KillAgent Kind = "agent is killed"         // after N requests; For: it is away
+	FullDisk  Kind = "disk is full"            // For: the store of external values cannot be written
+)
+
+// faults are the kinds that a schedule draws from, beside changes.
+var faults = []Kind{KillVPP, BareVPP, HangVPP, SlowVPP, RefuseVPP, CutVPP, LoseDumps, DriftVPP, CutAPI, EmptyAPI, BackAPI, KillAgent, KillAgent, FullDisk, External, External}
+
+// Action is something that happens at a moment of a round.
+type Action struct {
+	ID    int // its place in the schedule of the seed
+	Round int
+	At    time.Duration // since the beginning of the round
+	Kind  Kind
+	Node  int // index; of kinds that concern one node
+	For   time.Duration
+	N     int
+}
+
+// String returns "12.3s VPP hangs, node 1, for 4s, 3".
+func (a Action) String() string {
+	return fmt.Sprintf("%3d  round %d, %5.1fs: %s, node %d, for %s, %d", a.ID, a.Round, a.At.Seconds(), a.Kind, a.Node+1, a.For, a.N)
+}
+
+// Schedule is what happens in one simulation.
+type Schedule struct {
+	Seed     uint64
+	Versions int // of the objects
+	Rounds   int // each ends with a quiet time and the checks
+	Actions  []Action
+}
+
+// Times of a round.
+const (
+	window = time.Minute     // in which actions begin
+	quiet  = 3 * time.Minute // without faults, within which an agent must reach its desired state
+)
+
+// Draw draws the schedule of a seed. Only these kinds of faults occur; none given: all.
+func Draw(seed uint64, only ...Kind) Schedule {
+	rng := rand.New(rand.NewPCG(seed, 21))
+	s := Schedule{Seed: seed, Rounds: 3 + rng.IntN(3)}
+	if len(only) == 0 {
+		only = faults
+	}
+	for round := range s.Rounds {
+		var list []Action
+		for range 1 + rng.IntN(2) {
+			s.Versions++
+			list = append(list, Action{Kind: Change, At: at(rng), N: s.Versions})
+		}
+		for range 1 + rng.IntN(5) {
+			list = append(list, drawFault(rng, only, s.Versions))
+		}
+		slices.SortStableFunc(list, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+		for _, a := range list {
+			a.ID, a.Round = len(s.Actions), round
+			s.Actions = append(s.Actions, a)
+		}
+	}
+	s.Versions++
+	for i := range s.Actions { // versions in the order in which they are used
+		if s.Actions[i].Kind == Change {
+			s.Actions[i].N = 1 + countChanges(s.Actions[:i])
+		}
+	}
+	return s
+}
+
+func countChanges(list []Action) (n int) {
+	for _, a := range list {
+		if a.Kind == Change {
+			n++
+		}
+	}
+	return n
+}
+
+// at is a moment of the window, in steps of 100 ms.
+func at(rng *rand.Rand) time.Duration {
+	return time.Duration(rng.IntN(int(window/(100*time.Millisecond)))) * 100 * time.Millisecond
+}
+
+func drawFault(rng *rand.Rand, only []Kind, versions int) Action {
+	a := Action{Kind: only[rng.IntN(len(only))], At: at(rng), Node: rng.IntN(3), For: time.Duration(100+rng.IntN(20000)) * time.Millisecond, N: rng.IntN(1 << 20)}
+	switch a.Kind {
+	case HangVPP:
+		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than vpp.Config.Silence
+	case SlowVPP:
+		a.N = 1 + a.N%200
+	case RefuseVPP:
+		a.N = []int{50, 300, 1000}[a.N%3]
+	case CutVPP, KillAgent:
+		a.N = 1 + a.N%[]int{8, 60, 300}[rng.IntN(3)]
+	case LoseDumps:
+		a.N = 1 + a.N%20
+	case BackAPI:
+		a.N %= versions
+	}
+	return a
+}
+
+// Without returns the schedule without the actions from i to j-1.
+func (s Schedule) Without(i, j int) Schedule {
+	s.Actions = slices.Delete(slices.Clone(s.Actions), i, j)
+	return s
+}
+
+// Keep returns the schedule with the actions of these IDs alone.
+func (s Schedule) Keep(ids []int) Schedule {
+	s.Actions = slices.DeleteFunc(slices.Clone(s.Actions), func(a Action) bool { return !slices.Contains(ids, a.ID) })
+	return s
+}
+
+// String has a line for each action.
+func (s Schedule) String() string {
+	var b strings.Builder
+	for _, a := range s.Actions {
+		fmt.Fprintln(&b, a)
+	}
+	return b.String()
+}
+
+// Replay returns the command that runs the schedule again.
+func (s Schedule) Replay() string {
+	var ids []string
+	for _, a := range s.Actions {
+		ids = append(ids, fmt.Sprint(a.ID))
+	}
+	return fmt.Sprintf("make simulate SEED=%d ONLY=%s AGAIN=20", s.Seed, cmp.Or(strings.Join(ids, ","), "none"))
+}

@@ -1,0 +1,133 @@
+package simulate
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/test/oracle"
+	"github.com/contiv-agent/contiv-agent/test/pace"
+)
+
+// inBubble runs a schedule in a bubble.
+func inBubble(t *testing.T, s Schedule, cfg Config) (f Figures, err error) {
+	t.Helper()
+	dir, mkErr := os.MkdirTemp(memory(), "simulate-")
+	if mkErr != nil {
+		t.Fatal(mkErr)
+	}
+	defer os.RemoveAll(dir)
+	cfg.Dir = dir
+	synctest.Test(t, func(*testing.T) { f, err = Run(s, cfg) })
+	return f, err
+}
+
+// memory is a folder in memory; "": the usual folder for temporary files.
+func memory() string {
+	if _, err := os.Stat("/dev/shm"); err == nil {
+		return "/dev/shm"
+	}
+	return ""
+}
+
+// schedule is what the environment asks for, of a seed.
+func schedule(t *testing.T, seed uint64) Schedule {
+	t.Helper()
+	var kinds []Kind
+	if text := os.Getenv("CONTIV_KINDS"); text != "" {
+		for _, k := range strings.Split(text, ",") {
+			kinds = append(kinds, Kind(k))
+		}
+	}
+	s := Draw(seed, kinds...)
+	if only := os.Getenv("CONTIV_ONLY"); only != "" {
+		var ids []int
+		for _, id := range strings.Split(only, ",") {
+			if n, err := strconv.Atoi(id); err == nil {
+				ids = append(ids, n)
+			} else if only != "none" {
+				t.Fatal(err)
+			}
+		}
+		s = s.Keep(ids)
+	}
+	return s
+}
+
+// TestSimulate runs the schedules of some seeds. A failure prints the shortest schedule that still fails, and the command that runs it.
+func TestSimulate(t *testing.T) {
+	first := oracle.Setting(t, "CONTIV_SEED", 1)
+	cfg := Config{Night: time.Duration(oracle.Setting(t, "CONTIV_NIGHT", 0)) * time.Hour}
+	if os.Getenv("CONTIV_LOG") != "" {
+		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	again := oracle.Setting(t, "CONTIV_AGAIN", 1)
+	total, began := Figures{Actions: map[Kind]int{}}, time.Now()
+	seeds := uint64(0)
+	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](20, 4)) && !t.Failed(); seed++ {
+		s := schedule(t, seed)
+		for range again {
+			f, err := inBubble(t, s, cfg)
+			if err != nil {
+				t.Errorf("seed %d: %v\n%s", seed, err, s)
+				shorten(t, s, err, cfg)
+				return
+			}
+			addFigures(&total, f)
+			if seeds++; seeds%50 == 0 {
+				t.Logf("seed %d passes", seed)
+			}
+		}
+	}
+	took := time.Since(began)
+	var kinds []string
+	for _, k := range slices.Sorted(maps.Keys(total.Actions)) {
+		kinds = append(kinds, fmt.Sprintf("%d× %s", total.Actions[k], k))
+	}
+	t.Logf("%d seeds, %s simulated in %s (%.0f × real time); %d requests, %d checks, %d forbidden packets, %d acknowledged values, %d agents; %s",
+		seeds, total.Virtual.Round(time.Second), took.Round(time.Millisecond), total.Virtual.Seconds()/took.Seconds(), total.Requests, total.Compared, total.Packets,
+		total.Acked, total.Lives, strings.Join(kinds, ", "))
+}
+
+func addFigures(total *Figures, f Figures) {
+	total.Virtual += f.Virtual
+	total.Requests += f.Requests
+	total.Compared += f.Compared
+	total.Packets += f.Packets
+	total.Acked += f.Acked
+	total.Lives += f.Lives
+	for k, n := range f.Actions {
+		total.Actions[k] += n
+	}
+}
+
+// shortening is how long a test looks for a shorter schedule.
+const shortening = time.Minute
+
+// shorten prints the shortest schedule that still fails.
+func shorten(t *testing.T, s Schedule, err error, cfg Config) {
+	t.Helper()
+	cfg.Logger = nil
+	until := time.Now().Add(shortening)
+	s, err = Shorten(s, err, func(s Schedule) error {
+		for range 3 {
+			if time.Now().After(until) {
+				return nil
+			}
+			if _, err := inBubble(t, s, cfg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	t.Errorf("the shortest schedule that fails:\n%s%v\nagain: %s", s, err, s.Replay())
+}
