@@ -73,7 +73,7 @@ func TestSimulate(t *testing.T) {
 	again := oracle.Setting(t, "CONTIV_AGAIN", 1)
 	total, began := Figures{Actions: map[Kind]int{}}, time.Now()
 	seeds := uint64(0)
-	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](20, 4)) && !t.Failed(); seed++ {
+	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](12, 4)) && !t.Failed(); seed++ {
 		s := schedule(t, seed)
 		for range again {
 			f, err := inBubble(t, s, cfg)
