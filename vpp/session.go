@@ -71,7 +71,6 @@ func newSession(cfg *Config, w *wire, index uint32, m *messages, events *dispatc
 
 // start runs reader, writer and watchdog until the session fails; stop waits for them.
 func (s *session) start() {
-	s.wire.heard.Store(time.Now().UnixNano())
 	s.wg.Go(s.reader)
 	s.wg.Go(s.writer)
 	s.wg.Go(s.watchdog)
@@ -235,9 +234,8 @@ func (s *session) watchdog() {
 		case <-t.C:
 		}
 		t.Reset(s.period())
-		heard := time.Unix(0, s.wire.heard.Load())
 		s.mu.Lock()
-		idle, dumps, since := s.busy == 0, s.dumps > 0, s.since
+		idle, dumps, since, heard := s.busy == 0, s.dumps > 0, s.since, s.wire.lastByte()
 		s.mu.Unlock()
 		if since.After(heard) {
 			heard = since

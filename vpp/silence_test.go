@@ -2,6 +2,7 @@ package vpp
 
 import (
 	"context"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -88,4 +89,22 @@ func TestSlowDumpIsNoSilence(t *testing.T) {
 			t.Errorf("%v, %d states", r.Err, said.Load())
 		}
 	})
+}
+
+// The time of the last byte has a reading of the monotonic clock. Otherwise a wall clock that is set forward would end a connection that owes an
+// answer, and one that is set back would hide a silent VPP.
+func TestLastByteIsIndependentOfTheWallClock(t *testing.T) {
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go func() {
+		defer theirs.Close()
+		_, _ = theirs.Write(make([]byte, headerLen)) // the reader's check fails if it does not arrive
+	}()
+	w := newWire(ours)
+	if _, err := w.r.Peek(headerLen); err != nil {
+		t.Fatal(err)
+	}
+	if at := w.lastByte(); !strings.Contains(at.String(), " m=") || time.Since(at) > time.Hour {
+		t.Errorf("%s has no reading of the monotonic clock", at)
+	}
 }

@@ -29,24 +29,26 @@ const (
 
 // wire is the socket with its framing. One goroutine reads, one writes.
 type wire struct {
-	nc  net.Conn
-	r   *bufio.Reader
-	big []byte
-	// heard is when the last byte arrived, in nanoseconds since 1970.
-	heard atomic.Int64
+	nc    net.Conn
+	r     *bufio.Reader
+	big   []byte
+	heard atomic.Int64 // when the last byte arrived, in nanoseconds since began: the wall clock may be set
+	began time.Time
 	// skip is how many bytes of r the last message still occupies.
 	skip int
 }
 
 func newWire(nc net.Conn) *wire {
-	w := &wire{nc: nc}
+	w := &wire{nc: nc, began: time.Now()}
 	w.r = bufio.NewReaderSize(readerFunc(func(b []byte) (int, error) {
 		n, err := nc.Read(b)
-		w.heard.Store(time.Now().UnixNano())
+		w.heard.Store(int64(time.Since(w.began)))
 		return n, err
 	}), readBuffer)
 	return w
 }
+
+func (w *wire) lastByte() time.Time { return w.began.Add(time.Duration(w.heard.Load())) }
 
 type readerFunc func([]byte) (int, error)
 

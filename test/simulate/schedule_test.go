@@ -17,7 +17,7 @@ const (
 	Change    Kind = "objects change"          // to version N
 	External  Kind = "client puts values"      // N draws them
 	KillVPP   Kind = "VPP is killed"           // its state is lost; For: it is away. The CNI's interfaces are back before it listens
-	BareVPP   Kind = "VPP is killed, bare"     // as KillVPP, and the CNI makes its interfaces again while the agent works; N draws the order
+	BareVPP   Kind = "VPP is killed bare"      // as KillVPP, and the CNI makes its interfaces again while the agent works; N draws the order
 	HangVPP   Kind = "VPP hangs"               // For: it reads nothing
 	SlowVPP   Kind = "VPP is slow"             // For: N ms for each request
 	RefuseVPP Kind = "VPP refuses"             // For: N of 1,000 requests that change something
