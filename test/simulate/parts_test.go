@@ -162,7 +162,8 @@ func TestChecksFind(t *testing.T) {
 			return nil
 		},
 		"the agent is away": func(r *run) error {
-			r.nodes[0].killAgent(time.Hour)
+			n := r.nodes[0]
+			n.link.setFault(func(*link) { n.killAgent(time.Hour) })
 			synctest.Wait()
 			return nil
 		},
