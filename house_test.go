@@ -26,9 +26,9 @@ var ranks = map[string]int{
 	"calico/v3": 1, "event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1, "boltstore": 1, "space": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/podnet": 2, "plugins/ipam": 2, "plugins/cni/cnitest": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
-	"source/kube": 2, "source/manifest": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
+	"source/kube": 2, "source/manifest": 2, "recorder": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
 	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
-	"agent": 4, "trace": 4, "connectivity": 4,
+	"agent": 4, "trace": 4, "replay": 4, "connectivity": 4,
 	"cmd": 5, "test": 5, "examples": 5,
 }
 
@@ -61,6 +61,8 @@ var sameRank = map[[2]string]bool{
 	{"plugins/cni/cnitest", "plugins/ipam"}: true, // the modelled node has real addresses
 	{"test/shape", "test/words"}:            true, // one table has the figures of both
 	{"trace", "agent"}:                      true, // a what-if is one agent and one sim per node
+	{"replay", "agent"}:                     true, // a replay is an agent on a simulated VPP
+	{"replay", "trace"}:                     true, // a bisection asks about packets
 
 	{"source/convert", "calico/v3"}:        true, // a policy of Calico's is read once, for the model and for the datastore
 	{"calico/datastore", "calico/v3"}:      true,

@@ -159,7 +159,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 func (p *parts) connection() *vpp.Conn {
 	cfg, share := p.cfg.VPP, p.cfg.Share()
 	cfg.Logger, cfg.Needs, cfg.OnConnect = p.log.With("room", "vpp"), all.Needs(), onConnect(p.cfg)
-	cfg.OnState, cfg.Observe = p.state, p.metrics.proof.Observe(p.metrics.Request)
+	cfg.OnState, cfg.Observe = p.state, p.cfg.Process.Recorder.CountRequests(p.metrics.proof.Observe(p.metrics.Request))
 	cfg.Lock, cfg.ClientName = share.Lock(p.cfg.Lock, p.cfg.NodeName), share.ClientName()
 	return vpp.New(cfg)
 }
@@ -187,6 +187,7 @@ func (p *parts) newReader(mappings func() int) *status.Reader {
 		Beside: status.Beside{
 			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Policies.Driver, NAT: p.nat, Counters: p.counters,
 			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, NIC: p.cfg.Pods.Refusal, Unserved: p.healthProblems,
+			Unrecorded: p.cfg.Process.Recorder.Problem,
 		},
 	}
 }
@@ -280,6 +281,7 @@ func (p *parts) state(st vpp.State) {
 // observer logs and counts the controller's work: one line per transaction, one per refused object.
 func (p *parts) observer() controller.Observer {
 	return controller.Observer{
+		Event: p.cfg.Process.Recorder.Observe,
 		Changed: func(ch event.Change) {
 			p.reader.Proof.Changed(ch)
 			p.metrics.proxy.Changed(ch.Ref, time.Now())
@@ -375,7 +377,7 @@ func New(cfg Config) (*Agent, error) {
 	if a.cni != nil {
 		err = errors.Join(err, a.registry.Register(a.cni.Metrics()))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry))
+	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Recorder.Register(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.
@@ -405,6 +407,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.gallery.Run(ctx) })
 	g.Go(func() error { return a.rivals.Run(ctx) })
 	g.Go(func() error { return a.reader.Proof.Run(ctx) })
+	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {

@@ -18,7 +18,7 @@ type Stepper struct {
 
 // NewStepper connects to VPP and returns an agent without objects. Sources are names only. The caller must Close it.
 func NewStepper(ctx context.Context, cfg Config) (*Stepper, error) {
-	cfg.Lock = ""
+	cfg.Lock, cfg.Process.Recorder = "", nil
 	var pause func(context.Context, time.Duration)
 	if cfg.VPPAgent.Stall > 0 {
 		pause = func(context.Context, time.Duration) {}

@@ -26,6 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
+	"github.com/contiv-agent/contiv-agent/recorder"
 	"github.com/contiv-agent/contiv-agent/renderer"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
 	"github.com/contiv-agent/contiv-agent/renderer/builtin"
@@ -153,6 +154,8 @@ type Process struct {
 	Registry *prometheus.Registry // nil: a new one
 	// VerifyEvery is the period in which the agent compares its VPP with its objects for all packets (agent/proof); 0: only on request.
 	VerifyEvery time.Duration
+	// Recorder records every event; nil: none does. A Stepper does not record.
+	Recorder *recorder.Recorder
 	// OnCommitted is called for every transaction that ended; nil: not called.
 	OnCommitted func(*event.Committed)
 }

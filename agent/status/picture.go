@@ -60,6 +60,8 @@ type Beside struct {
 	NIC      func() string          // why VPP does not get the node's NIC although it was asked for; "": it does, or nobody asked
 	Healthz  func() string          // why kube-proxy's health endpoint is not open; "": it is
 	Unserved func() map[model.ServiceID][]string
+	// Unrecorded is why the flight recorder does not record; "": it does, or there is none.
+	Unrecorded func() string
 }
 
 // Connection is the connection to VPP; vpp.Conn implements it.
@@ -157,6 +159,9 @@ func (p *Picture) build(texts bool) *Status {
 	p.objects(out, st, texts)
 	if why := p.Healthz(); why != "" {
 		out.Notes = append(out.Notes, Note{model.Ref{Kind: model.KindNode, Name: p.Node}.String(), "healthz is not served yet: " + why, event.Pending.String()})
+	}
+	if why := p.Unrecorded(); why != "" {
+		out.Notes = append(out.Notes, Note{"flight recorder", "does not record: " + why, ""})
 	}
 	if why := p.NIC(); why != "" { // the node serves without: it stays ready
 		out.Notes = append(out.Notes, Note{"NIC", why, Refused})

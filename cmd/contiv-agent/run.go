@@ -39,6 +39,7 @@ type runFlags struct {
 	grpc    flags.GRPC
 	etcd    flags.Etcd
 	pods    flags.Pods
+	record  flags.Recorder
 	node    string
 	driver  string
 	once    bool
@@ -103,6 +104,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 	f.vpp.AddFlags(fs)
 	f.listen.AddFlags(fs)
 	f.pods.AddFlags(fs)
+	f.record.AddFlags(fs)
 	f.file.AddFlags(fs, configfile.AgentKind, newRun)
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
@@ -146,7 +148,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	}
 	cfg.External = append(cfg.External, stored...)
 	if errFlags == nil {
-		errs = append(errs, cfg.Validate())
+		errs = append(errs, cfg.Validate(), f.record.Apply(&cfg, version))
 	}
 	return cfg, exit.Usage(errors.Join(errs...))
 }

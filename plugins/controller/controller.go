@@ -51,6 +51,7 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 
 // accept takes one event; next returns the transaction that follows.
 func (c *Controller) accept(ev event.Event) {
+	notify(c.cfg.Observer.Event, ev)
 	if _, update := ev.(*event.Update); !update {
 		c.fresh = true
 	}

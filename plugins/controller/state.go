@@ -50,6 +50,7 @@ type Config struct {
 
 // Observer holds callbacks for logs and metrics. The loop calls them, so they must not block. Each may be nil.
 type Observer struct {
+	Event     func(event.Event)      // everything that the loop received, before it is handled
 	Changed   func(event.Change)     // an object was added, changed, removed or refused
 	Sent      func(*event.Txn)       // a transaction was sent, with all changes so far
 	Refused   func(event.Change)     // an object was refused
