@@ -294,6 +294,9 @@ func (l *loader) takeEvent(it *segment.Item) {
 		l.playEvent(it)
 		return
 	}
+	if text := eventText(it.Event); text != "" && l.kept == 0 {
+		l.Steps = append(l.Steps, Step{Record: it.Number, At: it.At, Text: text})
+	}
 	l.next.applyEvent(it.Event)
 	l.inSync(it, it.Event)
 }
@@ -333,6 +336,9 @@ func (l *loader) inSync(it *segment.Item, ev event.Event) {
 func (l *loader) playEvent(it *segment.Item) {
 	l.began = true
 	step := Step{Record: it.Number, At: it.At, Text: eventText(it.Event)}
+	if step.Text == "" {
+		step.Text = "values of " + record.SourceOf(it.Event) + " are as before"
+	}
 	switch ev := it.Event.(type) {
 	case *event.Update:
 		for i := range ev.Changes {
@@ -404,8 +410,6 @@ func eventText(ev event.Event) string {
 	switch ev := ev.(type) {
 	case *event.SyncStatus:
 		return withError("source "+ev.Source+" is "+ev.Status.String(), errorText(ev.Err))
-	case *event.External:
-		return "values of " + ev.Source + " are as before"
 	case *event.Located:
 		return fmt.Sprintf("interfaces: uplink %q, overlay %q, host %q, %d pods", ev.Uplink, ev.Overlay, ev.Host, len(ev.Pods))
 	case *event.VPPStatus:

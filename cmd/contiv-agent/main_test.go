@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,6 +48,9 @@ func TestCommands(t *testing.T) {
 			"waitfor-file": func(ts *testscript.TestScript, _ bool, args []string) {
 				until(ts, "file "+args[0], func() bool { _, err := os.Stat(ts.MkAbs(args[0])); return err == nil })
 			},
+			"waitfor-text": func(ts *testscript.TestScript, _ bool, args []string) {
+				until(ts, "text "+args[1], func() bool { return anyHas(ts.MkAbs(args[0]), args[1]) })
+			},
 			"waitfor-service": func(ts *testscript.TestScript, _ bool, args []string) {
 				socket := "a.sock"
 				if len(args) > 0 && strings.HasSuffix(args[0], ".sock") {
@@ -82,6 +86,15 @@ func until(ts *testscript.TestScript, what string, done func() bool) {
 			ts.Fatalf("timeout while waiting for %s", what)
 		}
 	}
+}
+
+// anyHas reports whether a file of a pattern contains a text.
+func anyHas(pattern, text string) bool {
+	paths, _ := filepath.Glob(pattern) // the test names a valid pattern
+	return slices.ContainsFunc(paths, func(path string) bool {
+		content, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(content), text)
+	})
 }
 
 // knows reports whether the agent behind a socket is in sync and has the named Services configured.

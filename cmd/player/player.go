@@ -112,7 +112,7 @@ func (f *player) shorten(t *replay.Timeline) error {
 	}
 	number, err := strconv.ParseUint(f.at, 10, 64)
 	var at time.Time
-	if err != nil {
+	if err != nil || number == 0 {
 		if at, err = time.Parse(time.RFC3339Nano, f.at); err != nil {
 			return fmt.Errorf("--at %s: must be the number of a record, or a time as 2026-11-27T07:15:00Z", f.at)
 		}

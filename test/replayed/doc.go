@@ -2,3 +2,8 @@
 //
 // Invariant: a journal, as a killed agent leaves it, replays to the state that the recorded VPP has.
 package replayed
+
+import "time"
+
+// testTime is the time of records whose time does not matter.
+func testTime() time.Time { return time.Unix(9, 0) }
