@@ -158,7 +158,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			r.writeBatch(context.WithoutCancel(ctx), r.drain(nil))
+			for lines := r.drain(nil); len(lines) > 0; lines = r.drain(nil) {
+				r.writeBatch(context.WithoutCancel(ctx), lines)
+			}
 			return nil
 		case it := <-r.queue:
 			r.writeBatch(ctx, r.drain(r.lines(nil, &it)))

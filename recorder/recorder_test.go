@@ -121,7 +121,7 @@ func TestTheLoopNeverWaits(t *testing.T) {
 	want := map[string]string{}
 	values := map[string]bool{}
 	route := func(i int) (string, proto.Message) {
-		m := &l3.Route{DstNetwork: fmt.Sprintf("10.1.%d.0/24", i), NextHopAddr: "192.168.16.2"}
+		m := &l3.Route{DstNetwork: fmt.Sprintf("10.%d.%d.0/24", 1+i/256, i%256), NextHopAddr: "192.168.16.2"}
 		return kv.Key(m), m
 	}
 	for i := range 5000 {
@@ -132,7 +132,7 @@ func TestTheLoopNeverWaits(t *testing.T) {
 			delete(want, name)
 			r.Observe(ev)
 		case i%7 == 3:
-			key, m := route(i % 13)
+			key, m := route(i)
 			if delete(values, key); i%2 == 0 {
 				m = nil
 			} else {
@@ -140,7 +140,7 @@ func TestTheLoopNeverWaits(t *testing.T) {
 			}
 			r.Observe(event.ExternalConfigChange("etcd", map[string]proto.Message{key: m}))
 		case i == 3000:
-			key, m := route(200)
+			key, m := route(6000)
 			values = map[string]bool{key: true}
 			r.Observe(event.ExternalConfigResync("etcd", map[string]proto.Message{key: m}))
 		case i%11 == 0:
@@ -174,20 +174,19 @@ func TestWhatIsRecordedInTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	r := newRecorder(t, dir)
 	observe := r.CountRequests(func(string, time.Duration, error) {})
-	runFor(t, r, func() {
-		for i := range 500 {
-			r.Observe(put("kube", fmt.Sprint("ns-", i), "x"))
-		}
-		observe("acl_add_replace", 0, nil)
-		observe("acl_add_replace", 0, errors.New("refused"))
-		r.Observe(&event.Committed{Seq: 1})
-		r.Observe(&event.Committed{Seq: 2})
-	})
+	for i := range 1000 { // more than one batch
+		r.Observe(put("kube", fmt.Sprint("ns-", i), "x"))
+	}
+	observe("acl_add_replace", 0, nil)
+	observe("acl_add_replace", 0, errors.New("refused"))
+	r.Observe(&event.Committed{Seq: 1})
+	r.Observe(&event.Committed{Seq: 2})
+	runFor(t, r, func() {})
 	j := journalOf(t, dir)
-	if len(j.labels) != 500 || j.outcomes != 2 || j.merged != 0 || fmt.Sprint(j.messages) != "[acl_add_replace 2 1 refused]" {
+	if len(j.labels) != 1000 || j.outcomes != 2 || j.merged != 0 || fmt.Sprint(j.messages) != "[acl_add_replace 2 1 refused]" {
 		t.Errorf("%d objects, %d outcomes, %d merged, messages %q", len(j.labels), j.outcomes, j.merged, j.messages)
 	}
-	if n := recordsWith(t, r, "written"); n != 502 {
+	if n := recordsWith(t, r, "written"); n != 1002 {
 		t.Errorf("%v records", n)
 	}
 }

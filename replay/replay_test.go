@@ -42,7 +42,7 @@ func (j *journal) start(settings map[string]string) {
 	j.t.Helper()
 	j.stop()
 	w, err := segment.Open(segment.Config{
-		Dir: j.dir, Bound: 1 << 20, Now: func() time.Time { return j.now },
+		Dir: j.dir, Bound: segment.MinBound, Now: func() time.Time { return j.now },
 		Header: record.Header{Node: "node-1", Version: "v1", Settings: settings, Sources: []string{"kube"}},
 	})
 	if err != nil {
@@ -339,5 +339,37 @@ func TestAJournalThatEndsEarly(t *testing.T) {
 	}
 	if _, err := replay.Load(filepath.Join(j.dir, "none")); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+}
+
+// TestADamagedRecordEndsWithTheNextFile: the policy is not known until then.
+func TestADamagedRecordEndsWithTheNextFile(t *testing.T) {
+	j := newJournal(t)
+	j.start(nil)
+	j.put(cluster()...)
+	j.synced()
+	j.put(isolate("web", "app == 'web'"))
+	second := filepath.Join(j.dir, "00000002.journal")
+	for i := 0; ; i++ {
+		j.put(label(i))
+		if _, err := os.Stat(second); err == nil {
+			break
+		}
+	}
+	first := filepath.Join(j.dir, "00000001.journal")
+	text, err := os.ReadFile(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(first, []byte(strings.Replace(string(text), "app == 'web'", "app == 'xxx'", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	timeline := j.load()
+	got := texts(timeline)
+	if len(got) < 3 || got[0] != "the agent knows all objects: 4 changes" || !slices.Contains(got, "records are missing: the state that the next file begins with: 1 changes") {
+		t.Errorf("steps %q", got)
+	}
+	if len(timeline.Remarks) != 1 || !strings.Contains(timeline.Remarks[0], "the checksum differs") {
+		t.Errorf("remarks %q", timeline.Remarks)
 	}
 }
