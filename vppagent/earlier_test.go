@@ -197,3 +197,36 @@ func TestEarlierMappingsShareADump(t *testing.T) {
 		t.Errorf("%d dumps", n)
 	}
 }
+
+// TestOtherWeightsEndNoConnection: an agent that starts with other weights of endpoints, as with another --local-endpoint-weight, ends no connection, whichever agent
+// made the mapping. The next start writes nothing.
+func TestOtherWeightsEndNoConnection(t *testing.T) {
+	for name, earlier := range map[string]bool{"an earlier agent's": true, "this agent's": false} {
+		for _, weights := range [][2]uint32{{1, 2}, {2, 1}, {2, 8}, {3, 7}} {
+			e := newEarlierLab(t, 3, 1, 6)
+			d := earlierService(0, e.endpoints[0])
+			key := "config/vpp/nat/v2/dnat44/" + d.Label
+			if !earlier {
+				e.allConfigured(e.del(key))
+				e.allConfigured(e.put(d))
+			}
+			e.connect(0, 200)
+			had := e.open()
+			for i, l := range d.StMappings[0].LocalIps {
+				l.Probability = weights[i%2]
+			}
+			e.want[key] = d
+			for _, start := range []string{"with other weights", "again"} {
+				e.restartAgent()
+				e.sim.ClearLog()
+				e.allConfigured(e.resync())
+				if now := e.open(); fmt.Sprint(now) != fmt.Sprint(had) {
+					t.Errorf("%s mapping, weights %v: connections were %v and are %v", name, weights, had, now)
+				}
+				if start == "again" {
+					e.quiet(fmt.Sprintf("%s mapping, weights %v: the second start", name, weights))
+				}
+			}
+		}
+	}
+}
