@@ -208,3 +208,32 @@ func detachLists(r *run) error {
 	}
 	return nil
 }
+
+// A packet that no version allows, and that passes after a message, is found.
+func TestForbiddenPacketIsFound(t *testing.T) {
+	probed := false
+	for seed := uint64(1); seed < 20 && !probed; seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRun(Draw(seed), Config{Dir: t.TempDir()})
+			end, err := r.begin()
+			defer end()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if probed = len(r.probes(r.nodes[0].name, []int{0})) > 0; !probed {
+				return
+			}
+			r.watch([]int{0})
+			if err := detachLists(r); err != nil {
+				t.Fatal(err)
+			}
+			r.unwatch()
+			if r.broken() == nil || r.Packets == 0 {
+				t.Errorf("seed %d: not found, with %d packets", seed, r.Packets)
+			}
+		})
+	}
+	if !probed {
+		t.Error("no seed has a packet that is forbidden")
+	}
+}

@@ -80,6 +80,7 @@ func TestSimulate(t *testing.T) {
 	total, began := Figures{Actions: map[Kind]int{}}, processorTime()
 	seeds := uint64(0)
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](12, 4)) && !t.Failed(); seed++ {
+		fmt.Printf("seed %d\n", seed) // at once: a panic of an agent ends the process
 		s := schedule(t, seed)
 		for range again {
 			f, err := inBubble(t, s, cfg)
