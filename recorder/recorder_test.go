@@ -251,29 +251,3 @@ func TestNoRecorder(t *testing.T) {
 		t.Error(err, r.Problem(), seen)
 	}
 }
-
-// BenchmarkObserve measures what the loop pays for an event.
-func BenchmarkObserve(b *testing.B) {
-	for name, r := range map[string]*recorder.Recorder{"off": nil, "on": benchRecorder(b)} {
-		b.Run(name, func(b *testing.B) {
-			ev := put("kube", "ns", "x")
-			ctx, stop := context.WithCancel(b.Context())
-			ended := make(chan error)
-			go func() { ended <- r.Run(ctx) }()
-			b.ReportAllocs()
-			for b.Loop() {
-				r.Observe(ev)
-			}
-			stop()
-			<-ended
-		})
-	}
-}
-
-func benchRecorder(b *testing.B) *recorder.Recorder {
-	r, err := recorder.New(recorder.Config{Dir: b.TempDir(), Node: "node-1"})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return r
-}
