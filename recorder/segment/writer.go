@@ -7,6 +7,7 @@ package segment
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -103,7 +104,7 @@ func listFiles(dir string) (out []file, err error) {
 		f.size = info.Size()
 		out = append(out, f)
 	}
-	slices.SortFunc(out, func(a, b file) int { return int(int64(a.number) - int64(b.number)) })
+	slices.SortFunc(out, func(a, b file) int { return cmp.Compare(a.number, b.number) })
 	return out, nil
 }
 
@@ -296,7 +297,7 @@ func fold(path string) (kept []part, size int64, err error) {
 		kept = append(kept, p)
 		size += p.size
 	}
-	slices.SortFunc(kept, func(a, b part) int { return int(a.at - b.at) })
+	slices.SortFunc(kept, func(a, b part) int { return cmp.Compare(a.at, b.at) })
 	return kept, size, err
 }
 
