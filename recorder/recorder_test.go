@@ -31,13 +31,13 @@ func put(source, name, label string) *event.Update {
 
 // journal is what a folder has.
 type journal struct {
-	labels           map[string]string // by namespace
-	values           map[string]bool   // keys of values of other programs
-	synced           bool
-	merged, dropped  int
-	outcomes, faults int
-	messages         []string
-	problems         []string
+	labels          map[string]string // by namespace
+	values          map[string]bool   // keys of values of other programs
+	synced          bool
+	merged, dropped int
+	outcomes        int
+	messages        []string
+	problems        []string
 }
 
 func journalOf(t *testing.T, dir string) journal {
