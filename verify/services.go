@@ -80,6 +80,7 @@ func CompareServices(s *space.Space, node *serving.Node, state *dump.State, now 
 	}
 	out = append(out, c.superfluous()...)
 	out = append(out, c.surroundings()...)
+	out = append(out, c.checkNode()...)
 	for i := range out {
 		switch k := &out[i]; {
 		case len(k.Differences) > 0:

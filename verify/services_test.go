@@ -19,11 +19,16 @@ var (
 	outside  = netip.MustParsePrefix("0.0.0.0/0")                              // read only
 	balancer = netip.MustParseAddr("203.0.113.1")                              // read only
 	ranges   = netip.MustParsePrefix("198.51.100.0/24")                        // read only
+	own      = netip.MustParseAddr("192.168.16.1")                             // read only
+	overlay  = serving.At{Addr: own, Port: 4789, Protocol: model.UDP}          // read only
 	discard  = netip.MustParseAddrPort("192.0.2.3:1")                          // read only
 	leaving  = netip.MustParseAddrPort("10.1.2.3:8080")                        // read only
 	both     = map[string]int{"nat44-ed-classify": 1}                          // read only
 	uplink   = map[string]int{"nat-pre-out2in": 1, "nat-pre-in2out-output": 1} // read only
 )
+
+// leave is the check of packets that leave the cluster.
+const leave = "packets that leave the cluster"
 
 // site is a node and a VPP that translates for it correctly: a cluster IP, and a load-balancer IP with source ranges.
 type site struct {
@@ -46,11 +51,12 @@ func newSite() *site {
 	s := &site{
 		node: &serving.Node{
 			Frontends: []*serving.Frontend{frontend(vip), restricted}, Rejecting: map[netip.Addr]model.ServiceID{vip: id, balancer: id},
-			Occupied: map[netip.Addr]bool{podAddr: true}, PodCIDRs: []netip.Prefix{pods}, Services: []model.ServiceID{id},
+			Occupied: map[netip.Addr]bool{podAddr: true}, Own: []netip.Addr{own}, PodCIDRs: []netip.Prefix{pods}, Services: []model.ServiceID{id},
 			Pods: []serving.PodAddr{{Addr: podAddr, ID: model.PodID{Namespace: "prod", Name: "web-0"}}}, Dropping: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 		},
 		vpp: &translation.State{
-			NAT44: true, Forwarding: true, Loopbacks: []netip.Addr{netip.MustParseAddr("10.1.1.254")},
+			NAT44: true, Forwarding: true, Sources: []netip.Addr{own}, Exempt: []serving.At{overlay},
+			Timeouts: serving.Timeouts{UDP: 60, TCPEstablished: 7440, TCPTransitory: 120, ICMP: 30}, Loopbacks: []netip.Addr{netip.MustParseAddr("10.1.1.254")},
 			Roles: map[uint32]translation.Role{1: {Inside: true}, 2: {Output: true}}, Nodes: map[uint32]map[string]int{1: both, 2: uplink},
 			Routes: map[translation.Lookup]translation.Route{
 				translation.Whole(vip): {Kind: translation.Rejects, Bits: 32}, translation.Whole(balancer): {Kind: translation.Rejects, Bits: 32},
@@ -128,12 +134,21 @@ func TestCompareServices(t *testing.T) {
 			n.Engine = serving.CNAT
 			s.vpp.Mappings = append(s.vpp.Mappings, n)
 		}, "cnat mapping tcp 10.96.0.10:80", "translated"},
-		"exempt": {func(s *site, m *translation.Mapping) { s.vpp.Exempt = []serving.At{m.At} }, "identity mapping tcp 10.96.0.10:80", "exempts"},
+		"exempt": {func(s *site, m *translation.Mapping) { s.vpp.Exempt = append(s.vpp.Exempt, m.At) }, "identity mapping tcp 10.96.0.10:80", "exempts"},
 		"another exemption": {func(s *site, m *translation.Mapping) {
-			s.vpp.Exempt = []serving.At{{Addr: m.Addr, Port: 4789, Protocol: model.UDP}}
+			s.vpp.Exempt = append(s.vpp.Exempt, serving.At{Addr: m.Addr, Port: 4789, Protocol: model.UDP})
 		}, "", ""},
-		"rejected, and mapped": {func(s *site, _ *translation.Mapping) { s.node.Frontends[0].Fate = serving.Rejected }, "prod/web", "translated to"},
-		"silent, and mapped":   {func(s *site, _ *translation.Mapping) { s.node.Frontends[0].Fate = serving.Silent }, "prod/web", "forwards to"},
+		"a timeout":           {func(s *site, _ *translation.Mapping) { s.vpp.Timeouts.TCPTransitory = 240 }, "timeouts of nat44", "ends after 240 s"},
+		"no address to leave": {func(s *site, _ *translation.Mapping) { s.vpp.Sources = nil }, leave, "nat44 has no address for packets that leave"},
+		"they keep theirs": {func(s *site, _ *translation.Mapping) {
+			s.vpp.Roles[2], s.vpp.Nodes[2] = translation.Role{Inside: true, Outside: true}, both
+		}, leave, "pods keep their addresses"},
+		"a foreign address":         {func(s *site, _ *translation.Mapping) { s.vpp.Sources = append(s.vpp.Sources, podAddr) }, leave, "answers go to 10.1.1.2"},
+		"the overlay is translated": {func(s *site, _ *translation.Mapping) { s.vpp.Exempt = nil }, leave, "no identity mapping exempts udp 192.168.16.1:4789"},
+		"another overlay":           {func(s *site, _ *translation.Mapping) { s.vpp.Exempt[0].Port = 4790 }, leave, "no identity mapping exempts udp 192.168.16.1:4789"},
+		"all of the address":        {func(s *site, _ *translation.Mapping) { s.vpp.Exempt[0].Port = 0 }, "", ""},
+		"rejected, and mapped":      {func(s *site, _ *translation.Mapping) { s.node.Frontends[0].Fate = serving.Rejected }, "prod/web", "translated to"},
+		"silent, and mapped":        {func(s *site, _ *translation.Mapping) { s.node.Frontends[0].Fate = serving.Silent }, "prod/web", "forwards to"},
 		"silent": {func(s *site, m *translation.Mapping) {
 			s.node.Frontends[0].Fate, m.Targets = serving.Silent, []translation.Target{{At: discard, Share: 1}}
 		}, "", ""},

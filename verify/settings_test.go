@@ -63,3 +63,18 @@ func TestForeignMappings(t *testing.T) {
 		}
 	}
 }
+
+// Pods that keep their addresses outside the cluster need no address of nat44, and must get none.
+func TestNoSNAT(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		c := newSite()
+		if !has {
+			c.vpp.Sources, c.vpp.Roles[2], c.vpp.Nodes[2] = nil, translation.Role{Inside: true, Outside: true}, both
+		}
+		checks := CompareServices(space.New(), c.node, c.state, c.vpp, Config{Node: "node-1", Services: serving.Config{NoSNAT: true}})
+		at := slices.IndexFunc(checks, func(k ServiceCheck) bool { return k.Of == leave })
+		if at < 0 || (checks[at].Verdict == Different) != has {
+			t.Errorf("with an address %v: %+v", has, checks)
+		}
+	}
+}

@@ -14,14 +14,16 @@ const mostEdges = 1 << 22
 
 // Proof returns what the agent is configured with, as far as VPP's state depends on it. Located may be nil.
 func (c *Config) Proof(located *event.Located) verify.Config {
+	nat := &c.Services.Renderer.NAT44
 	out := verify.Config{
 		Socket: c.VPP.Socket, Dial: c.VPP.Dial, Node: c.NodeName, HostAddresses: slices.Clone(c.Override.HostIPs), MostEdges: mostEdges,
 		NoSourceCheck: c.Policies.ACL.SourceCheck == acl.SourceOff,
 		Services: serving.Config{
 			Renderer: string(c.Services.Renderer.Choice), ProxyName: c.Services.ProxyName, KeepTerminating: c.Services.KeepTerminating,
-			LocalWeight: int(c.Services.Renderer.NAT44.LocalEndpointWeight), NoExternalIPs: c.Services.NoExternalIPs,
+			LocalWeight: int(nat.LocalEndpointWeight), NoExternalIPs: c.Services.NoExternalIPs,
 			ExternalIPCIDRs: c.Services.ExternalIPCIDRs, NodePorts: c.Services.NodePorts.CIDRs, NodePortsPrimary: c.Services.NodePorts.Primary,
-			ServiceCIDRs: c.Services.ServiceCIDRs, APIServers: c.Services.APIServers,
+			ServiceCIDRs: c.Services.ServiceCIDRs, APIServers: c.Services.APIServers, NoSNAT: nat.DisableSNAT, VXLANPort: nat.VXLANPort,
+			Timeouts: serving.Timeouts{UDP: nat.TimeoutUDP, TCPEstablished: nat.TimeoutTCPEstablished, TCPTransitory: nat.TimeoutTCPTransitory, ICMP: nat.TimeoutICMP},
 		},
 	}
 	if located != nil {

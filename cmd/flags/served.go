@@ -16,14 +16,15 @@ import (
 type Served struct {
 	services  services
 	renderers renderers
+	nat       NAT
 	api       []string
 }
 
 // servedNames are the names of these flags, as the agent has them.
 func servedNames() []string {
 	return []string{
-		"external-ip-cidrs", "local-endpoint-weight", "no-external-ips", "node-port-addresses", "proxy-name", "service-cidr", "service-renderer",
-		"terminating-endpoints",
+		"external-ip-cidrs", "local-endpoint-weight", "nat-timeout-icmp", "nat-timeout-tcp-established", "nat-timeout-tcp-transitory", "nat-timeout-udp",
+		"no-external-ips", "no-snat", "node-port-addresses", "proxy-name", "service-cidr", "service-renderer", "terminating-endpoints", "vxlan-port",
 	}
 }
 
@@ -35,6 +36,7 @@ func (f *Served) AddFlags(fs *pflag.FlagSet) {
 	all := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.services.addFlags(all)
 	f.renderers.addFlags(all)
+	f.nat.addFlags(all)
 	for _, name := range servedNames() {
 		fs.AddFlag(all.Lookup(name))
 	}
@@ -43,12 +45,15 @@ func (f *Served) AddFlags(fs *pflag.FlagSet) {
 
 // Config is what the flags mean. The error names all wrong flags.
 func (f *Served) Config() (out serving.Config, err error) {
-	var cfg config.Services
-	err = errors.Join(f.services.applyTo(&cfg), f.renderers.applyTo(&cfg.Renderer))
+	var whole config.Config
+	cfg := &whole.Services
+	err = errors.Join(f.services.applyTo(cfg), f.renderers.applyTo(&cfg.Renderer), f.nat.applyTo(&whole))
+	nat := &cfg.Renderer.NAT44
 	out = serving.Config{
 		Renderer: string(cfg.Renderer.Choice), ProxyName: cfg.ProxyName, KeepTerminating: cfg.KeepTerminating, LocalWeight: int(f.renderers.weight),
 		NoExternalIPs: cfg.NoExternalIPs, ExternalIPCIDRs: cfg.ExternalIPCIDRs, NodePorts: cfg.NodePorts.CIDRs, NodePortsPrimary: cfg.NodePorts.Primary,
-		ServiceCIDRs: slices.Clone(cfg.ServiceCIDRs),
+		ServiceCIDRs: slices.Clone(cfg.ServiceCIDRs), NoSNAT: nat.DisableSNAT, VXLANPort: nat.VXLANPort,
+		Timeouts: serving.Timeouts{UDP: nat.TimeoutUDP, TCPEstablished: nat.TimeoutTCPEstablished, TCPTransitory: nat.TimeoutTCPTransitory, ICMP: nat.TimeoutICMP},
 	}
 	for _, text := range f.api {
 		a, wrong := netip.ParseAddr(text)

@@ -22,9 +22,10 @@ func TestServed(t *testing.T) {
 		return f.Config()
 	}
 	got, err := parse("--service-renderer=cnat", "--proxy-name=mine", "--terminating-endpoints=keep", "--local-endpoint-weight=3", "--external-ip-cidrs=198.51.100.0/24",
-		"--node-port-addresses=primary", "--service-cidr=10.96.0.0/16", "--api-server-address=192.0.2.1")
+		"--node-port-addresses=primary", "--service-cidr=10.96.0.0/16", "--api-server-address=192.0.2.1", "--no-snat", "--vxlan-port=4790", "--nat-timeout-udp=90s")
 	want := serving.Config{
 		Renderer: "cnat", ProxyName: "mine", KeepTerminating: true, LocalWeight: 3, ExternalIPCIDRs: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
+		NoSNAT: true, VXLANPort: 4790, Timeouts: serving.Timeouts{UDP: 90, TCPEstablished: 7440, TCPTransitory: 120, ICMP: 30},
 		NodePortsPrimary: true, ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")}, APIServers: []netip.Addr{netip.MustParseAddr("192.0.2.1")},
 	}
 	same := cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })

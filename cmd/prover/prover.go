@@ -50,7 +50,7 @@ For each Service, verify compares every address, port and protocol that clients 
 endpoints see, the clients of source ranges, and the rejection of all else. It also compares the interfaces that lead to clients and endpoints,
 and names mappings that no Service has. With --manifests, give verify the agent's flags about Services.
 
-Not compared: sessions that exist; what becomes of packets of pods to hosts outside (SNAT); by access lists, packets from or to addresses of nodes, of Services and of NAT; SCTP, UDP-Lite and protocol 0;
+Not compared: sessions that exist; by access lists, packets from or to addresses of nodes, of Services and of NAT; SCTP, UDP-Lite and protocol 0;
 later fragments; the lists of the uplink, the overlay and the host link; host endpoints; the egress of pods of a node with a host
 endpoint. With --manifests, while the agent programs VPP, a difference may be one of moments: ask again.
 

@@ -168,6 +168,7 @@ func (l *translator) questions(f *serving.Frontend) (out []trace.Question) {
 func (l *translator) read() (all []api.Message) {
 	for _, r := range l.do(context.Background(),
 		vpp.Call{Dump: true, Msg: &nat44_ed.Nat44LbStaticMappingDump{}}, vpp.Call{Dump: true, Msg: &nat44_ed.Nat44InterfaceDump{}},
+		vpp.Call{Dump: true, Msg: &nat44_ed.Nat44IdentityMappingDump{}}, vpp.Call{Msg: &nat44_ed.Nat44ShowRunningConfig{}},
 		vpp.Call{Dump: true, Msg: &nat44_ed.Nat44AddressDump{}}, vpp.Call{Dump: true, Msg: &cnat.CnatTranslationDump{}},
 		vpp.Call{Msg: &nat44_ed.Nat44EdOutputInterfaceGet{}}, vpp.Call{Dump: true, Msg: &acl.ACLDump{ACLIndex: ^uint32(0)}},
 		vpp.Call{Dump: true, Msg: &acl.ACLInterfaceListDump{SwIfIndex: ^interface_types.InterfaceIndex(0)}}, vpp.Call{Msg: &cnat.CnatGetSnatAddresses{}},
@@ -177,7 +178,10 @@ func (l *translator) read() (all []api.Message) {
 			l.Fatal(r.Err)
 		}
 		all = append(all, r.Details...)
-		if m, is := r.Msg.(*cnat.CnatGetSnatAddressesReply); is {
+		switch m := r.Msg.(type) {
+		case *cnat.CnatGetSnatAddressesReply:
+			all = append(all, m)
+		case *nat44_ed.Nat44ShowRunningConfigReply:
 			all = append(all, m)
 		}
 	}
@@ -270,13 +274,21 @@ func (l *translator) change(shown api.Message) *changed {
 	case *nat44_ed.Nat44InterfaceDetails:
 		return l.role(m)
 	case *nat44_ed.Nat44AddressDetails:
+		kind := "twice-nat address removed"
 		if m.Flags&nat_types.NAT_IS_TWICE_NAT == 0 {
-			return nil // the addresses of senders that leave the cluster are not compared
+			kind = "address of senders removed"
 		}
 		address := func(add bool) vpp.Call {
 			return vpp.Call{Msg: &nat44_ed.Nat44AddDelAddressRange{FirstIPAddress: m.IPAddress, LastIPAddress: m.IPAddress, VrfID: m.VrfID, IsAdd: add, Flags: m.Flags}}
 		}
-		return &changed{kind: "twice-nat address removed", calls: []vpp.Call{address(false)}}
+		return &changed{kind: kind, calls: []vpp.Call{address(false)}}
+	case *nat44_ed.Nat44IdentityMappingDetails:
+		one := &nat44_ed.Nat44AddDelIdentityMapping{IPAddress: m.IPAddress, Port: m.Port, Protocol: m.Protocol, SwIfIndex: ^interface_types.InterfaceIndex(0), VrfID: m.VrfID, Tag: m.Tag}
+		return &changed{kind: "identity mapping removed", calls: []vpp.Call{{Dump: true, Msg: &nat44_ed.Nat44IdentityMappingDump{}}, {Msg: one}}}
+	case *nat44_ed.Nat44ShowRunningConfigReply:
+		t := &nat44_ed.NatSetTimeouts{UDP: m.Timeouts.UDP, TCPEstablished: m.Timeouts.TCPEstablished, TCPTransitory: m.Timeouts.TCPTransitory, ICMP: m.Timeouts.ICMP}
+		*[]*uint32{&t.UDP, &t.TCPEstablished, &t.TCPTransitory, &t.ICMP}[l.rand.IntN(4)]++
+		return &changed{kind: "timeout", calls: []vpp.Call{{Msg: t}}}
 	case *ip.IPRouteDetails:
 		return l.route(m)
 	case *nat44_ed.Nat44EdOutputInterfaceDetails:

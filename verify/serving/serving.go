@@ -46,6 +46,10 @@ type Config struct {
 	NodePortsPrimary bool           // the node's first address of each family alone has node ports
 	ServiceCIDRs     []netip.Prefix // beside those of ServiceCIDR objects
 	APIServers       []netip.Addr   // beside the endpoints of Service default/kubernetes
+	// NoSNAT: pods keep their addresses outside the cluster. VXLANPort is the UDP port of the overlay; 0: 4789.
+	NoSNAT    bool
+	VXLANPort uint16
+	Timeouts  Timeouts
 	// Uplink is the addresses of VPP's interface to other nodes, with their networks.
 	Uplink []netip.Prefix
 }

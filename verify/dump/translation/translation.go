@@ -30,6 +30,7 @@ type State struct {
 	Mappings []Mapping
 	// NAT44: the plugin is enabled. Forwarding: packets without a mapping pass.
 	NAT44, Forwarding bool
+	Timeouts          serving.Timeouts
 	// Exempt are addresses and ports that NAT44 does not translate.
 	Exempt []serving.At
 	// Loopbacks are the addresses of twice-NAT; Sources those that senders get where packets leave. SNAT4 and SNAT6 are cnat's.
@@ -154,6 +155,7 @@ func (s *State) recordDetails(m api.Message) {
 		s.Roles[uint32(m.SwIfIndex)] = r
 	case *nat44_ed.Nat44ShowRunningConfigReply:
 		s.NAT44, s.Forwarding = true, m.ForwardingEnabled
+		s.Timeouts = serving.Timeouts{UDP: m.Timeouts.UDP, TCPEstablished: m.Timeouts.TCPEstablished, TCPTransitory: m.Timeouts.TCPTransitory, ICMP: m.Timeouts.ICMP}
 	case *cnat.CnatTranslationDetails:
 		s.Mappings = append(s.Mappings, translated(&m.Translation))
 	case *cnat.CnatGetSnatAddressesReply:
