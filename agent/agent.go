@@ -29,7 +29,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/config"
-	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
@@ -187,7 +186,7 @@ func (p *parts) newReader(mappings func() int) *status.Reader {
 		Beside: status.Beside{
 			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Policies.Driver, NAT: p.nat, Counters: p.counters,
 			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, NIC: p.cfg.Pods.Refusal, Unserved: p.healthProblems,
-			Unrecorded: p.cfg.Process.Recorder.Problem,
+			Unrecorded: p.cfg.Process.Recorder.Problem, Held: p.cfg.Process.Removals.Held,
 		},
 	}
 }
@@ -377,7 +376,8 @@ func New(cfg Config) (*Agent, error) {
 	if a.cni != nil {
 		err = errors.Join(err, a.registry.Register(a.cni.Metrics()))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Recorder.Register(a.registry))
+	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Recorder.Register(a.registry),
+		p.cfg.Process.Removals.Register(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.
@@ -397,7 +397,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	})
-	emit = a.cfg.Pods.Watch(a.changes.watched(emit), a.reader.Hung)
+	emit = a.cfg.Process.Removals.Watch(a.cfg.Pods.Watch(a.changes.watched(emit), a.reader.Hung))
 	a.cfg.Pods.Serve(ctx, a.cni, func() uint32 { return a.conn.State().PID }, a.log, g.Go)
 	a.onState = func(st vpp.State) { emit(stepper.StatusOf(st)) }
 	txns := make(chan *event.Txn, 1)
@@ -408,6 +408,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.rivals.Run(ctx) })
 	g.Go(func() error { return a.reader.Proof.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
+	g.Go(func() error { return a.cfg.Process.Removals.Run(ctx) })
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {
@@ -479,13 +480,6 @@ func wait(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	case <-t.C:
 		return nil
-	}
-}
-
-// control returns the server of the unix socket.
-func (a *Agent) control() *control.Server {
-	return &control.Server{
-		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
 	}
 }
 

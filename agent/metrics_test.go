@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/test/samples"
 )
 
@@ -17,7 +18,7 @@ func TestPagesNameMetricsThatExist(t *testing.T) {
 	have := samples.Names{}
 	stored, err := etcd.New(etcd.Config{Endpoints: []string{"127.0.0.1:1"}, Label: "node-1"})
 	if err == nil {
-		err = errors.Join(newMeters(nil).register(have), have.Register(stored), have.Register(cni.New(cni.Config{}).Metrics()))
+		err = errors.Join(newMeters(nil).register(have), have.Register(stored), have.Register(cni.New(cni.Config{}).Metrics()), lossguard.New(lossguard.Config{}).Register(have))
 	}
 	if err != nil {
 		t.Fatal(err)

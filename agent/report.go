@@ -3,6 +3,7 @@ package agent
 import (
 	"sync/atomic"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/event"
 )
 
@@ -16,5 +17,13 @@ func (c *changes) watched(emit func(event.Event)) func(event.Event) {
 	return func(ev event.Event) {
 		emit(ev)
 		c.happened()
+	}
+}
+
+// control returns the server of the unix socket.
+func (a *Agent) control() *control.Server {
+	return &control.Server{
+		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
+		Release: a.cfg.Process.Removals.ReleaseAll,
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
@@ -156,6 +157,8 @@ type Process struct {
 	VerifyEvery time.Duration
 	// Recorder records every event; nil: none does. A Stepper does not record.
 	Recorder *recorder.Recorder
+	// Removals holds the removal of many objects at once; nil: nothing is held. A Stepper holds nothing.
+	Removals *lossguard.Guard
 	// OnCommitted is called for every transaction that ended; nil: not called.
 	OnCommitted func(*event.Committed)
 }

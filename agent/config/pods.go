@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
@@ -61,6 +62,14 @@ func (p *Pods) Refusal() string {
 		return ""
 	}
 	return p.NIC.Refusal()
+}
+
+// Disconnected returns what knows that a pod of the node has no network any more, by the removal of its attachment; nil: nothing knows.
+func (p *Pods) Disconnected(node string) func(model.PodID, string) bool {
+	if p == nil {
+		return nil
+	}
+	return func(id model.PodID, of string) bool { return of == node && !podnet.Attached(p.Network, id) }
 }
 
 // Sever ends TCP connections of pods and of the node to addresses whose translations are lost.

@@ -1,6 +1,7 @@
 // Package control is both ends of an agent's unix socket: the server that the agent runs, and the calls of the commands.
 //
-// Invariant: nothing here changes VPP. A client that may open the socket may read everything and set the log level.
+// Invariant: nothing here changes VPP by itself. A client that may open the socket may read everything, set the log level, and release what the agent
+// holds.
 package control
 
 import (
@@ -32,12 +33,15 @@ type Server struct {
 	// Verify returns the report of a proof that begins after the call.
 	Verify   func(context.Context) (*verify.Report, error)
 	LogLevel *slog.LevelVar // of Logger; nil: fixed
-	Logger   *slog.Logger
+	// Release carries out what the agent holds, and returns what it was; nil: it holds nothing.
+	Release func() []string
+	Logger  *slog.Logger
 }
 
 // Handler serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
 // has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
-// resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof.
+// resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof;
+// POST /release carries out held removals.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +62,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("PUT /loglevel", s.serveLogLevel)
 	mux.HandleFunc("GET /plan", s.servePlan)
 	mux.HandleFunc("GET /verify", s.serveVerify)
+	mux.HandleFunc("POST /release", s.serveRelease)
 	return mux
 }
 

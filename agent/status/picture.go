@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -62,6 +63,7 @@ type Beside struct {
 	Unserved func() map[model.ServiceID][]string
 	// Unrecorded is why the flight recorder does not record; "": it does, or there is none.
 	Unrecorded func() string
+	Held       func() []lossguard.Held // removals that wait; none if there is no guard
 }
 
 // Connection is the connection to VPP; vpp.Conn implements it.
@@ -165,6 +167,9 @@ func (p *Picture) build(texts bool) *Status {
 	}
 	if why := p.NIC(); why != "" { // the node serves without: it stays ready
 		out.Notes = append(out.Notes, Note{"NIC", why, Refused})
+	}
+	for _, h := range p.Held() {
+		out.Notes = append(out.Notes, Note{"source " + h.Source, h.String(), Held})
 	}
 	out.summarize()
 	return out

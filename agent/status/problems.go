@@ -49,6 +49,9 @@ func (p *Picture) problems() (out []event.Problem) {
 	if why := p.Rival(); why != "" {
 		add(model.Ref{Kind: model.KindNode, Name: p.Node}, event.VPPShared, why)
 	}
+	for _, h := range p.Held() { // without numbers, which change
+		add(model.Ref{Kind: model.KindNode, Name: p.Node}, event.RemovalsHeld, "source "+h.Source+" would remove many objects at once, which the agent holds: contiv-agent status shows what, and contiv-agent release carries it out")
+	}
 	slices.SortStableFunc(out, func(a, b event.Problem) int { return strings.Compare(a.Ref.String(), b.Ref.String()) })
 	return slices.CompactFunc(out, func(a, b event.Problem) bool { return a == b })
 }

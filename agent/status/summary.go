@@ -18,6 +18,7 @@ const (
 	Skipped = "SKIPPED" // a Service that another proxy serves
 	Partial = "PARTIAL" // a part of it is not served or not enforced, for a reason in the object; the rest is
 	Refused = "REFUSED" // it is not served or not enforced at all, for a reason in the object
+	Held    = "HELD"    // the removal of many objects at once, or a first sync without them
 )
 
 // wellStates returns the states without a problem.
@@ -28,7 +29,7 @@ func wellStates() []string {
 // gravest returns the other states, most severe first. A state that is missing here is more severe than all.
 func gravest() []string {
 	return []string{
-		event.Failed.String(), event.Retrying.String(), event.Invalid.String(), event.Unimplemented.String(), event.Pending.String(),
+		Held, event.Failed.String(), event.Retrying.String(), event.Invalid.String(), event.Unimplemented.String(), event.Pending.String(),
 		Refused, Partial,
 	}
 }

@@ -86,6 +86,6 @@ or "cleanup --dry-run" found values to remove; 130 interrupted before it was don
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), player.New(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), player.New(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newRelease(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
 	return root
 }

@@ -32,18 +32,19 @@ import (
 type runFlags struct {
 	flags.Agent
 	flags.Log
-	file    configfile.File
-	sources flags.Sources
-	vpp     flags.VPP
-	listen  flags.Listen
-	grpc    flags.GRPC
-	etcd    flags.Etcd
-	pods    flags.Pods
-	record  flags.Recorder
-	node    string
-	driver  string
-	once    bool
-	demo    bool
+	file     configfile.File
+	sources  flags.Sources
+	vpp      flags.VPP
+	listen   flags.Listen
+	grpc     flags.GRPC
+	etcd     flags.Etcd
+	pods     flags.Pods
+	record   flags.Recorder
+	removals flags.Removals
+	node     string
+	driver   string
+	once     bool
+	demo     bool
 }
 
 func newRun() *cobra.Command {
@@ -105,6 +106,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 	f.listen.AddFlags(fs)
 	f.pods.AddFlags(fs)
 	f.record.AddFlags(fs)
+	f.removals.AddFlags(fs)
 	f.file.AddFlags(fs, configfile.AgentKind, newRun)
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
@@ -139,7 +141,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	cfg.Reporter, errReport = f.sources.Report.Reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.Source(log)
 	stored, errEtcd := f.etcd.Source(cmd, cfg.NodeName, f.once, log)
-	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim)}
+	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim), f.removals.Check()}
 	if f.once && len(cfg.External) > 0 {
 		errs = append(errs, errors.New("--once: the agent ends before a client can connect; --grpc-listen and --grpc-socket need an agent that keeps running"))
 	}
@@ -193,6 +195,7 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 	if err := f.pods.Open(&cfg, server, time.Now(), cfg.Process.Logger); err != nil {
 		return err
 	}
+	f.removals.Apply(&cfg)
 	removed, err := f.pods.Removal(ctx, &cfg, &f.sources)
 	if err != nil {
 		return err

@@ -56,6 +56,13 @@ func (a *Attachment) before(o *Attachment) bool {
 	return strings.Compare(a.ContainerID, o.ContainerID) < 0
 }
 
+// Attached reports whether a pod is connected. It is safe for concurrent use.
+func Attached(n *Network, id model.PodID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.attachmentOf(id) != nil
+}
+
 // NamespacesOf returns the paths of the network namespaces of all attachments. It is safe for concurrent use.
 func NamespacesOf(n *Network) (paths []string) {
 	n.mu.Lock()

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/wire"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig/etcd"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -51,7 +52,7 @@ func exported(t *testing.T) metrics {
 		t.Fatal(err)
 	}
 	_, err = agent.New(agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Process: config.Process{Registry: registry}, Sources: map[string]agent.Source{"fed": agent.Fed{}},
+		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Process: config.Process{Registry: registry, Removals: lossguard.New(lossguard.Config{})}, Sources: map[string]agent.Source{"fed": agent.Fed{}},
 		External: []controller.ExternalConfigSource{stored},
 	})
 	if err != nil {

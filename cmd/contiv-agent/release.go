@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent/control"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+)
+
+func newRelease() *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:   "release",
+		Short: "Carry out the removals that a running agent holds",
+		Long: `release carries out the removals that the agent of this node holds, because a source would remove many objects at once
+(--hold-removals of run). It prints what was held. If the first sync is held, release starts it.
+
+Before that, look at the source: contiv-agent status says what would be removed. If the API server lost the objects by mistake, restore them
+instead: when they are back, the agent holds nothing any more, and nothing was removed.
+
+Only the agent's user can open the socket.`,
+		Example: "  contiv-agent release",
+		Args:    exit.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
+			defer cancel()
+			released, err := control.Release(ctx, flags.StatusSocket(socket))
+			if err != nil {
+				return err
+			}
+			if len(released) == 0 {
+				fmt.Fprintln(cmd.OutOrStdout(), "the agent holds nothing")
+			}
+			for _, line := range released {
+				fmt.Fprintln(cmd.OutOrStdout(), "released: "+line)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: the default of run")
+	return cmd
+}
