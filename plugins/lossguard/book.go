@@ -122,7 +122,7 @@ func (b *book) takeChanges(changes []event.Change, now time.Time) (pass []event.
 		}
 		pass = append(pass, b.hold(ch)...)
 	}
-	pass = append(b.review(), pass...)
+	pass = append(pass, b.review()...) // behind: a change that passed may be of the same object
 	return append(pass, b.decideHold(len(changes) > 0, now)...)
 }
 
