@@ -377,7 +377,7 @@ func New(cfg Config) (*Agent, error) {
 		err = errors.Join(err, a.registry.Register(a.cni.Metrics()))
 	}
 	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Recorder.Register(a.registry),
-		p.cfg.Process.Removals.Register(a.registry))
+		p.cfg.Process.Removals.Register(a.registry), p.cfg.VPPAgent.Quarantine.Register(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.

@@ -20,10 +20,15 @@ func (c *changes) watched(emit func(event.Event)) func(event.Event) {
 	}
 }
 
+// release carries out held removals and lets values in quarantine in again. It returns what was held, and what was in quarantine.
+func (a *Agent) release() []string {
+	return append(a.cfg.Process.Removals.ReleaseAll(), a.cfg.VPPAgent.Quarantine.ReleaseAll()...)
+}
+
 // control returns the server of the unix socket.
 func (a *Agent) control() *control.Server {
 	return &control.Server{
 		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
-		Release: a.cfg.Process.Removals.ReleaseAll,
+		Release: a.release,
 	}
 }

@@ -28,6 +28,7 @@ type Call struct {
 	// Done, if not nil, is called with the reply as soon as it arrives, before Do returns; never if Do ends before VPP has
 	// answered. It must not block.
 	Done func(Reply)
+	For  string // key of the value that the request is for; "": none
 }
 
 // Reply is the answer to one Call.

@@ -27,6 +27,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/history"
 	"github.com/contiv-agent/contiv-agent/vppagent/journal"
 	"github.com/contiv-agent/contiv-agent/vppagent/pace"
+	"github.com/contiv-agent/contiv-agent/vppagent/quarantine"
 )
 
 // Caller sends requests to VPP in order and returns one reply per request. *vpp.Conn is one.
@@ -61,6 +62,7 @@ type Config struct {
 	Stall time.Duration
 	// Descriptors are the kinds of values; nil: all.All.
 	Descriptors []*descriptor.Descriptor
+	Quarantine  *quarantine.Ward // keeps values out whose requests end VPP; nil: none is kept out
 }
 
 // Agent makes VPP equal to its values. One goroutine may call Commit, Plan, Retry, Recheck and Interfaces: Run's, if Run runs.
@@ -130,7 +132,7 @@ func New(cfg Config) *Agent {
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
 	a.history.Limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
-	a.pace = pace.Pacer{Caller: cfg.Caller, Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
+	a.pace = pace.Pacer{Caller: cfg.Quarantine.Around(cfg.Caller), Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
 	a.g.stall = cfg.Stall
 	a.openJournal()
 	a.publishSnapshot()

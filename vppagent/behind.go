@@ -29,7 +29,7 @@ func (x *execution) noteOlder() {
 
 // notReady makes the reason why a value must not be put now the error of its step; false: it may be put.
 func (x *execution) notReady(v *value) bool {
-	if v.plan.err = x.behind(v); v.plan.err == nil && v.kind.Ready != nil {
+	if v.plan.err = x.a.cfg.Quarantine.Refuse(x.behind(v), v.key, v.want, v.kind.Message); v.plan.err == nil && v.kind.Ready != nil {
 		v.plan.err = v.kind.Ready(x.a.g.world, v.have, v.want, x.a.g.sure)
 	}
 	v.plan.unsent = v.plan.err != nil

@@ -259,6 +259,7 @@ func appendCalls(calls []vpp.Call, batch []request) []vpp.Call {
 	calls = slices.Grow(calls, len(batch))
 	for i := range batch {
 		calls = append(calls, batch[i].op.Call)
+		calls[len(calls)-1].For = batch[i].v.key
 	}
 	return calls
 }
@@ -298,7 +299,7 @@ func (x *execution) takeReplies(batch []request, replies []vpp.Reply) (next []re
 			}
 		}
 	}
-	return next, lost
+	return next, x.a.cfg.Quarantine.Lost(lost)
 }
 
 // consequence returns err, with one exception: the guard refuses a request after VPP refused an earlier one of the same value.
@@ -361,6 +362,7 @@ func (x *execution) finish(s Step, lost error) {
 		}
 	}
 	v.unsure, v.tried, v.rebind, v.plan.after = false, nil, false, nil
+	x.a.cfg.Quarantine.Acquit(v.key)
 }
 
 // notCreated makes the values that need v wait.

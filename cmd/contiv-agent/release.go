@@ -16,9 +16,10 @@ func newRelease() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "release",
-		Short: "Carry out the removals that a running agent holds",
+		Short: "Carry out removals that a running agent holds, and end quarantines",
 		Long: `release carries out the removals that the agent of this node holds, because a source would remove many objects at once
-(--hold-removals of run). It prints what was held. If the first sync is held, release starts it.
+(--hold-removals of run). If the first sync is held, release starts it. It also lets the values in again that the agent keeps out because VPP ended
+twice when it got them (--quarantine of run); the agent tries them within a minute. It prints what was held or kept out.
 
 Before that, look at the source: contiv-agent status says what would be removed. If the API server lost the objects by mistake, restore them
 instead: when they are back, the agent holds nothing any more, and nothing was removed.
@@ -34,7 +35,7 @@ Only the agent's user can open the socket.`,
 				return err
 			}
 			if len(released) == 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), "the agent holds nothing")
+				fmt.Fprintln(cmd.OutOrStdout(), "the agent holds nothing, and keeps nothing out")
 			}
 			for _, line := range released {
 				fmt.Fprintln(cmd.OutOrStdout(), "released: "+line)

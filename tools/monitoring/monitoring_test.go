@@ -27,6 +27,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vppagent"
+	"github.com/contiv-agent/contiv-agent/vppagent/quarantine"
 )
 
 const folder = "../../deploy/monitoring"
@@ -52,7 +54,7 @@ func exported(t *testing.T) metrics {
 		t.Fatal(err)
 	}
 	_, err = agent.New(agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Process: config.Process{Registry: registry, Removals: lossguard.New(lossguard.Config{})}, Sources: map[string]agent.Source{"fed": agent.Fed{}},
+		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, VPPAgent: vppagent.Config{Quarantine: quarantine.New(quarantine.Config{})}, Process: config.Process{Registry: registry, Removals: lossguard.New(lossguard.Config{})}, Sources: map[string]agent.Source{"fed": agent.Fed{}},
 		External: []controller.ExternalConfigSource{stored},
 	})
 	if err != nil {
