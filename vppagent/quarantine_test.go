@@ -223,3 +223,21 @@ func TestSuspectsAreSentAlone(t *testing.T) {
 		t.Errorf("%v", lines)
 	}
 }
+
+// VPP ends once with a value alone, later has it, and ends again with it much later: a value that VPP had is no suspect any more.
+func TestAValueThatVPPHadIsAcquitted(t *testing.T) {
+	l := newLab(t, vppagent.Config{Quarantine: ward("")})
+	addPod(l, "tap1", "10.1.1.2")
+	l.allConfigured(l.put(append(node(), many(3)...)...))
+	once := dnat("once", "10.96.7.1", 80, "10.1.1.2:8080")
+	for range 3 {
+		deaths := lethal(l.sim, "external_addr=10.96.7.1")
+		if c := l.put(once); c.Err == nil || deaths() != 1 {
+			t.Fatalf("VPP lives: %v", c.Err)
+		}
+		l.sim.After(nil)
+		l.reconnect()
+		l.allConfigured(l.resync())
+		l.allConfigured(l.del(kv.Key(once)))
+	}
+}
