@@ -3,6 +3,7 @@ package segment
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/contiv-agent/contiv-agent/recorder/record"
@@ -35,8 +36,9 @@ func Read(path string, each func(*Item) error) error {
 		return fmt.Errorf("%s: %w: want files named *%s", path, ErrNone, suffix)
 	}
 	r := reader{each: each}
-	for _, f := range files {
-		if err := r.readFile(f.path); err != nil {
+	for i, f := range files {
+		err := r.readFile(f.path)
+		if err != nil && (!errors.Is(err, fs.ErrNotExist) || i == len(files)-1) { // a running recorder removes the oldest files
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package segment_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -258,5 +259,39 @@ func TestBoundsAndPathsThatAreWrong(t *testing.T) {
 	}
 	if err := segment.Read(dir, none); err == nil || !strings.Contains(err.Error(), "format 99, want 1") {
 		t.Error(err)
+	}
+}
+
+// TestFilesRemovedMeanwhile: a reader does not stop at a file that a running recorder removed after the folder was listed.
+func TestFilesRemovedMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	w := open(t, dir, segment.MinBound)
+	for i := 0; ; i++ {
+		if _, err := w.Append(namespace("ns", 1+i%900)); err != nil {
+			t.Fatal(err)
+		}
+		if _, files := w.Size(); files >= 3 {
+			break
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ := filepath.Glob(filepath.Join(dir, "*"))
+	slices.Sort(paths)
+	var last uint64
+	problems := 0
+	err := segment.Read(dir, func(it *segment.Item) error {
+		if it.Problem != "" {
+			problems++
+		}
+		last = max(last, it.Number)
+		if err := os.Remove(paths[1]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	})
+	if want := contentsOf(t, paths[len(paths)-1]).numbers; err != nil || len(want) == 0 || last != want[len(want)-1] || problems != 1 {
+		t.Errorf("last line %d, want %v; %d problems; %v", last, want, problems, err)
 	}
 }

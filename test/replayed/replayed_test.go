@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -174,7 +175,9 @@ func (n *node) copied() string {
 	deadline := time.Now().Add(time.Minute)
 	for ; time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		dir := n.t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(n.dir)); err != nil {
+		if err := os.CopyFS(dir, os.DirFS(n.dir)); errors.Is(err, fs.ErrNotExist) {
+			continue // the recorder has removed the oldest file
+		} else if err != nil {
 			n.t.Fatal(err)
 		}
 		if journalHas(n.t, dir, marker, fmt.Sprint(n.markers)) && strings.Contains(n.vpp.Dump(), marker) {
