@@ -48,7 +48,7 @@ func TestExamples(t *testing.T) {
 		}
 		n := 0
 		for line := range strings.Lines(string(raw)) {
-			_, put, found := strings.Cut(line, "etcdctl put /vnf-agent/node-1/")
+			_, put, found := strings.Cut(line, " put /vnf-agent/node-1/")
 			if !found {
 				continue
 			}
