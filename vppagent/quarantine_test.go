@@ -89,7 +89,7 @@ func TestLethalValuesAreKeptOut(t *testing.T) {
 	l.cfg.Quarantine = ward(file)
 	l.restartAgent()
 	before := deaths()
-	if c = l.survive(l.txn(event.Full, l.want), 1); deaths() != before {
+	if l.survive(l.txn(event.Full, l.want), 1); deaths() != before {
 		t.Errorf("after a restart of the agent VPP died again")
 	}
 	changed := dnat("s077", "10.96.9.9", 80, "10.1.1.79:8080")

@@ -16,8 +16,9 @@ import (
 
 // ending finds the connections that end. The zero value finds none.
 type ending struct {
-	// ended returns the frontends and endpoints of the connections that a change of a value ends; nil: none.
-	ended func(was, now proto.Message) []netip.Addr
+	// ended returns the frontends and endpoints of the connections that a change of a value ends; nil: none. sent returns the value that VPP was sent for
+	// a key; nil: none.
+	ended func(was, now proto.Message, sent func(key string) proto.Message) []netip.Addr
 	late  map[string]*end // by key: of values that were sent, until VPP has them
 }
 
@@ -28,14 +29,16 @@ type end struct {
 }
 
 // EndsBy makes openings follow changes for which f returns the frontends and endpoints of connections that end. The zero Addr is any address; nil: no connection ends.
-func (v *Values) EndsBy(f func(was, now proto.Message) []netip.Addr) { v.ended = f }
+func (v *Values) EndsBy(f func(was, now proto.Message, sent func(key string) proto.Message) []netip.Addr) {
+	v.ended = f
+}
 
 // ends records that a value is sent.
 func (v *Values) ends(e *entry, now proto.Message) {
 	if v.ended == nil || e.sent == nil {
 		return
 	}
-	addrs := v.ended(e.sent, now)
+	addrs := v.ended(e.sent, now, v.Sent)
 	if len(addrs) == 0 {
 		return
 	}
@@ -55,7 +58,7 @@ func (v *Values) due() (out []netip.Addr) {
 	}
 	for _, e := range v.dirty {
 		if e.sent != nil {
-			out = append(out, v.ended(e.sent, v.effective(e))...)
+			out = append(out, v.ended(e.sent, v.effective(e), v.Sent)...)
 		}
 	}
 	return out

@@ -35,7 +35,7 @@ func (f *follower) Flush() error {
 func port(n uint16) netip.Addr { return netip.AddrFrom4([4]byte{0, 0, byte(n >> 8), byte(n)}) }
 
 // moved ends the connections to the former port of a mapping.
-func moved(was, now proto.Message) []netip.Addr {
+func moved(was, now proto.Message, _ func(string) proto.Message) []netip.Addr {
 	a, is := was.(*nat.DNat44)
 	b, _ := now.(*nat.DNat44)
 	if !is || b != nil && b.StMappings[0].ExternalPort == a.StMappings[0].ExternalPort {

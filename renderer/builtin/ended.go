@@ -18,25 +18,30 @@ type leg struct {
 }
 
 // Ended returns the frontends and endpoints of the new connections that VPP translates before a change of a value and not after it, in no particular
-// order; either value may be nil. The zero Addr is an address that is not known: that of an interface. Nil: no connection ends, or the values are neither translations nor
+// order; either value may be nil. sent returns the value that VPP was sent for a key. The zero Addr is an address that is not known: that of an interface. Nil: no connection ends, or the values are neither translations nor
 // source ranges.
-func Ended(was, now proto.Message) []netip.Addr {
+func Ended(was, now proto.Message, sent func(key string) proto.Message) []netip.Addr {
 	if was == nil {
 		return nil
 	}
-	if nat44.Interim(now, was) != nil { // source ranges that close: the endpoints behind them are not known here
-		return []netip.Addr{{}}
-	}
-	after := map[leg]bool{}
-	legs(now, func(l leg) { after[l] = true })
 	var out []netip.Addr
-	legs(was, func(l leg) {
-		if after[l] {
-			return
-		}
+	add := func(l leg) {
 		for _, text := range [2]string{l.frontend, l.endpoint} {
 			a, _ := netip.ParseAddr(text) // the zero Addr: not known
 			out = append(out, a)
+		}
+	}
+	if nat44.Interim(now, was) != nil { // source ranges that close
+		for _, key := range nat44.Restricted(was) {
+			legs(sent(key), add)
+		}
+		return out
+	}
+	after := map[leg]bool{}
+	legs(now, func(l leg) { after[l] = true })
+	legs(was, func(l leg) {
+		if !after[l] {
+			add(l)
 		}
 	})
 	return out

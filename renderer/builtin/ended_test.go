@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivnat "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -26,7 +27,9 @@ func local(ip string, probability uint32) *nat.DNat44_StaticMapping_LocalIP {
 }
 
 func ranges(list ...string) *contivnat.SourceRanges {
-	return &contivnat.SourceRanges{Label: "web", Ranges: list}
+	return &contivnat.SourceRanges{
+		Label: "web", Ranges: list, Frontends: []*contivnat.SourceRanges_Frontend{{Address: "10.96.0.10", Port: 80, Protocol: 6}, {Address: "10.96.0.10", Port: 81, Protocol: 6}},
+	}
 }
 
 func translation(paths ...string) *cnat.Translation {
@@ -39,6 +42,9 @@ func translation(paths ...string) *cnat.Translation {
 
 // TestEnded: the addresses of connections that a change ends, in either renderer's values.
 func TestEnded(t *testing.T) {
+	behind := mapped(nil, local("10.1.1.7", 1), local("10.1.1.8", 0))
+	behind.Label = kv.RestrictedLabel("web", "tcp:80")
+	sent := map[string]proto.Message{kv.Key(behind): behind}
 	two := mapped(nil, local("10.1.1.2", 1), local("10.1.1.3", 1))
 	for _, c := range []struct {
 		name     string
@@ -56,14 +62,14 @@ func TestEnded(t *testing.T) {
 		{"of an interface's address", mapped(func(m *nat.DNat44_StaticMapping) { m.ExternalIp, m.ExternalInterface = "", "eth0" }, local("10.1.1.2", 0)), nil, "[invalid IP 10.1.1.2]"},
 		{"a path leaves", translation("fd00:1::2", "fd00:1::3"), translation("fd00:1::3"), "[fd00:1::2 fd00:96::10]"},
 		{"a path joins", translation("fd00:1::2"), translation("fd00:1::2", "fd00:1::3"), "[]"},
-		{"source ranges close", ranges("10.0.0.0/8", "192.0.2.0/24"), ranges("10.0.0.0/9", "192.0.2.0/24"), "[invalid IP]"},
-		{"source ranges close and open", ranges("10.0.0.0/8"), ranges("192.0.2.0/24"), "[invalid IP]"},
+		{"source ranges close", ranges("10.0.0.0/8", "192.0.2.0/24"), ranges("10.0.0.0/9", "192.0.2.0/24"), "[10.1.1.7 10.96.0.10]"},
+		{"source ranges close and open", ranges("10.0.0.0/8"), ranges("192.0.2.0/24"), "[10.1.1.7 10.96.0.10]"},
 		{"source ranges open", ranges("10.0.0.0/9"), ranges("10.0.0.0/8"), "[]"},
 		{"source ranges begin", nil, ranges("10.0.0.0/9"), "[]"},
 		{"source ranges end", ranges("10.0.0.0/9"), nil, "[]"},
 		{"no translation", &nat.Nat44Interface{Name: "eth0"}, nil, "[]"},
 	} {
-		got := Ended(c.was, c.now)
+		got := Ended(c.was, c.now, func(key string) proto.Message { return sent[key] })
 		slices.SortFunc(got, netip.Addr.Compare)
 		if text := texts(slices.Compact(got)); text != c.want {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)

@@ -55,14 +55,28 @@ func (s *rendering) putRestricted(values kv.Values) {
 				Address: vip.String(), Port: uint32(f.Port), Protocol: uint32(f.Protocol),
 			})
 			if f.mapping != nil {
-				values.Put(&nat.DNat44{
-					Label:      kv.RestrictedLabel(m.Label, strings.ToLower(f.Protocol.String())+":"+strconv.Itoa(int(f.Port))),
-					StMappings: []*nat.DNat44_StaticMapping{f.mapping},
-				})
+				values.Put(&nat.DNat44{Label: restrictedLabel(m.Label, f.Protocol.String(), uint32(f.Port)), StMappings: []*nat.DNat44_StaticMapping{f.mapping}})
 			}
 		}
 		values.Put(m)
 	}
+}
+
+func restrictedLabel(label, protocol string, port uint32) string {
+	return kv.RestrictedLabel(label, strings.ToLower(protocol)+":"+strconv.FormatUint(uint64(port), 10))
+}
+
+// Restricted returns the keys of the mappings at the frontends of source ranges; nil: the value is something else.
+func Restricted(m proto.Message) (keys []string) {
+	ranges, _ := m.(*contivnat.SourceRanges)
+	for _, f := range ranges.GetFrontends() {
+		protocol := renderer.TCP
+		if f.GetProtocol() == uint32(renderer.UDP) {
+			protocol = renderer.UDP
+		}
+		keys = append(keys, kv.Key(&nat.DNat44{Label: restrictedLabel(ranges.GetLabel(), protocol.String(), f.GetPort())}))
+	}
+	return keys
 }
 
 // ranges returns the clients that may use a load balancer's address. If an address of this node is among them, so is the load

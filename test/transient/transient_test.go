@@ -175,7 +175,9 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
 			g.sum.listed.Store(max(g.sum.listed.Load(), int64(l.listed)))
 			if !g.faults {
-				l.holes = slices.DeleteFunc(l.holes, func(s sighting) bool { return l.txns > s.txns+1 && g.betweenParts(order[:i+1], before, list, l.probes[s.probe], s.arrival) })
+				l.holes = slices.DeleteFunc(l.holes, func(s sighting) bool {
+					return l.txns > s.txns+1 && g.betweenParts(order[:i+1], before, list, l.probes[s.probe], s.arrival)
+				})
 			}
 			if len(l.holes) > 0 {
 				text, i := l.finding()

@@ -26,9 +26,9 @@ type watch struct {
 	seen     map[sighting]bool
 	messages []string
 	earlier  []string // of the same change, before this watch began
-	faults   bool // VPP refuses some requests
-	txns     int  // transactions
-	listed   int  // the transaction with the first lists of a new interface; 0: none yet
+	faults   bool     // VPP refuses some requests
+	txns     int      // transactions
+	listed   int      // the transaction with the first lists of a new interface; 0: none yet
 	lives    []*live
 	kept     kept
 	holes    []sighting

@@ -1,11 +1,9 @@
 package verified
 
 import (
-	"context"
 	"iter"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -14,10 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
 )
 
-type (
-	dialer  = func(context.Context) (net.Conn, error)
-	changes = []event.Change
-)
+type changes = []event.Change
 
 func keys[K comparable, V any](m map[K]V) iter.Seq[K] { return maps.Keys(m) }
 
