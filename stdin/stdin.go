@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"golang.org/x/sys/unix"
 )
 
 // Until returns a reader of r's bytes. Its reads return ctx's error once ctx ends, even while r has no input. It is not safe for concurrent use.
@@ -67,21 +69,21 @@ func (r *reader) fetch(most int) error {
 	}
 }
 
-// Prompt writes what a command waits for, if in is a terminal and w one, too.
+// Prompt writes what a command waits for, if in is a terminal.
 func Prompt(in io.Reader, w io.Writer, text string) {
-	if isTerminal(in) && isTerminal(w) {
+	if isTerminal(in) {
 		fmt.Fprintln(w, text)
 	}
 }
 
-func isTerminal(v any) bool {
-	if r, is := v.(*reader); is {
-		v = r.from
+func isTerminal(in io.Reader) bool {
+	if r, is := in.(*reader); is {
+		in = r.from
 	}
-	f, is := v.(interface{ Stat() (os.FileInfo, error) })
+	f, is := in.(*os.File)
 	if !is {
 		return false
 	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
 }

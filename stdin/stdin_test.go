@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -55,11 +56,27 @@ func TestUntilTheContextEnds(t *testing.T) {
 	}
 }
 
-// TestPrompt: who pipes input gets no prompt.
+// TestPrompt: a person at a terminal gets a prompt; a pipe, a file and a device that is none do not.
 func TestPrompt(t *testing.T) {
-	var out bytes.Buffer
-	Prompt(Until(context.Background(), strings.NewReader("")), &out, "questions, please")
-	if out.Len() > 0 {
-		t.Errorf("%q", out.String())
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer terminal.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for _, c := range []struct {
+		in   io.Reader
+		want string
+	}{{terminal, "questions, please\n"}, {null, ""}, {strings.NewReader(""), ""}} {
+		for _, in := range []io.Reader{c.in, Until(context.Background(), c.in)} {
+			var out bytes.Buffer
+			if Prompt(in, &out, "questions, please"); out.String() != c.want {
+				t.Errorf("%T: %q, want %q", c.in, out.String(), c.want)
+			}
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/stdin"
 )
 
 // configFlags name the agent and the client.
@@ -144,6 +145,7 @@ func readFiles(cmd *cobra.Command, files []string) (docs []client.Document, err 
 		var data []byte
 		if name == "-" {
 			name = "standard input"
+			stdin.Prompt(cmd.InOrStdin(), cmd.ErrOrStderr(), "YAML documents, such as key: … and value: …. Ctrl-D ends.")
 			data, err = io.ReadAll(cmd.InOrStdin())
 		} else {
 			data, err = os.ReadFile(name)
