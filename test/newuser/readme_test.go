@@ -2,6 +2,7 @@
 package newuser
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -19,8 +20,8 @@ const root = "../.."
 // patience is how long the agent may take to be ready, its build included.
 const patience = 10 * time.Minute
 
-// editor changes a number in a file, as $EDITOR would.
-const editor = "#!/bin/sh\nexec sed -i -e 's/6379/6380/' -e 's/nodePort: 30080/nodePort: 30082/' \"$1\"\n"
+// editor changes a node port, or the peers of a policy, in a file, as $EDITOR would.
+const editor = "#!/bin/sh\nexec sed -i -e 's/nodePort: 30080/nodePort: 30082/' -e 's/podSelector: {}/podSelector: {matchLabels: {app: nobody}}/' \"$1\"\n"
 
 // commands returns the commands of the first block of a section of the README. A line that ends with | or \ continues.
 func commands(t *testing.T, section string) (out []string) {
@@ -81,8 +82,14 @@ func TestReadme(t *testing.T) {
 	u.keepFiles(list)
 	defer u.stop()
 	for _, command := range list {
-		began := time.Now()
+		began, committed := time.Now(), u.committed()
 		code := u.do(command)
+		if strings.HasPrefix(command, "$EDITOR examples/") {
+			u.awaitLine(committed)
+		}
+		if strings.Contains(command, "--diff") && code != 3 {
+			t.Errorf("%s: exit code %d: it does not see the edit", command, code)
+		}
 		t.Logf("%-8s exit code %d  %s", time.Since(began).Round(10*time.Millisecond), code, command)
 		if _, comment, _ := strings.Cut(command, "#"); code != 0 && (code != 3 || !strings.Contains(comment, "xit code 3") && !strings.Contains(command, "--diff") && !strings.Contains(command, " diff ")) {
 			t.Errorf("%s: exit code %d", command, code)
@@ -160,6 +167,18 @@ func (u *user) start(command string) int {
 		}
 	}
 	return 0
+}
+
+// committed is the number of the agent's lines about transactions.
+func (u *user) committed() int { return bytes.Count(u.said(), []byte("msg=committed")) }
+
+// awaitLine waits until the agent logs one line more, about its change of VPP.
+func (u *user) awaitLine(before int) {
+	for deadline := time.Now().Add(time.Minute); u.committed() == before; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			u.t.Fatalf("the agent does not follow the edit:\n%s", u.said())
+		}
+	}
 }
 
 func (u *user) said() []byte {
