@@ -32,7 +32,7 @@ func ranges(list ...string) *contivnat.SourceRanges {
 	}
 }
 
-func translation(paths ...string) *cnat.Translation {
+func translated(paths ...string) *cnat.Translation {
 	t := &cnat.Translation{Vip: &cnat.Endpoint{Address: "fd00:96::10", Port: 80}}
 	for _, p := range paths {
 		t.Paths = append(t.Paths, &cnat.Path{Destination: &cnat.Endpoint{Address: p, Port: 8080}})
@@ -60,8 +60,8 @@ func TestEnded(t *testing.T) {
 		{"the mapping ends", two, nil, "[10.1.1.2 10.1.1.3 10.96.0.10]"},
 		{"clients are hidden", two, mapped(func(m *nat.DNat44_StaticMapping) { m.TwiceNat = nat.DNat44_StaticMapping_ENABLED }, two.StMappings[0].LocalIps...), "[10.1.1.2 10.1.1.3 10.96.0.10]"},
 		{"of an interface's address", mapped(func(m *nat.DNat44_StaticMapping) { m.ExternalIp, m.ExternalInterface = "", "eth0" }, local("10.1.1.2", 0)), nil, "[invalid IP 10.1.1.2]"},
-		{"a path leaves", translation("fd00:1::2", "fd00:1::3"), translation("fd00:1::3"), "[fd00:1::2 fd00:96::10]"},
-		{"a path joins", translation("fd00:1::2"), translation("fd00:1::2", "fd00:1::3"), "[]"},
+		{"a path leaves", translated("fd00:1::2", "fd00:1::3"), translated("fd00:1::3"), "[fd00:1::2 fd00:96::10]"},
+		{"a path joins", translated("fd00:1::2"), translated("fd00:1::2", "fd00:1::3"), "[]"},
 		{"source ranges close", ranges("10.0.0.0/8", "192.0.2.0/24"), ranges("10.0.0.0/9", "192.0.2.0/24"), "[10.1.1.7 10.96.0.10]"},
 		{"source ranges close and open", ranges("10.0.0.0/8"), ranges("192.0.2.0/24"), "[10.1.1.7 10.96.0.10]"},
 		{"source ranges open", ranges("10.0.0.0/9"), ranges("10.0.0.0/8"), "[]"},

@@ -47,7 +47,7 @@ func (o *Output) Proceed() bool {
 	s := shiftsOf(o, c)
 	s.dropClosings() // the interim state lets pass nothing else
 	_, late := o.ends()
-	if len(s.world().Waiting(s.shifts(), &o.late, nil, nil))+len(s.world().Leading(s.shifts(), late)) > 0 {
+	if w, opens := s.world(), s.shifts(); len(w.Waiting(opens, &o.late, nil, nil))+len(w.Leading(opens, late)) > 0 {
 		return false
 	}
 	o.pending = nil
@@ -80,7 +80,8 @@ func (o *Output) conflicting(s *shifter) (waits, torn map[string]bool) {
 		return nil, s.hooks()
 	}
 	o.resent = false
-	leading := s.leading()
+	now, late := o.ends()
+	leading := w.Leading(s.shifts(), slices.Concat(now, late)) // where connections end
 	for waits = s.taken(); ; maps.Copy(waits, torn) {
 		waits = w.Waiting(s.shifts(), &o.late, s.users, waits)
 		torn = w.Torn(s.shifts(), waits)
@@ -93,12 +94,6 @@ func (o *Output) conflicting(s *shifter) (waits, torn map[string]bool) {
 			return waits, torn
 		}
 	}
-}
-
-// leading returns the interfaces that open for packets to a frontend or an endpoint of connections that end.
-func (s *shifter) leading() map[string]bool {
-	now, late := s.o.ends()
-	return s.world().Leading(s.shifts(), slices.Concat(now, late))
 }
 
 // joined returns the interfaces, and those that have a changed table in common with one of them: the common part of a table replaces it everywhere.

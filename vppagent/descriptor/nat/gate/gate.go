@@ -7,7 +7,7 @@ package gate
 import (
 	"google.golang.org/protobuf/proto"
 
-	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
+	"github.com/contiv-agent/contiv-agent/translation"
 )
 
 // Kind is the name of the kind whose changes this is about.
@@ -16,57 +16,12 @@ const Kind = "dnat44"
 // Behind returns the names of the kinds whose values must not be missing when VPP gets the state want, if it has have; nil: it has nothing. message returns
 // the message of a state.
 func Behind(message func(state any) proto.Message, have, want any) []string {
-	var before *nat.DNat44
+	var before proto.Message
 	if have != nil {
-		before, _ = message(have).(*nat.DNat44)
+		before = message(have)
 	}
-	after, _ := message(want).(*nat.DNat44)
-	if !leadsFurther(before, after) {
+	if len(translation.Without(message(want), before)) == 0 {
 		return nil
 	}
 	return []string{"acl", "interface-acls"}
-}
-
-// address is where clients dial, and how VPP translates there.
-type address struct {
-	ip, iface, pool string
-	port            uint32
-	proto           nat.DNat44_Protocol
-	hides           nat.DNat44_StaticMapping_TwiceNatMode
-}
-
-// endpoint is an endpoint behind such an address.
-type endpoint struct {
-	address
-	backend   string
-	port, vrf uint32
-}
-
-// leadsFurther reports whether a DNat44 has an endpoint for new connections that another one has not.
-func leadsFurther(before, after *nat.DNat44) bool {
-	had := map[endpoint]bool{}
-	for e := range endpoints(before) {
-		had[e] = true
-	}
-	for e := range endpoints(after) {
-		if !had[e] {
-			return true
-		}
-	}
-	return false
-}
-
-// endpoints yields the endpoints that get new connections.
-func endpoints(d *nat.DNat44) func(yield func(endpoint) bool) {
-	return func(yield func(endpoint) bool) {
-		for _, m := range d.GetStMappings() {
-			a := address{m.GetExternalIp(), m.GetExternalInterface(), m.GetTwiceNatPoolIp(), m.GetExternalPort(), m.GetProtocol(), m.GetTwiceNat()}
-			for _, l := range m.GetLocalIps() {
-				drains := l.GetProbability() == 0 && len(m.GetLocalIps()) > 1
-				if !drains && !yield(endpoint{a, l.GetLocalIp(), l.GetLocalPort(), l.GetVrfId()}) {
-					return
-				}
-			}
-		}
-	}
 }
