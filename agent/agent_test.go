@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +30,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -62,24 +62,6 @@ ports: [{port: 8080, name: "", protocol: TCP}]
 endpoints: [{addresses: [10.1.1.2], nodeName: node-1}]
 `
 
-// buffer is a log that can be read while it is written.
-type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // plumbed makes interfaces for the pods of a source before the agent receives the pods.
 type plumbed struct {
 	Source
@@ -95,7 +77,7 @@ type world struct {
 	t         *testing.T
 	dir       string
 	vpp       *sim.VPP
-	log       *buffer
+	log       *logbuffer.Buffer
 	agent     *Agent
 	committed chan *event.Committed
 	stop      func() error
@@ -103,7 +85,7 @@ type world struct {
 
 func start(t *testing.T, change func(*Config), more ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), vpp: sim.New(sim.Config{PuntLocal: true}), log: &buffer{}, committed: make(chan *event.Committed, 100)}
+	w := &world{t: t, dir: t.TempDir(), vpp: sim.New(sim.Config{PuntLocal: true}), log: &logbuffer.Buffer{}, committed: make(chan *event.Committed, 100)}
 	w.write("objects.yaml", strings.Join(append([]string{objects}, more...), "\n---\n"))
 	t.Cleanup(w.vpp.Close) // after the agent's end, because the agent would dial again
 	w.run(change)

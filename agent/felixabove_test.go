@@ -26,6 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -47,7 +48,7 @@ func parseMessages(t testing.TB, text string) []*pb.ToDataplane {
 type above struct {
 	t         *testing.T
 	vpp       *sim.VPP
-	log       *buffer
+	log       *logbuffer.Buffer
 	to        *felix.Writer
 	in, out   *os.File
 	statuses  chan string // the agent's status messages, as text
@@ -100,7 +101,7 @@ func underDialled(t *testing.T, v *sim.VPP, dial func(context.Context) (net.Conn
 		t.Fatal(err)
 	}
 	f := &above{
-		t: t, vpp: v, log: &buffer{}, to: felix.NewWriter(to), in: to, out: from, statuses: make(chan string, 1000), reading: make(chan error, 1),
+		t: t, vpp: v, log: &logbuffer.Buffer{}, to: felix.NewWriter(to), in: to, out: from, statuses: make(chan string, 1000), reading: make(chan error, 1),
 		committed: make(chan *event.Committed, 1000), ended: make(chan error, 1), socket: filepath.Join(t.TempDir(), "s"), registry: prometheus.NewRegistry(),
 	}
 	log := slog.New(slog.NewTextHandler(f.log, nil))

@@ -11,12 +11,13 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/httpserver"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 )
 
 // TestLogLevel: only the agent's unix socket changes the level.
 func TestLogLevel(t *testing.T) {
 	var level slog.LevelVar
-	log := &buffer{}
+	log := &logbuffer.Buffer{}
 	w := start(t, func(c *Config) {
 		c.Process.LogLevel, c.Process.Logger = &level, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: &level}))
 	})

@@ -1,7 +1,6 @@
 package proof
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -19,33 +18,16 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 	"github.com/contiv-agent/contiv-agent/test/samples"
 	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/all"
 )
 
-// log is a log that can be read while it is written.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // agent is what a prover sees of an agent: the state of the loop, and the reports of comparisons.
 type agent struct {
 	*Prover
-	log       *log
+	log       *logbuffer.Buffer
 	mu        sync.Mutex
 	moment    Moment
 	compared  atomic.Int64
@@ -54,7 +36,7 @@ type agent struct {
 }
 
 func newAgent(every time.Duration, reports ...*verify.Report) *agent {
-	a := &agent{log: &log{}, moment: Moment{Settings: verify.Config{Node: "node-1"}}, reports: reports, meanwhile: func(int) {}}
+	a := &agent{log: &logbuffer.Buffer{}, moment: Moment{Settings: verify.Config{Node: "node-1"}}, reports: reports, meanwhile: func(int) {}}
 	a.Prover = New(Config{
 		Every: every, Now: time.Now, Logger: slog.New(slog.NewTextHandler(a.log, nil)), Metrics: NewMetrics(),
 		Look: func(_ context.Context, inside func()) (m Moment, err error) {

@@ -10,7 +10,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix/message"
 	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 )
 
 // peer is Felix's side of a session, and the session's result.
@@ -31,29 +31,11 @@ type peer struct {
 	w      *Writer
 	r      *Reader
 	driver *Driver
-	log    *log
+	log    *logbuffer.Buffer
 	events chan event.Event
 	ended  chan error
 	cancel context.CancelFunc
 	seq    uint64
-}
-
-// log is a log that may be read while it is written.
-type log struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 func newPeer(t *testing.T, change func(*Config)) *peer {
@@ -66,7 +48,7 @@ func newPeer(t *testing.T, change func(*Config)) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &peer{t: t, in: toDriver, out: fromDriver, log: &log{}, events: make(chan event.Event, 1000), ended: make(chan error, 1)}
+	p := &peer{t: t, in: toDriver, out: fromDriver, log: &logbuffer.Buffer{}, events: make(chan event.Event, 1000), ended: make(chan error, 1)}
 	cfg := Config{In: fromFelix, Out: toFelix, Alive: time.Hour, Logger: slog.New(slog.NewTextHandler(p.log, nil))}
 	if change != nil {
 		change(&cfg)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calc/mirror"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 )
 
 // supervised is a driver of some kind under a supervisor.
@@ -28,30 +29,13 @@ type supervised struct {
 	*Supervisor
 	t      *testing.T
 	record string
-	log    *lockedBuffer
+	log    *logbuffer.Buffer
 	stop   func()
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 func supervise(t *testing.T, kind string) *supervised {
 	t.Helper()
-	s := &supervised{t: t, record: filepath.Join(t.TempDir(), "record"), log: &lockedBuffer{}}
+	s := &supervised{t: t, record: filepath.Join(t.TempDir(), "record"), log: &logbuffer.Buffer{}}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -399,7 +383,7 @@ func TestSupervisedDriverIsNotThere(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	x := &supervised{Supervisor: s, t: t, log: &lockedBuffer{}}
+	x := &supervised{Supervisor: s, t: t, log: &logbuffer.Buffer{}}
 	x.wait("it is said", func(st *SupervisorStatus) bool { return strings.Contains(st.Trouble, "no such file") })
 	s.OnUpdate(inSync(0))
 	s.Apply()

@@ -1,7 +1,6 @@
 package report
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +31,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/source/kube/api"
 	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
+	"github.com/contiv-agent/contiv-agent/test/logbuffer"
 )
 
 const node = "node-1"
@@ -50,7 +50,7 @@ type world struct {
 	count   atomic.Uint64
 	report  atomic.Pointer[event.Report]
 	asked   atomic.Int32
-	log     journal
+	log     logbuffer.Buffer
 }
 
 func newAPI(t *testing.T) *world {
@@ -99,26 +99,6 @@ func (a *world) says(ready bool, problems ...event.Problem) {
 	}
 	a.report.Store(rep)
 	a.count.Add(1)
-}
-
-// journal is a log that may be read while it is written.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-// String returns all that was written.
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
 }
 
 // Identity implements Objects.
