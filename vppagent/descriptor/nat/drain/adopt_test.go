@@ -145,35 +145,21 @@ func TestEarlierMappingsChangeWeights(t *testing.T) {
 // stays ends.
 func TestCutOffChangesEndNoFlow(t *testing.T) {
 	cuts, lost := 0, 0
-	for seed := range uint64(12) {
-		rnd := rand.New(rand.NewPCG(seed, 3))
-		var all []Local
-		for i := range 2 + rnd.IntN(6) {
-			all = append(all, backend(i, 2))
-		}
-		layout := New(all)
-		for _, goal := range []Goal{
-			{Taking: append(slices.Clone(all), backend(99, 2))}, {Taking: all[1:], Drained: all[:1]}, {Taking: all[1:]},
-		} {
-			plan, ok := layout.To(goal)
-			if !ok {
-				t.Fatal("no plan")
+	smallChanges(t, func(l Layout, plan Plan, goal Goal) {
+		requests := slices.Concat(plan.Groups...)
+		for done := range requests {
+			w, ok := &walk{t: t, vpp: poolOf(l), taking: goal.Taking}, false
+			w.group(requests[:done], goal)
+			w.ended = 0
+			if w.layout, ok = Read(w.vpp.list()); !ok && !w.adopt(goal) {
+				t.Fatalf("not adopted: %v", w.vpp.list())
 			}
-			requests := slices.Concat(plan.Groups...)
-			for done := range requests {
-				w := &walk{t: t, vpp: poolOf(layout), taking: goal.Taking}
-				w.group(requests[:done], goal)
-				w.ended = 0
-				if w.layout, ok = Read(w.vpp.list()); !ok && !w.adopt(goal) {
-					t.Fatalf("not adopted: %v", w.vpp.list())
-				}
-				w.to(goal)
-				if cuts, lost = cuts+1, lost+w.lost; w.ended > w.lost || w.anew > 0 {
-					t.Errorf("%+v of %+v: %+v", requests[:done], goal, w.figures)
-				}
+			w.to(goal)
+			if cuts, lost = cuts+1, lost+w.lost; w.ended > w.lost || w.anew > 0 {
+				t.Errorf("%+v of %+v: %+v", requests[:done], goal, w.figures)
 			}
 		}
-	}
+	})
 	t.Logf("%d changes were cut off, %d backends could not drain", cuts, lost)
 	if lost > 0 {
 		t.Errorf("%d backends could not drain", lost)

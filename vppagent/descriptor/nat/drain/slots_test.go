@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestRefusedRequestsEndNoFlow: VPP refuses one request of a change. The next change starts with what VPP has, and no flow of a backend that stays ends.
-func TestRefusedRequestsEndNoFlow(t *testing.T) {
-	refusals, anew := 0, 0
+// smallChanges calls f with plans for small mappings: a backend joins, drains, or leaves.
+func smallChanges(t *testing.T, f func(l Layout, plan Plan, goal Goal)) {
+	t.Helper()
 	for seed := range uint64(12) {
 		rnd := rand.New(rand.NewPCG(seed, 3))
 		var all []Local
@@ -23,14 +23,22 @@ func TestRefusedRequestsEndNoFlow(t *testing.T) {
 			if !ok {
 				t.Fatal("no plan")
 			}
-			for refused := range slices.Concat(plan.Groups...) {
-				refusals++
-				if !finishes(t, layout, plan, refused, goal) {
-					anew++
-				}
-			}
+			f(layout, plan, goal)
 		}
 	}
+}
+
+// TestRefusedRequestsEndNoFlow: VPP refuses one request of a change. The next change starts with what VPP has, and no flow of a backend that stays ends.
+func TestRefusedRequestsEndNoFlow(t *testing.T) {
+	refusals, anew := 0, 0
+	smallChanges(t, func(l Layout, plan Plan, goal Goal) {
+		for refused := range slices.Concat(plan.Groups...) {
+			refusals++
+			if !finishes(t, l, plan, refused, goal) {
+				anew++
+			}
+		}
+	})
 	t.Logf("%d refusals, %d mappings made anew", refusals, anew)
 	if anew > 0 {
 		t.Errorf("%d of %d refusals make the mapping anew", anew, refusals)
