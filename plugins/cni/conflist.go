@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // The names of the agent's files in the runtime's folders.
@@ -154,7 +156,7 @@ func (p *Publisher) write() (Change, error) {
 	}
 	err := os.MkdirAll(filepath.Dir(p.Path), 0o755)
 	if err == nil {
-		err = protocol.WriteFile(p.Path, p.Content, 0o644)
+		err = atomicfile.Write(p.Path, p.Content, 0o644)
 	}
 	if err != nil {
 		return Unchanged, fmt.Errorf("network configuration list: %w", err)
@@ -172,7 +174,7 @@ func (p *Publisher) Remove() (Change, error) {
 	case err != nil:
 		return Unchanged, fmt.Errorf("network configuration list: %w", err)
 	}
-	if err := protocol.SyncFolder(filepath.Dir(p.Path)); err != nil {
+	if err := atomicfile.SyncFolder(filepath.Dir(p.Path)); err != nil {
 		return Withdrawn, fmt.Errorf("network configuration list: %w", err)
 	}
 	return Withdrawn, nil
@@ -209,7 +211,7 @@ func InstallPlugin(program, dir string) (Change, error) {
 	}
 	err = os.MkdirAll(dir, 0o755)
 	if err == nil {
-		err = protocol.WriteFile(path, content, 0o755)
+		err = atomicfile.Write(path, content, 0o755)
 	}
 	if err != nil {
 		return Unchanged, fmt.Errorf("CNI plugin: %w", err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // A memif interface is shared memory between VPP and a program of the pod; the kernel has no part in it. VPP listens at a socket in a folder of the
@@ -94,7 +96,7 @@ func makeMemif(a *Attachment) error {
 		err = os.MkdirAll(folder, 0o755)
 	}
 	if err == nil {
-		err = protocol.WriteFile(a.description(), append(text, '\n'), 0o644)
+		err = atomicfile.Write(a.description(), append(text, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("folder of a memif socket: %w", err)

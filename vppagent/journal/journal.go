@@ -13,12 +13,13 @@ import (
 	"io/fs"
 	"iter"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // Journal records in a file the objects that are ours and have no tag in VPP. The file has a header, and lines with a checksum
@@ -178,17 +179,8 @@ func (j *Journal) rewrite() error {
 	for _, text := range texts {
 		b.WriteString(journalLine('+', text))
 	}
-	f, err := os.CreateTemp(filepath.Dir(j.Path), filepath.Base(j.Path)+".new-*")
-	if err != nil {
+	if err := atomicfile.Write(j.Path, []byte(b.String()), 0o600); err != nil {
 		return fmt.Errorf("journal: %w", err)
-	}
-	_, err = f.WriteString(b.String())
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), j.Path)
-	}
-	if err != nil {
-		return fmt.Errorf("journal: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	j.lines, j.pending, j.broken = len(texts), nil, false
 	return nil

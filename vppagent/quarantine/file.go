@@ -3,14 +3,14 @@ package quarantine
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // load reads the file, once.
@@ -42,7 +42,7 @@ func (w *Ward) load() {
 	w.showCounts()
 }
 
-// save writes the file, by a new one that is renamed.
+// save writes the file.
 func (w *Ward) save() {
 	w.showCounts()
 	if w.cfg.File == "" {
@@ -53,29 +53,13 @@ func (w *Ward) save() {
 		list = append(list, e)
 	}
 	slices.SortFunc(list, func(a, b *entry) int { return strings.Compare(a.Key, b.Key) })
-	if err := rewriteFile(w.cfg.File, list); err != nil {
+	text, err := json.Marshal(list)
+	if err == nil {
+		err = atomicfile.Write(w.cfg.File, text, 0o600)
+	}
+	if err != nil {
 		w.cfg.Logger.Warn("quarantine: a restart of the agent lets values in again", "err", err)
 	}
-}
-
-// rewriteFile makes a new file and renames it.
-func rewriteFile(path string, list []*entry) error {
-	text, err := json.Marshal(list)
-	if err != nil {
-		return fmt.Errorf("quarantine: %w", err)
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }
 
 // metrics are the metrics of a ward.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // Spool is the folder with the DELs that found no agent: the plugin records them, and the agent carries them out when it starts. Each
@@ -51,7 +53,7 @@ func (s Spool) Record(r Request) error {
 	if err != nil {
 		return fmt.Errorf("record of DEL: %w", err)
 	}
-	if err := WriteFile(s.Path(r.Attachment), text, 0o600); err != nil {
+	if err := atomicfile.Write(s.Path(r.Attachment), text, 0o600); err != nil {
 		return fmt.Errorf("record of DEL: %w", err)
 	}
 	return nil
@@ -132,31 +134,4 @@ func parseRecord(text []byte) (r Request, err error) {
 		return Request{}, err
 	}
 	return r, r.Validate()
-}
-
-// WriteFile replaces a file: readers see the old content or the new one, also after a crash. It returns when the content is on disk.
-func WriteFile(path string, content []byte, mode fs.FileMode) error {
-	dir, base := filepath.Split(path)
-	f, err := os.CreateTemp(dir, "."+base+".*.tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return SyncFolder(dir)
-}
-
-// SyncFolder returns when the names in a folder are on disk.
-func SyncFolder(dir string) error {
-	d, err := os.Open(filepath.Clean(dir))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -22,7 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // Mover moves a NIC's addresses and routes. Each call may be repeated.
@@ -308,7 +308,7 @@ func (t *Takeover) release(to Phase, reason string, now time.Time) error {
 func (t *Takeover) enter(next state, now time.Time) error {
 	text, err := json.Marshal(next)
 	if err == nil {
-		err = protocol.WriteFile(t.cfg.File, append(text, '\n'), 0o600)
+		err = atomicfile.Write(t.cfg.File, append(text, '\n'), 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("take-over of the NIC: %w", err)
