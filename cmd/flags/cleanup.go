@@ -69,7 +69,8 @@ func nodeOf(cfg *cleanup.Config, files CNIFolders, state string) *cleanup.Node {
 		}
 	}
 	if cfg.Journal != "" {
-		n.Patterns = append(n.Patterns, cfg.Journal+".new-*")
+		dir, base := filepath.Split(cfg.Journal) // with the files of the guard and of quarantine beside it
+		n.Patterns = append(n.Patterns, cfg.Journal+".*", filepath.Join(dir, "."+base+".*.tmp"))
 	}
 	return n
 }

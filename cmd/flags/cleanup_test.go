@@ -60,7 +60,18 @@ func TestCleanupKnowsTheFiles(t *testing.T) {
 	half("bin", "."+cni.ProgramName+".*.tmp")
 	half("state", ".nic.json.*.tmp")
 	half("state", "attachments.db.damaged-*")
-	foreign := []string{half("state", "mine-*"), half("net.d", "10-contiv.conflist.mine-*"), half("bin", "contiv-cni.mine-*"), plugin}
+	if err := os.Mkdir(in("run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"journal.new-*", ".journal.*.tmp", "journal.counts.damaged-*", ".journal.quarantine.*.tmp"} {
+		half("run", name)
+	}
+	for _, name := range []string{"journal.counts", "journal.quarantine"} {
+		if err := os.WriteFile(in("run", name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	foreign := []string{half("run", "mine-*"), half("state", "mine-*"), half("net.d", "10-contiv.conflist.mine-*"), half("bin", "contiv-cni.mine-*"), plugin}
 	cfg := cleanupConfig(t, append(folders, "--node", "--journal", in("run/journal"), "--status-socket", in("run/agent.sock"))...)
 	removed := cfg.Files
 	for _, p := range cfg.Node.Patterns {
