@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,9 @@ func listFiles(dir string) (out []file, err error) {
 			continue // not ours
 		}
 		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a running recorder has removed it meanwhile
+		}
 		if err != nil {
 			return nil, err
 		}
