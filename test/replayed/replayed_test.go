@@ -201,7 +201,7 @@ func journalHas(t *testing.T, dir, route, note string) bool {
 		}
 		return nil
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, segment.ErrNone) { // a copy may be older than the recorder's first file
 		t.Fatal(err)
 	}
 	return hasRoute && hasNote
