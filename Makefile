@@ -26,9 +26,10 @@ AGAIN     ?= 1
 NIGHT     ?= 0
 JOBS      ?= 1
 IDLE      ?=
+PAGES     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -183,6 +184,12 @@ pods-bench: ## from the creation of a Pod to its first answered request, with 11
 
 kubeproxy-bench: ## the agent beside kube-proxy (nftables), with bars (SHORT=1: a taste, not recorded); CONTIV_VPP as well
 	SHORT=$(SHORT) GO=$(GO) ./bench/kubeproxy.sh
+
+bench-peers: ## the agent beside kube-proxy, Felix, Typha and bare writers in one run; writes docs/benchmarks.md and its plots (PAGES="bench/results/….md …": from these records); CONTIV_VPP as well
+	GO=$(GO) PAGES="$(PAGES)" ./bench/peers.sh
+
+pictures: ## draw the docs' pictures from their texts, and record the README's terminal session
+	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) run . draw ../../docs/pictures/*.drawing
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

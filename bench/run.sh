@@ -42,7 +42,7 @@ table() {
 			n = name; sub(/.*(services|values)=/, "", n)
 		}
 		/^BenchmarkFirstSync\// {
-			row("first sync of 10,000 × 10, " peers[peer], v["agent-ms"] " ms", "bare loop " v["bare-ms"] " ms, ratio " v["ratio"],
+			row("first sync of 10,000 × 10, " peers[peer], v["agent-ms"] " ms", "bare loop " v["bare-ms"] " ms, ratio " v["ratio"] "; one request at a time " v["sequential-ms"] " ms",
 				peer == "null" ? "" : verdict(v["ratio"] <= 1.5, "1.5 ×"))
 		}
 		/^BenchmarkResync\// {

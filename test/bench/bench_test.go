@@ -53,7 +53,8 @@ func percentile(d []time.Duration, p int) time.Duration {
 // isDump leaves out the lookups by which the agent finds interfaces after a resync.
 func isDump(e *exchange) bool { return !e.write() && e.name != pingName && e.name != "ip_route_lookup" }
 
-// BenchmarkFirstSync programs an empty VPP. The bare side writes the same messages through a vpp.Conn.
+// BenchmarkFirstSync programs an empty VPP. The bare side writes the same messages through a vpp.Conn. The sequential side writes them
+// too, and awaits each answer before the next request, as ligato's descriptors do.
 func BenchmarkFirstSync(b *testing.B) {
 	c := newCluster(manyServices, perService, nil)
 	changes := c.changes()
@@ -83,20 +84,32 @@ func BenchmarkFirstSync(b *testing.B) {
 func benchmarkFirstSync(b *testing.B, peer string, fresh func(*testing.B) (dialer, func()), changes []event.Change, writes []vpp.Call) {
 	b.Run("peer="+peer, func(b *testing.B) {
 		var w stopwatch
+		var sequential []time.Duration
 		for b.Loop() {
 			dial, stop := fresh(b)
 			r := run(b, dial, nil)
 			w.agent = append(w.agent, timed(func() { r.sync(changes) }))
 			r.stop()
 			stop()
-			dial, stop = fresh(b)
-			conn := dialBare(b, dial)
-			w.bare = append(w.bare, timed(func() { conn.do(b, writes) }))
-			conn.stop()
-			stop()
+			w.bare = append(w.bare, writeAll(b, fresh, writes, len(writes)))
+			sequential = append(sequential, writeAll(b, fresh, writes, 1))
 		}
 		b.ReportMetric(float64(len(writes)), "writes")
+		b.ReportMetric(percentile(sequential, 50).Seconds()*1e3, "sequential-ms")
 		w.report(b)
+	})
+}
+
+// writeAll returns how long a VPP takes for the messages, of which so many are sent before an answer is awaited.
+func writeAll(b *testing.B, fresh func(*testing.B) (dialer, func()), writes []vpp.Call, atOnce int) time.Duration {
+	dial, stop := fresh(b)
+	defer stop()
+	conn := dialBare(b, dial)
+	defer conn.stop()
+	return timed(func() {
+		for part := range slices.Chunk(writes, atOnce) {
+			conn.do(b, part)
+		}
 	})
 }
 
