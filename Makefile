@@ -29,7 +29,7 @@ IDLE      ?=
 PAGES     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -188,8 +188,20 @@ kubeproxy-bench: ## the agent beside kube-proxy (nftables), with bars (SHORT=1: 
 bench-peers: ## the agent beside kube-proxy, Felix, Typha and bare writers in one run; writes docs/benchmarks.md and its plots (PAGES="bench/results/….md …": from these records); CONTIV_VPP as well
 	GO=$(GO) PAGES="$(PAGES)" ./bench/peers.sh
 
-pictures: ## draw the docs' pictures from their texts, and record the README's terminal session
-	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) run . draw ../../docs/pictures/*.drawing
+pictures: build ## draw the docs' pictures from their texts, and record the README's terminal session
+	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) build -o ../../bin/pictures .
+	bin/pictures draw docs/pictures/*.drawing
+	PATH="$(CURDIR)/bin:$$PATH" bin/pictures session docs/pictures/session.sh
+
+pictures-test: build ## the docs' pictures, terminal session and benchmark page are what their sources make
+	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -count=1 .
+
+docs-site: ## the docs as a site in bin/site, which needs no network
+	cd tools/site && GOFLAGS="-mod=mod -buildvcs=false" $(GO) run . ../.. ../../bin/site
+	@echo "open bin/site/index.html"
+
+docs-test: ## the site: no dead link, every page reached
+	cd tools/site && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -count=1 .
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

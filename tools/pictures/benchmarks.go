@@ -140,7 +140,7 @@ func chapters(page string, rs records) (out []chapter) {
 	})
 	add(chapter{
 		file: "heap.svg", title: "Policies of a whole cluster: memory", axis: "MB",
-		text:   "What the graph holds after it has sent everything.",
+		text:   "Heap of the graph after it has sent everything.",
 		groups: rs.collect("MB", snapshots, column{"contiv-agent", "Snapshot/%s", "ours-MB"}, column{"Felix", "Snapshot/%s", "felix-MB"}),
 	})
 	changes := [][2]string{{"EndpointUpdate/felix/selectors=10000", "labels of an endpoint, 10,000 selectors of Felix"}, {"EndpointUpdate/kubernetes/selectors=10000", "the same, selectors of Kubernetes"}, {"SelectorAdd/felix/pods=100000", "a new selector of Felix, 100,000 pods"}, {"SelectorAdd/kubernetes/pods=100000", "the same, selector of Kubernetes"}, {"NamespaceUpdate", "labels of a namespace"}}
@@ -164,7 +164,7 @@ func chapters(page string, rs records) (out []chapter) {
 	add(chapter{
 		file: "first-sync.svg", title: "First sync of 10,000 Services with 10 endpoints each", axis: "ms, median",
 		text: "The bare writers send the agent's messages, recorded before, and do nothing else: the agent also calculates them. The pipelined one sends all requests before it awaits an answer, and is the least that any program " +
-			"needs. The sequential one awaits each answer, as ligato's vpp-agent does; ligato's own work comes on top of that.",
+			"needs. The sequential one awaits each answer, as ligato's vpp-agent does; ligato's own work is added to that.",
 		groups: rs.collect("ms", peers, column{"contiv-agent", "FirstSync/peer=%s", "agent-ms"}, column{"bare writer, pipelined", "FirstSync/peer=%s", "bare-ms"}, column{"bare writer, sequential", "FirstSync/peer=%s", "sequential-ms"}),
 	})
 	return out

@@ -69,7 +69,7 @@ func terminal(text string) []byte {
 			class = ` class="c"`
 		case strings.HasPrefix(line, "$ "):
 			class = ` class="p"`
-		case strings.Contains(line, ": violated") || strings.HasPrefix(line, "(exit code") || strings.Contains(line, "dropped"):
+		case strings.Contains(line, ": violated") || strings.HasPrefix(line, "(exit code"):
 			class = ` class="x"`
 		}
 		fmt.Fprintf(&out, "<text x=\"%d\" y=\"%d\"%s xml:space=\"preserve\">%s</text>\n", margin, margin+12+i*lineHeight, class, html.EscapeString(line))
