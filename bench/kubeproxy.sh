@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Measures the agent beside kube-proxy in its nftables mode (interop/kube): the same real API server, the same changes of EndpointSlices,
+# Measures the agent beside kube-proxy in its nftables and iptables modes (interop/kube): the same real API server, the same changes of EndpointSlices,
 # one program at a time in a network namespace; prints a table with the bars, and records it in
 # bench/results/<date>-<cpu>-<cores>-kubeproxy.md. With CONTIV_VPP=/path/to/vpp also on a real VPP. SHORT=1: 100 services, and no record.
-# Needs nft, the right to make network namespaces, the module proxy the first time, and an idle machine for figures worth keeping.
+# Needs nft (and for the iptables mode Debian's iptables), the right to make network namespaces, the module proxy the first time, and an idle machine for figures worth keeping.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
@@ -21,6 +21,8 @@ table() {
 		BEGIN {
 			name["kube-proxy=1s"] = "kube-proxy, minSyncPeriod 1s (its default)"
 			name["kube-proxy=1ns"] = "kube-proxy, minSyncPeriod 1ns (the least it takes)"
+			name["kube-proxy-iptables=1s"] = "kube-proxy in its iptables mode, minSyncPeriod 1s (its default)"
+			name["kube-proxy-iptables=1ns"] = "kube-proxy in its iptables mode, minSyncPeriod 1ns"
 			name["agent=sim"] = "contiv-agent, the sim in a separate process"
 			name["agent=vpp"] = "contiv-agent, a real VPP"
 			print "| services | what | change → programmed, p50 | at most | processor time per change | memory | everything programmed after |"
@@ -61,7 +63,8 @@ if [ -n "${SHORT:-}" ]; then exit; fi
 	echo "  last one is programmed. 20 changes of kube-proxy's (10 at 10,000 services), 100 of the agent's"
 	echo "- programmed: the kernel reports the nftables transaction with the new endpoint; VPP has answered the messages that bring the new endpoint"
 	echo "  and take the old one. Both are seen from outside, from just before the API server was asked; the agent collects changes for 5 ms"
-	echo "- processor time: kube-proxy with its nft, or the agent; without the API server. A real VPP polls, so its own says nothing"
+	echo "- iptables mode, with the kernel's legacy tables: programmed when iptables-restore has ended, seen up to 1 ms and the end of a shell later"
+	echo "- processor time: kube-proxy with its nft or iptables-restore, or the agent; without the API server. A real VPP polls, so its own says nothing"
 	echo
 	table
-} | record kubeproxy "kube-proxy v1.36.3 (nftables) and the agent, $(date +%F)" "; kube-proxy, API server and etcd built with it; nft $(nft --version | awk '{ print $2 }')"
+} | record kubeproxy "kube-proxy v1.36.3 (nftables, iptables) and the agent, $(date +%F)" "; kube-proxy, API server and etcd built with it; nft $(nft --version | awk '{ print $2 }')"

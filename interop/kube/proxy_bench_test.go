@@ -29,8 +29,10 @@ func BenchmarkKubeProxy(b *testing.B) {
 			if vpp := os.Getenv("CONTIV_VPP"); vpp != "" {
 				b.Run("agent=vpp", func(b *testing.B) { startAgent(b, c, "vpp", startVPP(b, vpp)).measure(b, l, 100) })
 			}
-			b.Run("kube-proxy=1s", func(b *testing.B) { startProxy(b, c, "1s").measure(b, l, changes) })
-			b.Run("kube-proxy=1ns", func(b *testing.B) { startProxy(b, c, "1ns").measure(b, l, changes) })
+			b.Run("kube-proxy=1s", func(b *testing.B) { startProxy(b, c, nftables(b), "1s").measure(b, l, changes) })
+			b.Run("kube-proxy=1ns", func(b *testing.B) { startProxy(b, c, nftables(b), "1ns").measure(b, l, changes) })
+			b.Run("kube-proxy-iptables=1s", func(b *testing.B) { startProxy(b, c, iptables(b), "1s").measure(b, l, changes) })
+			b.Run("kube-proxy-iptables=1ns", func(b *testing.B) { startProxy(b, c, iptables(b), "1ns").measure(b, l, changes) })
 		})
 	}
 }
@@ -90,30 +92,27 @@ func (s *subject) cpu(t testing.TB) (out []time.Duration) {
 	return out
 }
 
-// startProxy starts a kube-proxy that waits that long between two syncs, and waits until it has programmed everything. In its
+// startProxy starts a kube-proxy in a mode that waits that long between two syncs, and waits until it has programmed everything. In its
 // configuration 0 stands for the default of 1s: the shortest there is is 1ns.
-func startProxy(t testing.TB, c *cluster, minSyncPeriod string) *subject {
+func startProxy(t testing.TB, c *cluster, m mode, minSyncPeriod string) *subject {
 	t.Helper()
-	flush := func() {
-		if out, err := exec.Command("nft", "flush", "ruleset").CombinedOutput(); err != nil {
-			t.Fatalf("nft: %v %s (kube-proxy's nftables mode needs it, and nf_tables in the kernel)", err, out)
-		}
-	}
-	flush()
+	m.flush()
 	metrics, health := freePort(t), freePort(t)
 	c.write("proxy.yaml", fmt.Sprintf(`apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 clientConnection: {kubeconfig: %q}
-mode: nftables
+mode: %s
 hostnameOverride: %s
 clusterCIDR: %s
-nftables: {minSyncPeriod: %s}
+%[2]s: {minSyncPeriod: %[5]s}
 conntrack: {maxPerCore: 0, min: 0, tcpCloseWaitTimeout: 0s, tcpEstablishedTimeout: 0s}
-metricsBindAddress: 127.0.0.1:%d
-healthzBindAddress: 127.0.0.1:%d
-`, c.path("admin.kubeconfig"), loadNode, podRange, minSyncPeriod, metrics, health))
+metricsBindAddress: 127.0.0.1:%[6]d
+healthzBindAddress: 127.0.0.1:%[7]d
+`, c.path("admin.kubeconfig"), m.name, loadNode, podRange, minSyncPeriod, metrics, health))
 	began := time.Now()
-	p := start(t, "kube-proxy", exec.Command(built.proxy, "--config", c.path("proxy.yaml")))
+	cmd := exec.Command(built.proxy, "--config", c.path("proxy.yaml"))
+	cmd.Env = append(os.Environ(), m.env...)
+	p := start(t, "kube-proxy", cmd)
 	eventually(t, "first sync of kube-proxy", func() error {
 		text, err := get(fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics))
 		if err != nil {
@@ -127,8 +126,8 @@ healthzBindAddress: 127.0.0.1:%d
 		return fmt.Errorf("no full sync yet:\n%s", p.tail())
 	}, p)
 	ready := time.Since(began)
-	t.Cleanup(func() { p.kill(); flush() })
-	return &subject{witness: newKernel(t), all: []*process{p}, ready: ready}
+	t.Cleanup(func() { p.kill(); m.flush() })
+	return &subject{witness: m.witness, all: []*process{p}, ready: ready}
 }
 
 // target is a VPP for an agent.

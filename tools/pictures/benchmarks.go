@@ -120,16 +120,17 @@ func chapters(page string, rs records) (out []chapter) {
 	proxy := func(unit string, metric string) []group {
 		return rs.collect(unit, services,
 			column{"contiv-agent, VPP", "KubeProxy/services=%s/agent=vpp", metric}, column{"contiv-agent, simulated VPP", "KubeProxy/services=%s/agent=sim", metric},
-			column{"kube-proxy, minSyncPeriod 1ns", "KubeProxy/services=%s/kube-proxy=1ns", metric}, column{"kube-proxy, its default", "KubeProxy/services=%s/kube-proxy=1s", metric})
+			column{"kube-proxy, nftables, minSyncPeriod 1ns", "KubeProxy/services=%s/kube-proxy=1ns", metric}, column{"kube-proxy, nftables, its default", "KubeProxy/services=%s/kube-proxy=1s", metric},
+			column{"kube-proxy, iptables, minSyncPeriod 1ns", "KubeProxy/services=%s/kube-proxy-iptables=1ns", metric}, column{"kube-proxy, iptables, its default", "KubeProxy/services=%s/kube-proxy-iptables=1s", metric})
 	}
 	add(chapter{
 		file: "latency.svg", title: "One endpoint changes: time until the dataplane has it", axis: "ms, median",
-		text:   "A real API server, one EndpointSlice changes. kube-proxy runs in its nftables mode; the end is the kernel's report of the transaction. For contiv-agent it is VPP's answer. The agent collects changes for 5 ms.",
+		text:   "A real API server, one EndpointSlice changes. The end is the kernel's report of the nftables transaction, the end of iptables-restore, or for contiv-agent VPP's answer. The agent collects changes for 5 ms. kube-proxy waits for minSyncPeriod between two changes, 1 s by default.",
 		groups: proxy("ms", "p50-ms"),
 	})
 	add(chapter{
 		file: "work.svg", title: "One endpoint changes: processor time", axis: "ms",
-		text:   "The same changes. The time of kube-proxy includes its nft. It does not include the API server. A real VPP polls, so its processor time says nothing and is left out.",
+		text:   "The same changes. The time of kube-proxy includes its nft or iptables-restore. It does not include the API server. A real VPP polls, so its processor time says nothing and is left out.",
 		groups: proxy("ms", "cpu-ms/change"),
 	})
 	snapshots := [][2]string{{"tags=10000/pods=10000", "10,000 tags, 10,000 pods"}, {"tags=10000/pods=250000", "10,000 tags, 250,000 pods"}, {"netsets=1000/pods=10000", "1,000 network sets, 10,000 pods"}, {"netsets=10000/pods=10000", "10,000 network sets, 10,000 pods"}}

@@ -107,7 +107,7 @@ func TestReadmeFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, proxy, _ := bytes.Cut(page, []byte("| 10,000 Services | contiv-agent, VPP |"))
-	row := regexp.MustCompile(`^ ([0-9.]+) \|  \|\n(?:.*\n)*?\|  \| kube-proxy, minSyncPeriod 1ns \| [0-9.]+ \| ([0-9.]+) \|`).FindSubmatch(proxy)
+	row := regexp.MustCompile(`^ ([0-9.]+) \|  \|\n(?:.*\n)*?\|  \| kube-proxy, nftables, minSyncPeriod 1ns \| [0-9.]+ \| ([0-9.]+) \|`).FindSubmatch(proxy)
 	if row == nil {
 		t.Fatal("the page has no row of kube-proxy")
 	}
