@@ -3,6 +3,11 @@ SHELL := /bin/bash -o pipefail
 GO    ?= go
 TOOL  := $(GO) tool -modfile=tools/go.mod
 BIN   := bin/contiv-agent
+# The program, its tests and its checks are built without cgo and with the same tags: the go command compiles each package once for all of them. Only the
+# race detector needs cgo, and so a C compiler. make lint does what vet does.
+PLAIN := CGO_ENABLED=0 $(GO)
+TEST  := $(PLAIN) test -tags grpcnotrace -vet=off
+RACE  := CGO_ENABLED=1 $(GO) test -race -vet=off
 # What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`. KUBE=1: a real API server instead, and three nodes with pods.
 MANIFESTS ?= examples/guestbook
 NODE      ?= node-1
@@ -29,66 +34,67 @@ IDLE      ?=
 PAGES     ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/contiv-agent and bin/contiv-cni
 	@mkdir -p bin
-	CGO_ENABLED=0 $(GO) build -tags grpcnotrace -o $(BIN) ./cmd/contiv-agent
-	CGO_ENABLED=0 $(GO) build -ldflags '-s -w' -o bin/contiv-cni ./cmd/contiv-cni
+	GO=$(GO) CGO_ENABLED=0 ./tools/build.sh $(BIN) -tags grpcnotrace ./cmd/contiv-agent
+	GO=$(GO) CGO_ENABLED=0 ./tools/build.sh bin/contiv-cni -tags grpcnotrace -ldflags '-s -w' ./cmd/contiv-cni
 
 run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three nodes of a real API server, with pods as processes; root)
 	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
 
 .PHONY: bin/kube
 bin/kube: build # a real API server, kubelets and the guestbook's programs, from a module of its own
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) build -o ../../bin/kube ./demo
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) build -o ../../bin/guestbook ./guestbook
+	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/kube ./demo
+	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/guestbook ./guestbook
 
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own
 	@mkdir -p bin
-	$(GO) build -C tools/etcd -mod=mod -o ../../bin/etcd .
+	cd tools/etcd && GO=$(GO) CGO_ENABLED=0 ../build.sh ../../bin/etcd -mod=mod .
 
-test: ## the tests, race detector on
-	$(GO) test -timeout 30m -race -shuffle=on -p 4 $$($(GO) list ./... | grep -v /cmd/) # more at a time than cores: those with processes mostly wait
-	$(GO) test -timeout 30m -shuffle=on ./cmd/... # a hundred processes: with the race detector in make wide
+test: ## the tests, with fewer random cases and without the race detector: minutes the first time, then only what changed (make check: all)
+	$(TEST) -short -timeout 10m -p 4 ./... # more at a time than cores: those with processes mostly wait
+
+race: ## the tests in random order, with the race detector (it needs a C compiler)
+	$(RACE) -timeout 30m -shuffle=on -p 4 ./...
 
 newuser: ## the commands of the README's section Try it, as they are written, by a shell
-	CONTIV_NEWUSER=1 $(GO) test -count=1 -timeout 20m -v -run '^TestReadme$$' ./test/newuser/
+	CONTIV_NEWUSER=1 $(TEST) -count=1 -timeout 20m -v -run '^TestReadme$$' ./test/newuser/
 
 wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
-	$(GO) test -timeout 30m -race -count=1 ./cmd/...
-	$(GO) test -timeout 30m -count=1 ./calc ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent
-	CONTIV_KEYS=200000 $(GO) test -timeout 30m -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
-	CONTIV_CHAOS_RUNS=500 $(GO) test -timeout 30m -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
+	$(TEST) -timeout 30m -count=1 ./calc ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent ./vppagent/descriptor/nat/drain
+	CONTIV_KEYS=200000 $(TEST) -timeout 30m -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
+	CONTIV_CHAOS_RUNS=500 $(TEST) -timeout 30m -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 
 fleet: ## NODES simulated agents behind one fan-out server that dies and comes back under change
-	$(GO) test -count=1 -timeout 30m -v ./test/fleet -nodes $(NODES)
+	$(TEST) -count=1 -timeout 30m -v ./test/fleet -nodes $(NODES)
 
 oracle: ## policies of 10,000 random clusters against the specifications, in both views; race detector off
-	CONTIV_CASES=2500 $(GO) test -timeout 30m -count=1 -v -run '^TestLists$$' ./test/oracle/policy
+	CONTIV_CASES=2500 $(TEST) -timeout 30m -count=1 -v -run '^TestLists$$' ./test/oracle/policy
 
 adversary-fixes: ## what the adversary finds, and how soon, when one fix after the other is taken out
-	CONTIV_FIXES=1 $(GO) test -count=1 -timeout 60m -v -run '^TestFixesAreNeeded$$' ./test/adversary
+	CONTIV_FIXES=1 $(TEST) -count=1 -timeout 60m -v -run '^TestFixesAreNeeded$$' ./test/adversary
 
 adversary: ## 100,000 sequences of packets against the policies of random clusters on simulated VPPs (CASES=n: so many; SEED=n: from there)
-	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100000) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 60m -v -run '^TestAdversary$$' ./test/adversary
+	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100000) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 60m -v -run '^TestAdversary$$' ./test/adversary
 
 simulate: ## agents, simulated VPPs, an API source and clients under faults, in virtual time (SEED=n SEEDS=m: m seeds from n on; NIGHT=24: a night of so many hours after the faults; ONLY=3,7: these actions of the seed alone; AGAIN=20: each so many times)
-	CONTIV_SEEDS=$(SEEDS) CONTIV_AGAIN=$(AGAIN) CONTIV_NIGHT=$(NIGHT) CONTIV_ONLY=$(ONLY) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 300m -v -run '^TestSimulate$$' ./test/simulate
+	CONTIV_SEEDS=$(SEEDS) CONTIV_AGAIN=$(AGAIN) CONTIV_NIGHT=$(NIGHT) CONTIV_ONLY=$(ONLY) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 300m -v -run '^TestSimulate$$' ./test/simulate
 
-check: lint test wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
+check: lint test race wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
 
 fuzz: ## every fuzz target for CPU=10m of processor time (TARGETS="folder:Name ...", JOBS=1, IDLE=1: only time that nobody else wants); bin/fuzz has logs
 	GO=$(GO) CPU=$(CPU) TARGETS="$(TARGETS)" JOBS=$(JOBS) IDLE=$(IDLE) ./tools/fuzz.sh
 
 lint: ## gofumpt, vet, staticcheck, integer conversions
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files '*.go' | grep -v '\.pb\.go$$')); if [ -n "$$out" ]; then echo "gofumpt would change:"; echo "$$out"; exit 1; fi
-	$(GO) vet ./...
-	$(TOOL) staticcheck ./...
+	$(PLAIN) vet -tags grpcnotrace ./...
+	CGO_ENABLED=0 $(TOOL) staticcheck -tags grpcnotrace ./...
 	GO=$(GO) ./tools/gosec/g115.sh
 
 shape: ## figures about the tree's size and structure (BEFORE=folder: beside those of another tree)
@@ -116,27 +122,27 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 	@if [ -z "$$CONTIV_VPP" ]; then \
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
-	  CONTIV_VPP="$$CONTIV_VPP" $(GO) test -count=1 -parallel 6 -timeout 120m -v -run 'TestVPP|TestAgainstRealVPP' ./sim/ ./vppagent/ ./test/realvpp/ ./test/bench/; \
+	  CONTIV_VPP="$$CONTIV_VPP" $(TEST) -count=1 -parallel 6 -timeout 120m -v -run 'TestVPP|TestAgainstRealVPP' ./sim/ ./vppagent/ ./test/realvpp/ ./test/bench/; \
 	fi
 
 # Tests on the simulated VPP that make sim-test leaves out, because they take long (docs/testing.md).
 SIM_SKIP = TestVPPTraffic$$|TestVPPVersions$$|TestVPPScenarios$$|TestVPPAccessSessions$$|TestVPPCleanup$$|TestVPPHostile$$|TestVPPConnections$$|TestVPPCNATAge$$|TestVPPDemo$$/^traffic$$|TestVPPClients$$/^nat44$$|TestVPPClients$$/^cnat$$
 
 sim-test: ## the tests of a real VPP on the simulated one, as a process with real packets (docs/testing.md; root, or unshare -Urn make sim-test)
-	CONTIV_VPP=sim CONTIV_VPP_CASES=20 CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(GO) test -count=1 -timeout 20m -v -run '^TestVPP' -skip '$(SIM_SKIP)' ./test/realvpp/
+	CONTIV_VPP=sim CONTIV_VPP_CASES=20 CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(TEST) -count=1 -timeout 20m -v -run '^TestVPP' -skip '$(SIM_SKIP)' ./test/realvpp/
 
 versions: ## agents replaced by those of the commit FORMER and back, under clients (CONTIV_VPP, or the simulated VPP; CONTIV_VPP_FORMER: a VPP of another version as well)
 	@git rev-parse --quiet --verify '$(FORMER)^{commit}' >/dev/null || { echo "FORMER=$(FORMER) is no commit: make versions FORMER=COMMIT"; exit 1; }
 	rm -rf bin/former && mkdir -p bin/former && git archive $(FORMER) | tar -x -C bin/former
 	cd bin/former && CGO_ENABLED=0 $(GO) build -o ../contiv-agent-former ./cmd/contiv-agent
 	rm -rf bin/former
-	CONTIV_VPP=$${CONTIV_VPP:-sim} CONTIV_AGENT_FORMER=$(CURDIR)/bin/contiv-agent-former $(GO) test -count=1 -timeout 20m -v -run '^TestVPPVersions$$' ./test/realvpp/
+	CONTIV_VPP=$${CONTIV_VPP:-sim} CONTIV_AGENT_FORMER=$(CURDIR)/bin/contiv-agent-former $(TEST) -count=1 -timeout 20m -v -run '^TestVPPVersions$$' ./test/realvpp/
 
 vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo.md): CONTIV_VPP=/path/to/vpp make vpp-demo
 	@if [ -z "$$CONTIV_VPP" ]; then \
 	  echo "skipped: CONTIV_VPP is not set; point it at a vpp binary (24.06 to 26.06, with the nat, acl, cnat, af_packet and vxlan plugins)"; \
 	else \
-	  CONTIV_VPP="$$CONTIV_VPP" CONTIV_DEMO_RECORD="$(RECORD)" $(GO) test -count=1 -timeout 15m -v -run '^TestVPPDemo$$' ./test/realvpp/; \
+	  CONTIV_VPP="$$CONTIV_VPP" CONTIV_DEMO_RECORD="$(RECORD)" $(TEST) -count=1 -timeout 15m -v -run '^TestVPPDemo$$' ./test/realvpp/; \
 	fi
 
 etcd-test: ## configuration from real etcds: embedded, and Debian's where it is installed; killed, compacted, slow, with TLS and users
@@ -155,7 +161,7 @@ interop-ligato: # ligato's vpp-agent v2.5.1 as a witness: keys, encodings, and i
 
 interop-cni: ## the CNI plugin with the real libcni, cnitool, host-local and plugins of a chain, and killed at every step (CASES=n seeds, SEED=n: from there)
 	cd interop/cni && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 10m -v .
-	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100) $(if $(SEED),CONTIV_SEED=$(SEED)) $(GO) test -count=1 -timeout 60m -run '^TestKilled$$' ./cmd/contiv-cni
+	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 60m -run '^TestKilled$$' ./cmd/contiv-cni
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
 	SHORT=$(SHORT) GO=$(GO) ./bench/interop.sh
@@ -207,10 +213,10 @@ gen: ## regenerate what is generated from proto/
 	./tools/gen.sh
 
 update: ## rewrite the golden files of the scenarios
-	$(GO) test ./test/scenario -update
+	$(TEST) ./test/scenario -update
 
 stress: ## the suite COUNT times, shuffled
-	$(GO) test -race -shuffle=on -count=$(COUNT) ./...
+	$(RACE) -shuffle=on -count=$(COUNT) ./...
 
 man: build ## write the manual pages to docs/man, and docs/configuration.md
 	$(BIN) docs man docs/man

@@ -47,7 +47,7 @@ func TestEqualIsProtoEqual(t *testing.T) {
 			equal++
 		}
 	})
-	if equal == 0 {
+	if equal == 0 && !testing.Short() { // fewer checks may have none
 		t.Error("no lists were equal")
 	}
 	if n := (&acl.ACL{}).ProtoReflect().Descriptor().Fields().Len(); n != 3 {

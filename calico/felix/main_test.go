@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
@@ -44,11 +45,11 @@ func beDriver(kind string) int {
 		return 7
 	case "overhears the end": // ignores the end of its pipe, and needs a signal
 		d.follow(-1)
-		select {}
+		hangForever()
 	case "never reads":
 		signal.Ignore(syscall.SIGTERM)
 		d.say(&pb.FromDataplane{Payload: &pb.FromDataplane_ProcessStatusUpdate{ProcessStatusUpdate: &pb.ProcessStatusUpdate{IsoTimestamp: "now"}}})
-		select {}
+		hangForever()
 	case "talks nonsense": // sends garbage and continues
 		_, _ = os.NewFile(4, "to").Write([]byte{3, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff})
 		d.say(&pb.FromDataplane{}) // of no kind
@@ -105,6 +106,13 @@ func beDriver(kind string) int {
 type testDriver struct {
 	in  *os.File
 	out *Writer
+}
+
+// hangForever does nothing until a signal ends the process. Without cgo the runtime ends a process of which every goroutine waits for ever, but not one that sleeps.
+func hangForever() {
+	for {
+		time.Sleep(time.Hour)
+	}
 }
 
 func (d *testDriver) say(m *pb.FromDataplane) { _ = d.out.Write(m) }

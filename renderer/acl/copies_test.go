@@ -120,7 +120,7 @@ func TestLimitedCopiesOnTheWay(t *testing.T) {
 			}
 		}
 	})
-	if short == 0 {
+	if short == 0 && !testing.Short() { // fewer checks may have none
 		t.Error("no copies were too large")
 	}
 }

@@ -31,7 +31,7 @@ func TestAnyRequestsAndPackets(t *testing.T) {
 			w.check()
 		}
 	})
-	if sessions == 0 {
+	if sessions == 0 && !testing.Short() { // fewer checks may have none
 		t.Error("no sessions: the test tries too little")
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// defaultSequences is what make test plays; CONTIV_CASES says otherwise, CONTIV_SEED where to begin.
+	// defaultSequences is what go test plays; CONTIV_CASES says otherwise, CONTIV_SEED where to begin.
 	defaultSequences = 200
 	// players is how many worlds are played at a time.
 	players = 2

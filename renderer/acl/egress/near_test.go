@@ -105,7 +105,7 @@ func TestResiduesTakenOver(t *testing.T) {
 			}
 		}
 	})
-	if denied == 0 {
+	if denied == 0 && !testing.Short() { // fewer checks may have none
 		t.Error("nothing was ever denied")
 	}
 }

@@ -126,7 +126,7 @@ func TestInterimStateIsExact(t *testing.T) {
 			rescued++
 		}
 	})
-	if rescued == 0 {
+	if rescued == 0 && !testing.Short() { // fewer checks may have none
 		t.Error("no packet passes by different rules")
 	}
 }

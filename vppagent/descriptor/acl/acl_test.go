@@ -168,7 +168,7 @@ func TestWays(t *testing.T) {
 		}
 	})
 	for _, w := range []ways{0, gains, loses, same} {
-		if said[w] == 0 {
+		if said[w] == 0 && !testing.Short() { // fewer checks may have none
 			t.Errorf("%d was never said", w)
 		}
 	}
@@ -340,7 +340,7 @@ func TestCompiledACLsPassTheGuard(t *testing.T) {
 			r.Fatalf("%v and back: %v\n%s\n%s", m, err, rulesText(l.rules), rulesText(again.rules))
 		}
 	})
-	if compiled < 10 {
+	if compiled < 10 && !testing.Short() { // of fewer checks
 		t.Errorf("only %d compiled", compiled)
 	}
 }
