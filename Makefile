@@ -32,9 +32,11 @@ NIGHT     ?= 0
 JOBS      ?= 1
 IDLE      ?=
 PAGES     ?=
+VERSION   ?=
+URL       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln sbom gosec man
+.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +107,10 @@ words: ## private idioms in comments and pages, by room (BEFORE=folder: beside t
 
 fmt: ## format the tree
 	$(TOOL) gofumpt -w $$(git ls-files '*.go' | grep -v '\.pb\.go$$')
+
+release: ## the files of a release, in dist: static programs for amd64 and arm64, image, chart, bills of materials, krew's manifest, checksums (VERSION=v1.2.3, or the commit's tag; URL: where they will be)
+	rm -rf dist
+	$(PLAIN) run -tags grpcnotrace ./release/make -version '$(VERSION)' -url '$(URL)'
 
 sbom: build ## what bin/contiv-agent is built of, as CycloneDX, in bin/contiv-agent.cdx.json
 	$(BIN) version --sbom > $(BIN).cdx.json

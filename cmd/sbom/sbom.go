@@ -67,6 +67,11 @@ func Write(w io.Writer, version string) error {
 	if !ok {
 		return errNoModules
 	}
+	return WriteOf(w, info, version)
+}
+
+// WriteOf is Write for another program.
+func WriteOf(w io.Writer, info *debug.BuildInfo, version string) error {
 	b, err := newBOM(info, version)
 	if err != nil {
 		return err
