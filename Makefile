@@ -36,7 +36,7 @@ VERSION   ?=
 URL       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec man
+.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec chart man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -223,6 +223,9 @@ update: ## rewrite the golden files of the scenarios
 
 stress: ## the suite COUNT times, shuffled
 	$(RACE) -shuffle=on -count=$(COUNT) ./...
+
+chart: ## copy the manifests that the chart shares with the folders of deploy/
+	./tools/chart.sh
 
 man: build ## write the manual pages to docs/man, and docs/configuration.md
 	$(BIN) docs man docs/man
