@@ -95,6 +95,17 @@ func (d *drop) withoutTable(message string) bool {
 	return is && !strings.Contains(out, "both-")
 }
 
+// readdressed reports whether a packet of SCTP passes because nat44 gives it another address (ADR 32): a message just removed a mapping or an endpoint, with
+// sessions of the receiver, and the lists are still those before the change.
+func (w *watch) readdressed(s sighting) bool {
+	p, last := w.probes[s.probe].packet, s.after-1
+	return p.Proto == model.SCTP && p.Dst.Is4() && (isRemoval(w.messages[last]) || isLess(w.messages[last])) &&
+		!slices.ContainsFunc(slices.Concat(w.earlier, w.messages[:last]), changesLists)
+}
+
+// changesLists reports whether a message changes what access lists, or filters for ports of SCTP, permit.
+func changesLists(m string) bool { return strings.HasPrefix(m, "acl_") || isFilter(m) }
+
 // isRemoval reports whether a message removes a mapping of nat44.
 func isRemoval(message string) bool {
 	return strings.HasPrefix(message, "nat44_add_del_lb_static_mapping ") && !strings.Contains(message, "is_add=true")

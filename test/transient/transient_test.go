@@ -41,6 +41,16 @@ func TestNoTransientHole(t *testing.T) { grow(t, worlds, false) }
 // TestNoTransientHoleWithRefusals is the same while VPP refuses every tenth request.
 func TestNoTransientHoleWithRefusals(t *testing.T) { grow(t, faultyWorlds, true) }
 
+// TestOtherAddressOfSCTP: in this world nat44 gives SCTP another address while a mapping is removed, and the lists before the change admit that address. The
+// packet is counted, and no other passes.
+func TestOtherAddressOfSCTP(t *testing.T) {
+	const seed = 846
+	var sum tally
+	if growOne(t, seed, false, &sum); sum.readdressed.Load() != 1 {
+		t.Errorf("seed %d: %d packets of SCTP passed with another address of nat44, want 1", seed, sum.readdressed.Load())
+	}
+}
+
 // found and faultyFound are worlds beyond those numbers in which the agent once let a packet pass, or dropped one.
 var (
 	found       = []uint64{60, 140, 230, 242, 136, 297} // read only
@@ -63,8 +73,8 @@ func TestNoHoleWhereOneWas(t *testing.T) {
 
 // tally has the totals of all worlds.
 type tally struct {
-	changes, messages, looks, lives, listed, overdue, parts atomic.Int64
-	ledger                                                  ledger
+	changes, messages, looks, lives, listed, overdue, parts, readdressed atomic.Int64
+	ledger                                                               ledger
 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
@@ -89,6 +99,11 @@ func grow(t *testing.T, cases uint64, faults bool) {
 		t.Errorf("%d packets passed in states between the parts of updates, more than %d", between, most)
 	} else if between > 0 {
 		t.Logf("%d packets passed in states between the parts of updates", between)
+	}
+	if other, most := sum.readdressed.Load(), max(1, sum.changes.Load()/1000); other > most {
+		t.Errorf("%d packets of SCTP passed with another address of nat44, more than %d", other, most)
+	} else if other > 0 {
+		t.Logf("%d packets of SCTP passed with another address of nat44", other)
 	}
 	if !faults {
 		sum.ledger.check(t, sum.changes.Load())
@@ -174,6 +189,13 @@ func (g *growth) step(step int, before, after []policy.Object, asked []probe) bo
 			g.sum.overdue.Add(int64(l.overdue))
 			g.sum.looks.Add(int64(len(l.messages) * len(asked)))
 			g.sum.listed.Store(max(g.sum.listed.Load(), int64(l.listed)))
+			l.holes = slices.DeleteFunc(l.holes, func(s sighting) bool {
+				other := l.readdressed(s)
+				if other {
+					g.sum.readdressed.Add(1)
+				}
+				return other
+			})
 			if !g.faults {
 				l.holes = slices.DeleteFunc(l.holes, func(s sighting) bool {
 					return l.txns > s.txns+1 && g.betweenParts(order[:i+1], before, list, l.probes[s.probe], s.arrival)
