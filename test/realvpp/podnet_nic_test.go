@@ -2,6 +2,7 @@ package realvpp
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,25 +70,46 @@ func openNICCluster(t *testing.T, check string) *podCluster {
 // stream is a connection of a node to the outside, with a line a time.
 func (c *podCluster) stream(n *podNode, to string) func(what string) {
 	c.t.Helper()
-	var conn net.Conn
-	var err error
-	n.ns.do(func() { conn, err = net.DialTimeout("tcp", to, 5*time.Second) })
-	c.check(err)
-	c.t.Cleanup(func() { _ = conn.Close() })
-	in := bufio.NewReader(conn)
-	sent := 0
+	conn := c.openLine(n.ns, to)
 	return func(what string) {
 		c.t.Helper()
-		sent++
-		line := fmt.Sprintf("%d\n", sent)
-		_ = conn.SetDeadline(time.Now().Add(patience)) // a connection has deadlines
-		if _, err := conn.Write([]byte(line)); err != nil {
-			c.t.Fatalf("%s: %v", what, err)
-		}
-		if got, err := in.ReadString('\n'); err != nil || got != line {
-			c.t.Fatalf("%s: got %q, %v%s", what, got, err, c.tails())
+		if err := conn.echoes(); err != nil {
+			c.t.Fatalf("%s: %v%s", what, err, c.tails())
 		}
 	}
+}
+
+// line is a connection to a server that repeats lines.
+type line struct {
+	net.Conn
+	in   *bufio.Reader
+	sent int
+}
+
+// openLine opens a connection from a network namespace.
+func (c *podCluster) openLine(from *netns, to string) *line {
+	c.t.Helper()
+	var conn net.Conn
+	c.until("connection to "+to, func() (err error) {
+		from.do(func() { conn, err = net.DialTimeout("tcp", to, 5*time.Second) })
+		return err
+	})
+	c.t.Cleanup(func() { _ = conn.Close() })
+	return &line{Conn: conn, in: bufio.NewReader(conn)}
+}
+
+// echoes sends a line, and waits for it.
+func (l *line) echoes() error {
+	l.sent++
+	text := fmt.Sprintf("%d\n", l.sent)
+	_ = l.SetDeadline(time.Now().Add(patience)) // a connection has deadlines
+	if _, err := l.Write([]byte(text)); err != nil {
+		return err
+	}
+	if got, err := l.in.ReadString('\n'); err != nil || got != text {
+		return fmt.Errorf("got %q, %w", got, cmp.Or(err, errors.New("another line")))
+	}
+	return nil
 }
 
 // TestVPPPodNetworkNIC: nodes give their only NIC to VPP. Connections of the node, of pods and between nodes continue, also while VPP and agent die.
