@@ -23,6 +23,7 @@ const (
 	window = 10 * time.Second
 	quiet  = 200 * time.Millisecond
 	settle = 2 * time.Second
+	grain  = 100 * time.Millisecond // losses that pass within it have one time
 )
 
 // book has the objects of one source that are in force, and the removals that wait.
@@ -31,16 +32,16 @@ type book struct {
 	gone   func(model.PodID, string) bool // a pod of that node is known to be disconnected; nil: of no pod
 
 	objects map[model.Ref]object
-	have    tally // of objects
+	have    sums // of objects
 	waiting map[model.Ref]removal
 	order   []model.Ref // of waiting; also of some that wait no longer
-	lost    tally       // of waiting
-	recent  []loss      // passed within the window
+	recent  []loss      // of changes that passed within the window, or since the hold began
+	passed  sums        // of recent
+	lost    sums        // of recent and of waiting
 	taken   map[netip.Addr]model.Ref
 
 	since       time.Time // the removals are too many since then; zero: they are not
-	what        string    // the excess
-	first, last time.Time // removals that wait and are not too many arrived then
+	first, last time.Time // changes arrived then since removals wait, or since the last decision about them; zero: none
 }
 
 // object is an object in force. Form is nil for kinds whose removal alone matters.
@@ -49,29 +50,32 @@ type object struct {
 	form  model.Object
 }
 
-// counts is what the object of that kind counts for.
-func (o object) counts(kind model.Kind) tally {
-	t := tally{string(kind): 1}
-	if o.parts > 0 {
-		t[classOf(kind)] = o.parts
+func newObject(obj model.Object) object {
+	o := object{parts: parts(obj)}
+	switch obj.(type) {
+	case *model.EndpointSlice, *model.Service, *model.Pod:
+		o.form = obj
 	}
-	return t
+	return o
 }
 
 // removal is a change of the source that waits.
 type removal struct {
 	change event.Change
-	lost   tally
+	lost   delta
 }
 
-// loss is what passed changes removed.
+// loss is what changes removed and added that passed.
 type loss struct {
-	at   time.Time
-	lost tally
+	at time.Time
+	of delta
 }
 
 func newBook(l *Limits, gone func(model.PodID, string) bool) *book {
-	return &book{limits: l, gone: gone, objects: map[model.Ref]object{}, have: tally{}, waiting: map[model.Ref]removal{}, lost: tally{}, taken: map[netip.Addr]model.Ref{}}
+	return &book{
+		limits: l, gone: gone, objects: map[model.Ref]object{}, have: newSums(), waiting: map[model.Ref]removal{},
+		passed: newSums(), lost: newSums(), taken: map[netip.Addr]model.Ref{},
+	}
 }
 
 // recordAll takes changes that all pass.
@@ -84,78 +88,144 @@ func (b *book) recordAll(changes []event.Change) {
 // setForce notes the object that is in force now; nil: none.
 func (b *book) setForce(ref model.Ref, obj model.Object) {
 	if was, known := b.objects[ref]; known {
-		b.have.addTally(was.counts(ref.Kind), -1)
+		b.have.addDelta(was.counts(ref), -1)
 		delete(b.objects, ref)
 	}
 	if obj == nil {
 		return
 	}
-	o := object{parts: parts(obj)}
-	switch obj.(type) {
-	case *model.EndpointSlice, *model.Service, *model.Pod:
-		o.form = obj
-	}
+	o := newObject(obj)
 	b.objects[ref] = o
-	b.have.addTally(o.counts(ref.Kind), 1)
+	b.have.addDelta(o.counts(ref), 1)
 }
 
 // takeChanges takes changes of the source and returns those that pass now, in order.
 func (b *book) takeChanges(changes []event.Change, now time.Time) (pass []event.Change) {
 	b.forget(now)
-	if len(b.waiting) == 0 {
-		lost := b.passed()
-		sum := tally{}
-		for i := range changes {
-			_, part := b.divide(&changes[i])
-			sum.addTally(part, 1)
-		}
-		lost.addTally(sum, 1)
-		if small(lost, b.base(), b.limits) && excess(lost, b.base(), b.limits) == "" {
-			b.recordAll(changes)
-			b.note(sum, now)
-			return changes
-		}
+	if len(b.waiting) == 0 && b.takeAll(changes, now) {
+		return changes
 	}
+	replaced, taken := false, false
 	for _, ch := range changes {
 		for _, a := range addrsOf(ch.Object) {
+			taken = taken || b.taken[a] != ch.Ref
 			b.taken[a] = ch.Ref
 		}
-		pass = append(pass, b.hold(ch)...)
+		gained := b.gained(&ch)
+		replaced = replaced || len(gained) > 0
+		b.lost.addDelta(gained, 1)
+		b.note(gained, now)
+		pass = append(pass, b.hold(ch, now)...)
 	}
-	pass = append(pass, b.review()...) // behind: a change that passed may be of the same object
+	if taken { // behind: a change that passed may be of the same object
+		pass = append(pass, b.review(now)...)
+	}
+	if replaced {
+		pass = append(pass, b.passGroups(b.isReplaced, now)...)
+	}
 	return append(pass, b.decideHold(len(changes) > 0, now)...)
 }
 
+// takeAll takes changes that all pass at once, because they remove little; false: they remove more, or one object has two changes.
+func (b *book) takeAll(changes []event.Change, now time.Time) bool {
+	sum, seen := delta{}, make(map[model.Ref]bool, len(changes))
+	for i := range changes {
+		if seen[changes[i].Ref] {
+			return false
+		}
+		seen[changes[i].Ref] = true
+		_, lost := b.divide(&changes[i])
+		sum.addDelta(lost)
+		sum.addDelta(b.gained(&changes[i]))
+	}
+	b.lost.addDelta(sum, 1)
+	if lost := b.lost.classes; !small(lost, b.base(), b.limits) || excess(lost, b.base(), b.limits) != "" {
+		b.lost.addDelta(sum, -1)
+		return false
+	}
+	b.note(sum, now)
+	b.recordAll(changes)
+	return true
+}
+
 // hold returns the part of a change that passes, and keeps the rest.
-func (b *book) hold(ch event.Change) []event.Change {
+func (b *book) hold(ch event.Change, now time.Time) []event.Change {
 	b.drop(ch.Ref)
-	now, lost := b.divide(&ch)
-	if len(lost) == 0 {
+	part, lost := b.divide(&ch)
+	b.lost.addDelta(lost, 1)
+	if b.isReplaced(lost) {
+		b.note(lost, now)
 		b.setForce(ch.Ref, ch.Object)
 		return []event.Change{ch}
 	}
 	b.waiting[ch.Ref] = removal{ch, lost}
 	b.order = append(b.order, ch.Ref)
-	b.lost.addTally(lost, 1)
-	if now == nil {
+	if part == nil {
 		return nil
 	}
-	b.setForce(ch.Ref, now)
-	part := ch
-	part.Object = now
-	return []event.Change{part}
+	b.setForce(ch.Ref, part)
+	ch.Object = part
+	return []event.Change{ch}
 }
 
 // drop forgets that the removal of an object waits.
 func (b *book) drop(ref model.Ref) {
 	if r, waits := b.waiting[ref]; waits {
-		b.lost.addTally(r.lost, -1)
+		b.lost.addDelta(r.lost, -1)
 		delete(b.waiting, ref)
 	}
 }
 
+// pass ends the waiting of a removal: it passes, and its loss is one that passed.
+func (b *book) pass(r removal, now time.Time) event.Change {
+	delete(b.waiting, r.change.Ref)
+	b.note(r.lost, now)
+	b.setForce(r.change.Ref, r.change.Object)
+	return r.change
+}
+
+// passGroups returns the removals that wait and whose groups all can do without them.
+func (b *book) passGroups(can func(delta) bool, now time.Time) (pass []event.Change) {
+	for _, ref := range b.order {
+		if r, waits := b.waiting[ref]; waits && can(r.lost) {
+			pass = append(pass, b.pass(r, now))
+		}
+	}
+	return pass
+}
+
+// isReplaced reports that the groups of lost things have as many new ones.
+func (b *book) isReplaced(lost delta) bool {
+	for g := range lost {
+		if b.lost.groups[g] > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// isEnough reports that the groups of lost things have as many new ones, or have enough without them.
+func (b *book) isEnough(lost delta) bool {
+	for g := range lost {
+		if !b.has(g) {
+			return false
+		}
+	}
+	return true
+}
+
+// has reports that a group has enough without the removals that wait.
+func (b *book) has(g group) bool {
+	lost := b.lost.groups[g]
+	if lost <= 0 {
+		return true
+	}
+	left := b.have.groups[g] - (lost - b.passed.groups[g])
+	return left > 0 && 100*left >= g.enough()*(left+lost)
+}
+
 // divide returns what a change loses, and the object that has all of the change but its losses; nil: the object in force.
-func (b *book) divide(ch *event.Change) (without model.Object, lost tally) {
+func (b *book) divide(ch *event.Change) (without model.Object, lost delta) {
 	was, known := b.objects[ch.Ref]
 	switch now := ch.Object.(type) {
 	case nil:
@@ -166,11 +236,12 @@ func (b *book) divide(ch *event.Change) (without model.Object, lost tally) {
 			return nil, nil
 		}
 		if slice, is := was.form.(*model.EndpointSlice); is {
-			if rest := b.keep(slice, &model.EndpointSlice{Service: slice.Service}); len(rest) == 0 && was.parts > 0 {
-				return nil, nil
+			if rest := b.keep(slice, &model.EndpointSlice{Service: slice.Service}); len(rest) > 0 {
+				return nil, delta{endpointsOf(slice): len(rest)}
 			}
+			return nil, nil
 		}
-		return nil, was.counts(ch.Ref.Kind)
+		return nil, was.counts(ch.Ref)
 	case *model.EndpointSlice:
 		before, is := was.form.(*model.EndpointSlice)
 		if !is {
@@ -180,7 +251,7 @@ func (b *book) divide(ch *event.Change) (without model.Object, lost tally) {
 		if len(kept) == 0 {
 			return ch.Object, nil
 		}
-		return joinEndpoints(now, kept), tally{endpoints: len(kept)}
+		return joinEndpoints(now, kept), delta{endpointsOf(before): len(kept)}
 	}
 	return ch.Object, nil
 }
@@ -234,10 +305,7 @@ func (b *book) isTaken(ref model.Ref, addrs []netip.Addr) bool {
 }
 
 // review returns the removals that need not wait any more, because their pods are disconnected or their addresses have other owners.
-func (b *book) review() (pass []event.Change) {
-	if b.gone == nil && len(b.taken) == 0 {
-		return nil
-	}
+func (b *book) review(now time.Time) (pass []event.Change) {
 	for _, ref := range b.order {
 		r, waits := b.waiting[ref]
 		if !waits {
@@ -245,71 +313,64 @@ func (b *book) review() (pass []event.Change) {
 		}
 		switch b.objects[ref].form.(type) {
 		case *model.Pod, *model.Service, *model.EndpointSlice:
-			before := r.lost
-			if _, lost := b.divide(&r.change); !equalTallies(before, lost) {
-				pass = append(pass, b.hold(r.change)...)
+			if _, lost := b.divide(&r.change); !maps.Equal(r.lost, lost) {
+				pass = append(pass, b.hold(r.change, now)...)
 			}
 		}
 	}
 	return pass
 }
 
-// equalTallies reports that two tallies have the same numbers.
-func equalTallies(a, o tally) bool {
-	diff := tally{}
-	diff.addTally(a, 1)
-	diff.addTally(o, -1)
-	return len(diff) == 0
-}
-
 // decideHold begins or ends the hold, and returns the removals that pass now.
-func (b *book) decideHold(news bool, now time.Time) []event.Change {
-	if len(b.waiting) == 0 {
+func (b *book) decideHold(news bool, now time.Time) (pass []event.Change) {
+	switch {
+	case len(b.waiting) == 0:
 		b.end()
 		return nil
-	}
-	switch {
-	case !b.since.IsZero():
-		if b.limits.For > 0 && now.Sub(b.since) >= b.limits.For {
-			return b.release()
-		}
-		return nil
-	case b.measure() != "":
-		b.since, b.what = now, b.measure()
-		return nil
-	case news && b.first.IsZero():
-		b.first = now
+	case !b.since.IsZero() && b.limits.For > 0 && now.Sub(b.since) >= b.limits.For:
+		return b.release(now)
 	}
 	if news {
-		b.last = now
+		if b.last = now; b.first.IsZero() {
+			b.first = now
+		}
 	}
-	lost := b.passed()
-	lost.addTally(b.lost, 1)
-	if small(lost, b.base(), b.limits) || !now.Before(b.settled()) {
-		b.note(maps.Clone(b.lost), now)
-		return b.release()
+	held := !b.since.IsZero()
+	switch {
+	case b.first.IsZero():
+		return nil
+	case !held && small(b.lost.classes, b.base(), b.limits):
+		return b.release(now)
+	case now.Before(b.settled()):
+		return nil
+	case !held && b.measure() == "":
+		return b.release(now)
+	case !held:
+		b.since = now
 	}
-	return nil
+	b.first, b.last = time.Time{}, time.Time{}
+	if pass = b.passGroups(b.isEnough, now); len(b.waiting) == 0 {
+		b.end()
+	}
+	return pass
 }
 
 // measure returns what is too much of the waiting removals, and of those that passed within the window; "": nothing.
 func (b *book) measure() string {
-	lost := b.passed()
-	lost.addTally(b.lost, 1)
+	lost := tally{}
+	for g, n := range b.lost.groups {
+		if !b.has(g) {
+			lost.addCount(g.class, n)
+		}
+	}
 	return excess(lost, b.base(), b.limits)
 }
 
 // release returns all removals that wait: they pass.
-func (b *book) release() (pass []event.Change) {
-	for _, ref := range b.order {
-		if r, waits := b.waiting[ref]; waits {
-			pass = append(pass, r.change)
-			b.drop(ref)
-			b.setForce(ref, r.change.Object)
-		}
-	}
-	if !b.since.IsZero() {
-		b.recent = nil // a decision about these removals is made
+func (b *book) release(now time.Time) (pass []event.Change) {
+	pass = b.passGroups(func(delta) bool { return true }, now)
+	if !b.since.IsZero() { // a decision about these removals is made
+		b.recent, b.passed, b.lost = nil, newSums(), newSums()
 	}
 	b.end()
 	return pass
@@ -317,11 +378,11 @@ func (b *book) release() (pass []event.Change) {
 
 // end notes that no removal waits.
 func (b *book) end() {
-	b.order, b.since, b.what, b.first, b.last = nil, time.Time{}, "", time.Time{}, time.Time{}
+	b.order, b.since, b.first, b.last = nil, time.Time{}, time.Time{}, time.Time{}
 	clear(b.taken)
 }
 
-// settled is when removals that are not too many pass.
+// settled is when a decision is made about the removals that wait.
 func (b *book) settled() time.Time {
 	at, most := b.last.Add(quiet), b.first.Add(settle)
 	if most.Before(at) {
@@ -331,40 +392,46 @@ func (b *book) settled() time.Time {
 }
 
 // next is when the book must be asked again; zero: not before a change.
-func (b *book) next() time.Time {
-	switch {
-	case len(b.waiting) == 0 || !b.since.IsZero() && b.limits.For == 0:
-		return time.Time{}
-	case !b.since.IsZero():
-		return b.since.Add(b.limits.For)
+func (b *book) next() (at time.Time) {
+	if len(b.waiting) == 0 {
+		return at
 	}
-	return b.settled()
+	if !b.since.IsZero() && b.limits.For > 0 {
+		at = b.since.Add(b.limits.For)
+	}
+	if !b.first.IsZero() && (at.IsZero() || b.settled().Before(at)) {
+		at = b.settled()
+	}
+	return at
 }
 
-// forget drops losses that are older than the window.
+// forget drops losses that are older than the window. During a hold they count on.
 func (b *book) forget(now time.Time) {
-	b.recent = slices.DeleteFunc(b.recent, func(l loss) bool { return now.Sub(l.at) >= window })
-}
-
-// note remembers a loss that passed.
-func (b *book) note(lost tally, now time.Time) {
-	if len(lost) > 0 {
-		b.recent = append(b.recent, loss{now, lost})
+	for len(b.recent) > 0 && b.since.IsZero() && now.Sub(b.recent[0].at) >= window {
+		b.passed.addDelta(b.recent[0].of, -1)
+		b.lost.addDelta(b.recent[0].of, -1)
+		b.recent = b.recent[1:]
 	}
 }
 
-// passed is what was lost within the window.
-func (b *book) passed() tally {
-	t := tally{}
-	for _, l := range b.recent {
-		t.addTally(l.lost, 1)
+// note remembers what passed. The book knows the time to grain.
+func (b *book) note(lost delta, now time.Time) {
+	if len(lost) == 0 {
+		return
 	}
-	return t
+	b.passed.addDelta(lost, 1)
+	if n := len(b.recent); n > 0 && (!b.since.IsZero() || now.Sub(b.recent[n-1].at) < grain) {
+		b.recent[n-1].of.addDelta(lost)
+		return
+	}
+	b.recent = append(b.recent, loss{now, maps.Clone(lost)})
 }
 
-// base is what was in force at the beginning of the window, as far as it was not replaced.
+// base is what was in force at the beginning of the window. Additions whose groups do not count gains are in it, too.
 func (b *book) base() tally {
-	t := b.passed()
-	t.addTally(b.have, 1)
+	t := maps.Clone(b.have.classes)
+	for class, n := range b.passed.net {
+		t.addCount(class, n)
+	}
 	return t
 }

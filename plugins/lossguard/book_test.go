@@ -3,6 +3,7 @@ package lossguard
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -46,6 +47,13 @@ func service(i int) *model.Service {
 	}
 }
 
+func services(from, to int) (out []model.Object) {
+	for i := from; i < to; i++ {
+		out = append(out, service(i))
+	}
+	return out
+}
+
 // slice has endpoints of the pods from to to.
 func slice(from, to int) *model.EndpointSlice {
 	s := &model.EndpointSlice{ID: model.SliceID{Namespace: "a", Name: "e"}, Service: model.ServiceID{Namespace: "a", Name: "s"}}
@@ -78,60 +86,68 @@ func TestFewRemovalsPassAtOnce(t *testing.T) {
 }
 
 func TestManyRemovalsAreHeldUntilTheirTime(t *testing.T) {
-	b := with(nil, pods(0, 100)...)
-	if pass := b.takeChanges(append(each(remove, pods(0, 60)), put(pod(200))), at(0)); len(pass) != 1 || pass[0].Object == nil {
+	b := with(nil, services(0, 100)...)
+	if pass := b.takeChanges(append(each(remove, services(0, 60)), put(service(200))), at(0)); len(pass) != 1 || pass[0].Object == nil {
 		t.Errorf("only the addition passes, not %v", pass)
 	}
-	if b.what != "60 of 101 objects of kind Pod" && b.what != "60 of 100 objects of kind Pod" {
-		t.Error(b.what)
+	if pass := b.decideHold(false, at(quiet-1)); len(pass) != 0 || !b.since.IsZero() {
+		t.Errorf("%v before the end of the burst, since %v", pass, b.since)
 	}
-	if pass := b.takeChanges(each(remove, pods(60, 61)), at(time.Second)); len(pass) != 0 {
+	if pass := b.decideHold(false, at(quiet)); len(pass) != 0 || b.measure() != "60 of 101 objects of kind Service, 60 of 101 frontends" {
+		t.Error(pass, b.measure())
+	}
+	if pass := b.takeChanges(each(remove, services(60, 61)), at(time.Second)); len(pass) != 0 {
 		t.Errorf("held: %v", pass)
 	}
-	if pass := b.decideHold(false, at(time.Minute-1)); len(pass) != 0 || b.next() != at(time.Minute) {
+	end := quiet + time.Minute
+	if pass := b.decideHold(false, at(end-1)); len(pass) != 0 || b.next() != at(end) {
 		t.Errorf("%v, next %v", pass, b.next())
 	}
-	if pass := b.decideHold(false, at(time.Minute)); len(pass) != 61 || !b.next().IsZero() {
+	if pass := b.decideHold(false, at(end)); len(pass) != 61 || !b.next().IsZero() {
 		t.Errorf("%d removals", len(pass))
 	}
-	if n := b.have["Pod"]; n != 40 {
+	if n := b.have.classes["Service"]; n != 40 {
 		t.Errorf("%d in force", n)
 	}
 }
 
 func TestRemovalsInManyUpdatesCountTogether(t *testing.T) {
-	b, passed := with(nil, pods(0, 100)...), 0
+	b, passed := with(nil, services(0, 100)...), 0
 	for i := range 100 {
-		passed += len(b.takeChanges(each(remove, pods(i, i+1)), at(time.Duration(i)*20*time.Millisecond)))
+		passed += len(b.takeChanges(each(remove, services(i, i+1)), at(time.Duration(i)*20*time.Millisecond)))
 	}
+	b.decideHold(false, at(3*time.Second))
 	if passed > 10 || b.since.IsZero() || len(b.waiting) != 100-passed {
 		t.Errorf("%d passed, %d wait, since %v", passed, len(b.waiting), b.since)
 	}
 }
 
 func TestRemovalsThatAreNotTooManySettle(t *testing.T) {
-	b := with(nil, pods(0, 100)...)
-	if pass := b.takeChanges(each(remove, pods(0, 30)), at(0)); len(pass) != 0 || b.next() != at(quiet) {
+	b := with(nil, services(0, 100)...)
+	if pass := b.takeChanges(each(remove, services(0, 30)), at(0)); len(pass) != 0 || b.next() != at(quiet) {
 		t.Fatalf("%d, next %v", len(pass), b.next())
 	}
 	if pass := b.decideHold(false, at(quiet)); len(pass) != 30 || !b.since.IsZero() {
 		t.Errorf("%d passed, since %v", len(pass), b.since)
 	}
-	if pass := b.takeChanges(each(remove, pods(30, 55)), at(time.Second)); len(pass) != 0 || b.since.IsZero() {
+	if pass := b.takeChanges(each(remove, services(30, 55)), at(time.Second)); len(pass) != 0 {
+		t.Errorf("%d", len(pass))
+	}
+	if pass := b.decideHold(false, at(time.Second+quiet)); len(pass) != 0 || b.since.IsZero() {
 		t.Errorf("with those before, they are too many: %d, since %v", len(pass), b.since)
 	}
-	c := with(nil, pods(0, 100)...)
-	c.takeChanges(each(remove, pods(0, 30)), at(0))
+	c := with(nil, services(0, 100)...)
+	c.takeChanges(each(remove, services(0, 30)), at(0))
 	c.decideHold(false, at(quiet))
-	if pass := c.takeChanges(each(remove, pods(30, 37)), at(window+quiet)); len(pass) != 7 {
+	if pass := c.takeChanges(each(remove, services(30, 37)), at(window+quiet)); len(pass) != 7 {
 		t.Errorf("after the window only new removals count: %d", len(pass))
 	}
 }
 
 func TestTheEndOfAStreamOfRemovalsIsNotAwaitedForEver(t *testing.T) {
-	b, passed := with(nil, pods(0, 200)...), 0
+	b, passed := with(nil, services(0, 200)...), 0
 	for i := range 30 {
-		passed += len(b.takeChanges(each(remove, pods(3*i, 3*i+3)), at(time.Duration(i)*100*time.Millisecond)))
+		passed += len(b.takeChanges(each(remove, services(3*i, 3*i+3)), at(time.Duration(i)*100*time.Millisecond)))
 		passed += len(b.decideHold(false, at(time.Duration(i)*100*time.Millisecond)))
 	}
 	if passed < 60 {
@@ -140,9 +156,12 @@ func TestTheEndOfAStreamOfRemovalsIsNotAwaitedForEver(t *testing.T) {
 }
 
 func TestObjectsThatReturnEndTheHold(t *testing.T) {
-	b := with(nil, pods(0, 100)...)
-	b.takeChanges(each(remove, pods(0, 100)), at(0))
-	if pass := b.takeChanges(each(put, pods(0, 100)), at(time.Second)); len(pass) != 100 || !b.since.IsZero() || len(b.lost) != 0 || !b.next().IsZero() {
+	b := with(nil, services(0, 100)...)
+	b.takeChanges(each(remove, services(0, 100)), at(0))
+	if b.decideHold(false, at(quiet)); b.since.IsZero() {
+		t.Error("not held")
+	}
+	if pass := b.takeChanges(each(put, services(0, 100)), at(time.Second)); len(pass) != 100 || !b.since.IsZero() || len(b.lost.groups) != 0 || !b.next().IsZero() {
 		t.Errorf("%d, since %v, lost %v", len(pass), b.since, b.lost)
 	}
 }
@@ -164,7 +183,7 @@ func TestASliceKeepsItsEndpoints(t *testing.T) {
 	if ready != 45 || len(got.Endpoints) != 45 || len(next.Endpoints) != 10 {
 		t.Errorf("%d ready of %d; the new version has %d", ready, len(got.Endpoints), len(next.Endpoints))
 	}
-	if pass := b.release(); len(pass) != 1 || pass[0].Object != model.Object(next) {
+	if pass := b.release(at(time.Second)); len(pass) != 1 || pass[0].Object != model.Object(next) {
 		t.Errorf("%v", pass)
 	}
 }
@@ -182,29 +201,28 @@ func TestOnlyLossesCount(t *testing.T) {
 	if pass := with(nil, slice(0, 40)).takeChanges([]event.Change{put(moved)}, at(0)); len(pass[0].Object.(*model.EndpointSlice).Endpoints) != 0 {
 		t.Errorf("another Service gets the endpoints: %v", pass)
 	}
-	b := with(nil, pods(0, 100)...)
-	b.takeChanges(each(remove, pods(0, 10)), at(0))
-	b.takeChanges(each(remove, pods(10, 70)), at(1))
-	b.release()
-	if pass := b.takeChanges(each(remove, pods(70, 73)), at(2)); len(pass) != 3 {
+	b := with(nil, services(0, 100)...)
+	b.takeChanges(each(remove, services(0, 10)), at(0))
+	b.takeChanges(each(remove, services(10, 70)), at(1))
+	b.decideHold(false, at(quiet+1))
+	if pass := b.release(at(time.Second)); len(pass) != 60 {
+		t.Errorf("%d are released", len(pass))
+	}
+	if pass := b.takeChanges(each(remove, services(70, 73)), at(time.Second)); len(pass) != 3 {
 		t.Errorf("what was decided counts again: %d", len(pass))
 	}
 }
 
 func TestFrontendsAndRulesCount(t *testing.T) {
-	var services []model.Object
-	for i := range 30 {
-		services = append(services, service(i))
-	}
-	b := with(nil, services...)
-	if b.takeChanges(each(remove, services[:25]), at(0)); !strings.Contains(b.what, "25 of 30 frontends") {
-		t.Error(b.what)
+	b := with(nil, services(0, 30)...)
+	if b.takeChanges(each(remove, services(0, 25)), at(0)); !strings.Contains(b.measure(), "25 of 30 frontends") {
+		t.Error(b.measure())
 	}
 	big := &model.Policy{ID: model.PolicyID{Kind: model.KindNetworkPolicy, Namespace: "a", Name: "p"}, InboundRules: make([]model.Rule, 30)}
 	big.InboundRules[0].Action = model.ActionDeny
 	b = with(nil, big)
-	if pass := b.takeChanges([]event.Change{remove(big)}, at(0)); len(pass) != 0 || b.what != "29 of 29 allow rules" {
-		t.Error(pass, b.what)
+	if pass := b.takeChanges([]event.Change{remove(big)}, at(0)); len(pass) != 0 || b.measure() != "29 of 29 allow rules" {
+		t.Error(pass, b.measure())
 	}
 	changed := *big
 	changed.InboundRules = nil
@@ -226,7 +244,7 @@ func TestDisconnectedPodsAreNotHeld(t *testing.T) {
 	clear(gone)
 	b.takeChanges(append(each(remove, pods(0, 40)), put(slice(40, 40))), at(0))
 	gone["p007"] = true
-	pass := b.review()
+	pass := b.review(at(1))
 	if len(pass) != 2 || pass[0].Object != nil || pass[0].Ref != pod(7).Ref() || len(pass[1].Object.(*model.EndpointSlice).Endpoints) != 39 {
 		t.Errorf("%v", pass)
 	}
@@ -259,6 +277,30 @@ func TestRefusedObjectsAreNoRemovals(t *testing.T) {
 	}
 	if pass := b.takeChanges(refused, at(0)); len(pass) != 100 {
 		t.Errorf("%d", len(pass))
+	}
+}
+
+// checkSums checks that the sums of a book are those of its objects, of what passed and of what waits.
+func checkSums(t *rapid.T, b *book) {
+	have, passed := newSums(), newSums()
+	for ref, o := range b.objects {
+		have.addDelta(o.counts(ref), 1)
+	}
+	for _, l := range b.recent {
+		passed.addDelta(l.of, 1)
+	}
+	lost := newSums()
+	lost.addDelta(passed.groups, 1)
+	for _, r := range b.waiting {
+		lost.addDelta(r.lost, 1)
+	}
+	for _, c := range []struct {
+		name      string
+		got, want sums
+	}{{"have", b.have, have}, {"passed", b.passed, passed}, {"lost", b.lost, lost}} {
+		if !maps.Equal(c.got.groups, c.want.groups) || !maps.Equal(c.got.classes, c.want.classes) || !maps.Equal(c.got.net, c.want.net) {
+			t.Fatalf("%s: %v, want %v", c.name, c.got, c.want)
+		}
 	}
 }
 
@@ -304,22 +346,19 @@ func TestEverythingPassesInTheEnd(t *testing.T) {
 			apply(want, changes)
 			apply(have, b.takeChanges(slices.Clone(changes), now))
 			now = now.Add(time.Duration(rapid.IntRange(0, 700).Draw(t, "ms")) * time.Millisecond)
-			apply(have, append(b.review(), b.decideHold(false, now)...))
+			apply(have, append(b.review(now), b.decideHold(false, now)...))
 			for ref, o := range want {
 				if _, is := o.(*model.EndpointSlice); !is && !cmp.Equal(have[ref], o, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
 					t.Fatalf("%s waits, and is no removal", ref)
 				}
 			}
-			sum := tally{}
-			for ref, o := range b.objects {
-				sum.addTally(o.counts(ref.Kind), 1)
-			}
-			if !equalTallies(sum, b.have) || len(have) != len(b.objects) {
-				t.Fatalf("counts %v, want %v; %d objects, want %d", b.have, sum, len(b.objects), len(have))
+			checkSums(t, b)
+			if len(have) != len(b.objects) {
+				t.Fatalf("%d objects, want %d", len(b.objects), len(have))
 			}
 		}
-		apply(have, b.release())
-		if diff := cmp.Diff(want, have, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" || len(b.lost) != 0 {
+		apply(have, b.release(now))
+		if diff := cmp.Diff(want, have, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 			t.Fatalf("lost %v, (-want +have):\n%s", b.lost, diff)
 		}
 	})

@@ -161,7 +161,7 @@ func (g *Guard) Release() []Held {
 	for _, name := range slices.Sorted(maps.Keys(g.sources)) {
 		s := g.sources[name]
 		if !s.book.since.IsZero() {
-			g.pass(name, s.book.release(), time.Time{})
+			g.pass(name, s.book.release(g.cfg.Now()), time.Time{})
 		}
 		g.letStart(s)
 	}
@@ -215,7 +215,7 @@ func (g *Guard) passUpdate(ev *event.Update) {
 	if !s.synced {
 		s.book.recordAll(ev.Changes)
 		g.emit(ev)
-		if s.late != nil && g.record.lacks(ev.Source, s.book.have, &g.cfg.Limits) == "" {
+		if s.late != nil && g.record.lacks(ev.Source, s.book.have.classes, &g.cfg.Limits) == "" {
 			g.letStart(s)
 			g.publish()
 		}
@@ -253,7 +253,7 @@ func (g *Guard) sync(ev *event.SyncStatus) {
 		s.late = ev
 		return
 	}
-	if s.what = g.record.lacks(ev.Source, s.book.have, &g.cfg.Limits); s.what == "" {
+	if s.what = g.record.lacks(ev.Source, s.book.have.classes, &g.cfg.Limits); s.what == "" {
 		s.synced = true
 		g.emit(ev)
 		return
@@ -313,7 +313,11 @@ func (g *Guard) tick() (next time.Time) {
 				g.letStart(s)
 			}
 		}
-		g.pass(name, append(s.book.review(), s.book.decideHold(false, now)...), time.Time{})
+		var pass []event.Change
+		if g.cfg.Gone != nil {
+			pass = s.book.review(now)
+		}
+		g.pass(name, append(pass, s.book.decideHold(false, now)...), time.Time{})
 		sooner(s.book.next())
 		if g.cfg.Gone != nil && len(s.book.waiting) > 0 {
 			sooner(now.Add(time.Second))
@@ -331,7 +335,7 @@ func (g *Guard) keepRecord() error {
 	var errs []error
 	for name, s := range g.sources {
 		if s.synced {
-			errs = append(errs, g.record.save(name, s.book.have))
+			errs = append(errs, g.record.save(name, s.book.have.classes))
 		}
 	}
 	return errors.Join(errs...)

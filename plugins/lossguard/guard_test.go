@@ -64,6 +64,8 @@ func TestGuardHoldsAndReleases(t *testing.T) {
 			t.Fatalf("%d %t", n, synced)
 		}
 		r.feed(each(remove, pods(0, 100))...)
+		time.Sleep(quiet)
+		synctest.Wait()
 		if n, _ := r.changes(); n != 0 || len(r.Held()) != 1 || r.Held()[0].Objects != 100 || !strings.Contains(r.log.String(), "level=ERROR") {
 			t.Errorf("%d passed; held %v; log %s", n, r.Held(), r.log)
 		}

@@ -88,12 +88,10 @@ func addrsOf(obj model.Object) (out []netip.Addr) {
 	return out
 }
 
-// addTally adds another tally, sign times.
-func (t tally) addTally(o tally, sign int) {
-	for class, n := range o {
-		if t[class] += sign * n; t[class] == 0 {
-			delete(t, class)
-		}
+// addCount adds to the number of a class.
+func (t tally) addCount(class string, n int) {
+	if t[class] += n; t[class] == 0 {
+		delete(t, class)
 	}
 }
 
