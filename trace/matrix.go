@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -69,28 +70,39 @@ const (
 // Matrix evaluates for every ordered pair of different pods, in each family that both have, whether the first can open a
 // connection to the second's port. It skips pods of the host network: they have no separate address. The only error is
 // ctx's.
-func (c *Cluster) Matrix(ctx context.Context, ports []Port) ([]Cell, error) {
+func (c *Cluster) Matrix(ctx context.Context, pairs Pairs) ([]Cell, error) {
 	c.world.refresh()
-	pods := c.matrixPods()
+	clients, servers := c.matrixPods(pairs.Clients...), c.matrixPods(pairs.Servers...)
+	done, all := 0, len(pairs.Ports)*2*len(clients)
 	var cells []Cell
-	for _, port := range ports {
+	for _, port := range pairs.Ports {
 		for _, family := range []string{ipv4, ipv6} {
-			for _, from := range pods {
+			for _, from := range clients {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
-				cells = append(cells, c.row(from, pods, port, family)...)
+				cells = append(cells, c.row(from, servers, port, family)...)
+				if done++; pairs.Progress != nil {
+					pairs.Progress(done, all)
+				}
 			}
 		}
 	}
 	return cells, nil
 }
 
-// matrixPods returns the pods with a separate address on a known node, sorted by name.
-func (c *Cluster) matrixPods() []*model.Pod {
+// Pairs select the questions of a matrix.
+type Pairs struct {
+	Ports            []Port
+	Clients, Servers []string            // namespaces; none: all
+	Progress         func(done, all int) // is called after each row; nil: nothing is
+}
+
+// matrixPods returns the pods of some namespaces, or of all, with a separate address on a known node, sorted by name.
+func (c *Cluster) matrixPods(namespaces ...string) []*model.Pod {
 	var pods []*model.Pod
 	for _, p := range c.world.behind {
-		if c.nodes[p.NodeName] != nil {
+		if c.nodes[p.NodeName] != nil && (len(namespaces) == 0 || slices.Contains(namespaces, p.ID.Namespace)) {
 			pods = append(pods, p)
 		}
 	}
@@ -185,8 +197,9 @@ func absent(c Cell, present map[party]bool) string {
 	return "not asked for"
 }
 
-// WriteMatrix writes a table for each port and family: a row for each client, a column for each server.
-func WriteMatrix(w io.Writer, cells []Cell) {
+// WriteMatrix writes a table for each port and family: a row for each client, a column for each server. A table that is wider than so many columns is
+// written in parts, each with some servers; 0: any width.
+func WriteMatrix(w io.Writer, cells []Cell, columns int) {
 	if len(cells) == 0 {
 		fmt.Fprintln(w, "no two pods to ask about")
 		return
@@ -198,39 +211,80 @@ func WriteMatrix(w io.Writer, cells []Cell) {
 		if n < 0 {
 			n = len(cells)
 		}
-		writeTable(w, cells[:n])
+		writeTable(w, cells[:n], columns)
 		cells = cells[n:]
 	}
 }
 
-func writeTable(w io.Writer, cells []Cell) {
-	names := map[string]bool{}
-	verdicts := make(map[[2]string]Verdict, len(cells))
+// pairTable is the table of one port and family.
+type pairTable struct {
+	clients, servers []string
+	number           map[string]int // of a pod, from 1 on
+	digits, width    int            // of a number, and of a client's name
+	verdicts         map[[2]string]Verdict
+}
+
+func writeTable(w io.Writer, cells []Cell, columns int) {
+	t := pairTable{number: map[string]int{}, verdicts: make(map[[2]string]Verdict, len(cells))}
 	delivered := 0
 	for _, c := range cells {
-		names[c.From], names[c.To] = true, true
-		verdicts[[2]string{c.From, c.To}] = c.Verdict
+		t.number[c.From], t.number[c.To] = 0, 0
+		t.clients, t.servers = append(t.clients, c.From), append(t.servers, c.To)
+		t.width = max(t.width, len(c.From))
+		t.verdicts[[2]string{c.From, c.To}] = c.Verdict
 		if c.Verdict == Delivered {
 			delivered++
 		}
 	}
-	sorted := make([]string, 0, len(names))
-	width := 0
-	for name := range names {
-		sorted = append(sorted, name)
-		width = max(width, len(name))
+	pods := slices.Sorted(maps.Keys(t.number))
+	for i, name := range pods {
+		t.number[name] = i + 1
 	}
-	slices.Sort(sorted)
-	digits := len(strconv.Itoa(len(sorted)))
-	fmt.Fprintf(w, "\n%s %s: %d of %d\n%*s", cells[0].Port, cells[0].Family, delivered, len(cells), digits+1+width, "")
-	for i := range sorted {
-		fmt.Fprintf(w, " %*d", digits, i+1)
+	for _, list := range []*[]string{&t.clients, &t.servers} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	t.digits = len(strconv.Itoa(len(pods)))
+	fmt.Fprintf(w, "\n%s %s: %d of %d\n", cells[0].Port, cells[0].Family, delivered, len(cells))
+	silent := slices.ContainsFunc(t.servers, func(name string) bool { return !slices.Contains(t.clients, name) })
+	if named := columns == 0 || t.width <= columns/2; !named || silent { // rows do not name every server
+		for i, name := range pods {
+			fmt.Fprintf(w, "%*d %s\n", t.digits, i+1, name)
+		}
+		if fmt.Fprintln(w); !named {
+			t.width = 0
+		}
+	}
+	part := len(t.servers)
+	if columns > 0 {
+		part = max((columns-t.digits-1-t.width)/(t.digits+1), 1)
+	}
+	for at := 0; at < len(t.servers); at += part {
+		if at > 0 {
+			fmt.Fprintln(w)
+		}
+		t.writeServers(w, t.servers[at:min(at+part, len(t.servers))])
+	}
+}
+
+// writeServers writes the columns of some servers.
+func (t *pairTable) writeServers(w io.Writer, servers []string) {
+	left := t.digits
+	if t.width > 0 {
+		left += 1 + t.width
+	}
+	fmt.Fprintf(w, "%*s", left, "")
+	for _, to := range servers {
+		fmt.Fprintf(w, " %*d", t.digits, t.number[to])
 	}
 	fmt.Fprintln(w)
-	for i, from := range sorted {
-		fmt.Fprintf(w, "%*d %-*s", digits, i+1, width, from)
-		for _, to := range sorted {
-			fmt.Fprintf(w, " %*s", digits, mark(verdicts, from, to))
+	for _, from := range t.clients {
+		fmt.Fprintf(w, "%*d", t.digits, t.number[from])
+		if t.width > 0 {
+			fmt.Fprintf(w, " %-*s", t.width, from)
+		}
+		for _, to := range servers {
+			fmt.Fprintf(w, " %*s", t.digits, mark(t.verdicts, from, to))
 		}
 		fmt.Fprintln(w)
 	}

@@ -3,6 +3,7 @@ package trace
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestParsePort(t *testing.T) {
 // TestMatrix: each cell equals the answer to its single question.
 func TestMatrix(t *testing.T) {
 	c := guestbook(t, Config{})
-	cells, err := c.Matrix(context.Background(), []Port{{6379, model.TCP}, {0, model.ICMP}})
+	cells, err := c.Matrix(context.Background(), Pairs{Ports: []Port{{6379, model.TCP}, {0, model.ICMP}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestMatrix(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := c.Matrix(canceled, []Port{{80, model.TCP}}); err == nil {
+	if _, err := c.Matrix(canceled, Pairs{Ports: []Port{{80, model.TCP}}}); err == nil {
 		t.Error("Matrix does not heed its context")
 	}
 }
@@ -65,7 +66,7 @@ func TestWriteMatrix(t *testing.T) {
 		cell("c/x", "a/web", ipv4, ""), cell("a/web", "b/db", ipv6, Delivered),
 	}
 	var got bytes.Buffer
-	WriteMatrix(&got, cells)
+	WriteMatrix(&got, cells, 0)
 	want := `+ delivered  x dropped  r rejected  ? cannot be asked; rows are clients, columns are servers
 
 80/TCP IPv4: 1 of 4
@@ -75,12 +76,66 @@ func TestWriteMatrix(t *testing.T) {
 3 pod:c/x   ? . .
 
 80/TCP IPv6: 1 of 1
-            1 2
-1 pod:a/web . +
-2 pod:b/db  . .
+1 pod:a/web
+2 pod:b/db
+
+            2
+1 pod:a/web +
 `
 	if diff := cmp.Diff(want, got.String()); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A matrix that is wider than the terminal is written in parts; names that leave no room for a part are written above it.
+func TestWriteMatrixFitsItsWidth(t *testing.T) {
+	var cells []Cell
+	for i := range 30 {
+		for j := range 30 {
+			if i != j {
+				cells = append(cells, Cell{From: fmt.Sprintf("pod:prod/web-%02d", i), To: fmt.Sprintf("pod:prod/web-%02d", j), Port: "80/TCP", Family: ipv4, Verdict: Delivered})
+			}
+		}
+	}
+	for columns, parts := range map[int]int{0: 1, 200: 1, 60: 3, 24: 5} {
+		var got bytes.Buffer
+		WriteMatrix(&got, cells, columns)
+		_, table, _ := strings.Cut(got.String(), "870 of 870\n")
+		if n := strings.Count(table, " +"); n != 870 {
+			t.Errorf("%d columns: %d answers", columns, n)
+		}
+		rows := 0
+		for line := range strings.Lines(table) {
+			if len(strings.TrimSuffix(line, "\n")) > columns && columns > 0 {
+				t.Errorf("%d columns: %q has %d", columns, line, len(line))
+			}
+			if strings.HasPrefix(line, " 1 ") && strings.Contains(line, "+") {
+				rows++
+			}
+		}
+		if rows != parts {
+			t.Errorf("%d columns: the first client is in %d parts, want %d\n%s", columns, rows, parts, table)
+		}
+	}
+}
+
+// Namespaces select the clients and the servers; the progress ends with the last row.
+func TestMatrixOfNamespaces(t *testing.T) {
+	c := guestbook(t, Config{})
+	last := [2]int{}
+	cells, err := c.Matrix(context.Background(), Pairs{
+		Ports: []Port{{80, model.TCP}}, Clients: []string{"kube-system"}, Servers: []string{"guestbook"}, Progress: func(done, all int) { last = [2]int{done, all} },
+	})
+	if err != nil || len(cells) == 0 {
+		t.Fatal(len(cells), err)
+	}
+	for _, cell := range cells {
+		if !strings.HasPrefix(cell.From, "pod:kube-system/") || !strings.HasPrefix(cell.To, "pod:guestbook/") {
+			t.Errorf("%+v", cell)
+		}
+	}
+	if last[0] != last[1] || last[0] == 0 {
+		t.Errorf("progress %v", last)
 	}
 }
 

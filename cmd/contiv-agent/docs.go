@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/cmd/configfile"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/query"
 )
 
 func newDocs() *cobra.Command {
@@ -33,7 +34,7 @@ func newDocs() *cobra.Command {
 			if err := os.MkdirAll(args[1], 0o755); err != nil {
 				return err
 			}
-			for _, root := range []*cobra.Command{cmd.Root(), newPlugin()} {
+			for _, root := range []*cobra.Command{cmd.Root(), query.NewPlugin()} {
 				if err := doc.GenManTree(root, &doc.GenManHeader{
 					Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent", Date: &manualDate,
 				}, args[1]); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/calico/felix"
 	"github.com/contiv-agent/contiv-agent/cmd/driver"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	pb "github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/sim"
 )
@@ -196,7 +197,7 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	st.WriteText(&text, true)
+	show.Status(&text, st, true)
 	for _, want := range []string{
 		"felix       in-sync                 5 messages, the last with number 4, policy names as in v3.31; 1 of 1 endpoints up",
 		"endpoint    prod/web-0 eth0         up", "policy      NetworkPolicy prod/web  CONFIGURED",

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/player"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
+	"github.com/contiv-agent/contiv-agent/cmd/query"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/stdin"
 )
@@ -59,10 +61,6 @@ func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	}
 }
 
-func flagError(cmd *cobra.Command, err error) error {
-	return exit.Usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
-}
-
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "contiv-agent",
@@ -73,7 +71,9 @@ binary API, keeps VPP equal to it, and explains the fate of any packet.
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" or "config diff" found a difference, "status" found the agent not in sync or not healthy,
 "doctor" found something missing, wrong or dangerous, "verify" found a difference or an assertion that does not hold, "trace --expect" found another verdict,
-or "cleanup --dry-run" found values to remove; 130 interrupted before it was done (a command that serves until it is stopped ends with 0).`,
+or "cleanup --dry-run" found values to remove; 130 interrupted before it was done (a command that serves until it is stopped ends with 0).
+
+Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COLOR is set. On a pipe each object is one line, without colours. Names are never cut.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1
   contiv-agent run --kubeconfig ~/.kube/config --node "$(hostname)" --vpp-socket /run/vpp/api.sock
   echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
@@ -85,7 +85,15 @@ or "cleanup --dry-run" found values to remove; 130 interrupted before it was don
 	}
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), newTrace(), player.New(), newPolicy(), newPlan(), newStatus(), newDoctor(), prover.New(), newCleanup(), newLogLevel(), newRelease(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
+	root.SetFlagErrorFunc(exit.FlagError)
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), newDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
 	return root
+}
+
+// rootOf returns the command line of the program for the name that it was started under.
+func rootOf(program string) *cobra.Command {
+	if filepath.Base(program) == query.PluginName {
+		return query.NewPlugin()
+	}
+	return newRoot()
 }

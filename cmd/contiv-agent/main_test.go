@@ -21,12 +21,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/cmd/driver"
+	"github.com/contiv-agent/contiv-agent/cmd/query"
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
 // TestMain lets tests run this program in separate processes, by each of its names.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"contiv-agent": main, driver.Program: main, pluginName: main})
+	testscript.Main(m, map[string]func(){"contiv-agent": main, driver.Program: main, query.PluginName: main})
 }
 
 // TestCommands runs testdata/*.txt: a user's input, and the program's output.

@@ -36,3 +36,8 @@ func Groups(root *cobra.Command) {
 	}
 	root.Args = cobra.ArbitraryArgs
 }
+
+// FlagError is the error of a wrong flag, with the command that explains the flags.
+func FlagError(cmd *cobra.Command, err error) error {
+	return Usage(fmt.Errorf("%w\nsee '%s --help'", err, cmd.CommandPath()))
+}

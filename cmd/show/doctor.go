@@ -3,15 +3,15 @@ package show
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/doctor"
 )
 
 // Findings writes the checks of a VPP: those that are not ok, or all.
 func Findings(w io.Writer, r *doctor.Report, all bool) {
 	fmt.Fprintf(w, "VPP %s, process %d\n", r.Version, r.PID)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := terminal.NewTable(w)
 	fine := 0
 	for _, c := range r.Checks {
 		if c.Verdict == doctor.OK && !all {

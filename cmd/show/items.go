@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/contiv-agent/contiv-agent/client"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
@@ -17,7 +16,7 @@ import (
 func Items(w io.Writer, format string, items []client.Item) error {
 	switch format {
 	case "text":
-		tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		tw := terminal.NewTable(w)
 		for _, i := range items {
 			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(withReason(i.State.String(), i.Why)))
 		}

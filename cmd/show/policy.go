@@ -5,8 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
@@ -66,7 +66,7 @@ func (c counts) cell(h *policy.Hits) string {
 // writeDirection writes the tiers of one direction as a packet meets them.
 func writeDirection(w io.Writer, name string, tiers []policy.Tier, profiles []string, counts counts) {
 	fmt.Fprintf(w, "  %s\n", name)
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	tw := terminal.NewTable(w)
 	for _, t := range tiers {
 		fmt.Fprintf(tw, "    tier %s\n", t.Name)
 		for _, p := range t.Policies {

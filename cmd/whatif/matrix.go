@@ -15,8 +15,9 @@ import (
 
 // Matrix select questions about all pairs of pods.
 type Matrix struct {
-	Matrix, Diff bool
-	ports        []string
+	Matrix, Diff     bool
+	ports            []string
+	clients, servers []string // namespaces
 }
 
 // AddFlags adds the flags to a command.
@@ -24,6 +25,8 @@ func (f *Matrix) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.Matrix, "matrix", false, "ask for each pair of pods and each --port")
 	cmd.Flags().BoolVar(&f.Diff, "diff", false, "show the connections that start and stop to be possible from one folder to another, given as arguments")
 	cmd.Flags().StringSliceVar(&f.ports, "port", nil, "with --matrix or --diff: port to dial, such as 80/TCP, 53/UDP or ICMP; may be repeated")
+	cmd.Flags().StringSliceVar(&f.clients, "from-namespace", nil, "with --matrix or --diff: ask only for clients in these namespaces")
+	cmd.Flags().StringSliceVar(&f.servers, "to-namespace", nil, "with --matrix or --diff: ask only for servers in these namespaces")
 }
 
 // loader loads a what-if cluster.
@@ -41,14 +44,18 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 			return nil, err
 		}
 		defer cluster.Close()
-		return cluster.Matrix(cmd.Context(), ports)
+		return cluster.Matrix(cmd.Context(), trace.Pairs{
+			Ports: ports, Clients: f.clients, Servers: f.servers, Progress: terminal.Progress(cmd.ErrOrStderr(), "clients"),
+		})
 	}
 	if f.Matrix {
 		cells, err := ask(manifests)
 		if err != nil {
 			return err
 		}
-		return writeLines(cmd.OutOrStdout(), cells, asJSON, trace.WriteMatrix)
+		return writeLines(cmd.OutOrStdout(), cells, asJSON, func(w io.Writer, cells []trace.Cell) {
+			trace.WriteMatrix(w, cells, terminal.StyleOf(w).Width)
+		})
 	}
 	before, err := ask(args[:1])
 	if err != nil {

@@ -1,4 +1,4 @@
-package status
+package show
 
 import (
 	"fmt"
@@ -6,17 +6,18 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
+	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 )
 
-// WriteText writes the status as lines of a table for people; without all, Services and policies that are configured and have no remark
+// Status writes the status as lines of a table for people; without all, Services and policies that are configured and have no remark
 // are only counted.
-func (st *Status) WriteText(w io.Writer, all bool) {
-	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+func Status(w io.Writer, st *status.Status, all bool) {
+	tw := terminal.NewTable(w)
 	state := "in sync"
 	if !st.InSync {
 		state = "not in sync: " + st.Waiting
@@ -159,7 +160,7 @@ func writeDriver(w io.Writer, d *attachment.DriverStatus, all bool) {
 const mostDrift = 20
 
 // driftText returns a line such as "missing at 15:04:05, repaired; 3 times since the agent started", with the known contest.
-func driftText(d *Drift) string {
+func driftText(d *status.Drift) string {
 	repaired := "repaired"
 	if !d.Repaired {
 		repaired = "not repaired yet"
@@ -170,12 +171,12 @@ func driftText(d *Drift) string {
 	return withReason(fmt.Sprintf("%s at %s, %s; %d times since the agent started", d.What, d.Last.Format(time.TimeOnly), repaired, d.Times), d.Contest)
 }
 
-func transactionText(t *Transaction) string {
+func transactionText(t *status.Transaction) string {
 	return withReason(fmt.Sprintf("%s (%s): add %d, mod %d, del %d, %d messages, %s",
 		t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error)
 }
 
-func writeServices(w io.Writer, st *Status, all bool) (hidden int) {
+func writeServices(w io.Writer, st *status.Status, all bool) (hidden int) {
 	for _, s := range st.Services {
 		if !all && s.State == "CONFIGURED" && len(s.Reasons) == 0 {
 			hidden++
@@ -189,7 +190,7 @@ func writeServices(w io.Writer, st *Status, all bool) (hidden int) {
 	return hidden
 }
 
-func writePolicyStates(w io.Writer, st *Status, all bool) (hidden int) {
+func writePolicyStates(w io.Writer, st *status.Status, all bool) (hidden int) {
 	for _, p := range st.Policies {
 		if !all && (p.State == "CONFIGURED" || p.State == "IDLE") && len(p.Reasons) == 0 {
 			hidden++
@@ -201,11 +202,4 @@ func writePolicyStates(w io.Writer, st *Status, all bool) (hidden int) {
 		}
 	}
 	return hidden
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 )
 
-func newPolicy() *cobra.Command {
+// NewPolicy returns the command policy.
+func NewPolicy() *cobra.Command {
 	var socket string
 	var manifests []string
 	var settings flags.Agent

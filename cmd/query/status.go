@@ -1,4 +1,7 @@
-package main
+// Package query holds the commands that read a running agent, or simulated nodes, and show the result; and the same commands for the agents of a cluster.
+//
+// Invariant: only log-level and release change something, and only in an agent.
+package query
 
 import (
 	"context"
@@ -15,7 +18,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
-func newStatus() *cobra.Command {
+// NewStatus returns the command status.
+func NewStatus() *cobra.Command {
 	var socket string
 	var all, history bool
 	var wait time.Duration
@@ -51,7 +55,7 @@ Exit code 3: the agent is not in sync, or not healthy; with --wait: still not wh
 			if err := selectServices(st, args); err != nil {
 				return err
 			}
-			if err := out.Print(cmd.OutOrStdout(), st, func(w io.Writer) { st.WriteText(w, all || len(args) > 0) }); err != nil {
+			if err := out.Print(cmd.OutOrStdout(), st, func(w io.Writer) { show.Status(w, st, all || len(args) > 0) }); err != nil {
 				return err
 			}
 			if !st.InSync || !st.Healthy {

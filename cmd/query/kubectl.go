@@ -1,9 +1,8 @@
-package main
+package query
 
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,16 +15,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
-// pluginName is the file that kubectl runs from PATH for `kubectl contiv`.
-const pluginName = "kubectl-contiv"
-
-// rootOf returns the command line of the program for the name that it was started under.
-func rootOf(program string) *cobra.Command {
-	if filepath.Base(program) == pluginName {
-		return newPlugin()
-	}
-	return newRoot()
-}
+// PluginName is the file that kubectl runs from PATH for `kubectl contiv`.
+const PluginName = "kubectl-contiv"
 
 // pluginFlags select the agents.
 type pluginFlags struct {
@@ -33,16 +24,17 @@ type pluginFlags struct {
 	node   string
 }
 
-func newPlugin() *cobra.Command {
+// NewPlugin returns the command line of the kubectl plugin.
+func NewPlugin() *cobra.Command {
 	var f pluginFlags
 	root := &cobra.Command{
-		Use:         pluginName,
+		Use:         PluginName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl contiv"},
 		Short:       "Query the agents of a cluster: their state, and the fate of packets",
 		Long: `kubectl contiv queries the agents of a cluster as contiv-agent queries the one on its node. It is contiv-agent itself: put a link to it
-named ` + pluginName + ` into a folder in PATH, where kubectl finds it.
+named ` + PluginName + ` into a folder in PATH, where kubectl finds it.
 
-    ln -s "$(command -v contiv-agent)" /usr/local/bin/` + pluginName + `
+    ln -s "$(command -v contiv-agent)" /usr/local/bin/` + PluginName + `
 
 It finds the pods of the DaemonSet by --namespace and --selector, and runs contiv-agent in them with kubectl, the one in PATH or $KUBECTL. It
 has the rights of the kubeconfig, and needs the right to list these pods and to create pods/exec in them. Without
@@ -60,7 +52,7 @@ node has a finding; 0 no finding.`,
 		DisableAutoGenTag: true,
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(flagError)
+	root.SetFlagErrorFunc(exit.FlagError)
 	fs := root.PersistentFlags()
 	fs.StringVar(&f.agents.Kubeconfig, "kubeconfig", "", "kubeconfig, for kubectl")
 	fs.StringVar(&f.agents.Context, "context", "", "context of the kubeconfig, for kubectl")
@@ -121,7 +113,7 @@ func (f *pluginFlags) everywhere(other *cobra.Command, flags ...string) *cobra.C
 }
 
 func (f *pluginFlags) status() *cobra.Command {
-	cmd := f.everywhere(newStatus(), "all", "history")
+	cmd := f.everywhere(NewStatus(), "all", "history")
 	cmd.Long = `status shows the state of agents, and of every Service and policy that is not configured, or has remarks; with names it shows these
 Services; with --all it shows every Service and policy.
 
@@ -130,7 +122,7 @@ Exit code 3: an agent is not in sync, or not healthy: an object or value is refu
 }
 
 func (f *pluginFlags) plan() *cobra.Command {
-	cmd := f.everywhere(newPlan(), "sessions")
+	cmd := f.everywhere(NewPlan(), "sessions")
 	cmd.Long = `plan makes agents compare their VPPs with the desired state, and prints the operations that would make them equal. It executes none. There
 are changes if another program has changed VPP, or VPP refuses a value.
 
@@ -141,7 +133,7 @@ Exit code 0: nothing to change; 3: there are changes.`
 
 // policy queries the agent of each pod's node.
 func (f *pluginFlags) policy() *cobra.Command {
-	cmd := like(newPolicy())
+	cmd := like(NewPolicy())
 	cmd.Long = `policy shows, for each direction of a pod, the tiers in the order in which a packet meets them, their policies, the rules with what they
 match, and the verdict for packets that no rule decides. It queries the agent of the pod's node, or with --node that agent.
 
@@ -180,7 +172,7 @@ If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
 func (f *pluginFlags) trace() *cobra.Command {
 	var t traceFlags
 	cmd := &cobra.Command{
-		Use:   newTrace().Use,
+		Use:   NewTrace().Use,
 		Short: "Show the fate of packets in the current cluster",
 		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one line, in order; the
 questions are those of contiv-agent trace. It reads the API server's objects, with the kubeconfig's rights, builds an agent and an

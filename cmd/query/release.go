@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 )
 
-func newRelease() *cobra.Command {
+// NewRelease returns the command release.
+func NewRelease() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "release",

@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 )
 
-func newLogLevel() *cobra.Command {
+// NewLogLevel returns the command log-level.
+func NewLogLevel() *cobra.Command {
 	var socket string
 	cmd := &cobra.Command{
 		Use:   "log-level [debug|info|warn|error]",

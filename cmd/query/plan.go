@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"fmt"
@@ -20,7 +20,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-func newPlan() *cobra.Command {
+// NewPlan returns the command plan.
+func NewPlan() *cobra.Command {
 	var f planFlags
 	var sessions bool
 	var out show.Output

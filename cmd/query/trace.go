@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"errors"
@@ -25,7 +25,8 @@ type traceFlags struct {
 	out      show.Output
 }
 
-func newTrace() *cobra.Command {
+// NewTrace returns the command trace.
+func NewTrace() *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
 		Use:   "trace [QUESTION ...]",
@@ -61,7 +62,8 @@ balancers choose one backend themselves, and the answer names the true sender in
   after            the time that passes, such as 90s
 
 With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders (or files), and shows
-which of these connections become possible from the first to the second, and which stop; the exit code is 3 if there are differences.`,
+which of these connections become possible from the first to the second, and which stop; the exit code is 3 if there are differences.
+Both take --from-namespace and --to-namespace. A matrix that is wider than the terminal is written in parts.`,
 		Example: `  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
     contiv-agent trace --manifests examples/guestbook -o json
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
