@@ -57,7 +57,7 @@ func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen
 
 func (v *VPP) bootCNAT() {
 	v.cnat = cnat.New(cnat.Config{
-		Net: cnatNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }, EchoInErrors: !v.cfg.older(25, 2),
+		Net: cnatNet{v}, Now: func() time.Duration { return v.now.Sub(v.booted) }, EchoInErrors: !v.cfg.older(25, 2), Anew: !v.cfg.older(26, 6),
 	})
 	v.cnat.SetChoice(v.choice)
 	v.features = features{map[featureKey]int{}, map[featureKey]bool{}, policer.New()}
@@ -89,12 +89,12 @@ func optional(a arcID) []string {
 func addOptional(a *arcs, v *VPP) {
 	for id := range arcCount {
 		for _, name := range optional(id) {
-			run := (*flow).cnatInput
+			run := func(f *flow) bool { return f.obey(f.v.cnat.Input(&f.p)) }
 			switch {
 			case strings.Contains(name, "snat"):
-				run = (*flow).cnatSNAT
+				run = func(f *flow) bool { return f.obey(f.v.cnat.SNAT(&f.p, f.rx)) }
 			case strings.Contains(name, "output"):
-				run = (*flow).cnatOutput
+				run = func(f *flow) bool { return f.obey(f.v.cnat.Output(&f.p, f.rx, f.tx, f.known)) }
 			}
 			times := func(swIf uint32) int { return v.features.times[featureKey{id, name, swIf}] }
 			a.addFeature(id, feature{
@@ -117,18 +117,9 @@ func addOptional(a *arcs, v *VPP) {
 	}
 }
 
-func (f *flow) cnatInput() bool { return f.obey(f.v.cnat.Input(&f.p)) }
-
-func (f *flow) cnatSNAT() bool { return f.obey(f.v.cnat.SNAT(&f.p, f.rx)) }
-
-func (f *flow) cnatOutput() bool { return f.obey(f.v.cnat.Output(&f.p, f.rx, f.tx)) }
-
 // cnatFIB processes packets that routes lead to an address of the plugin; false: the packet left by another path.
 func (f *flow) cnatFIB() bool {
-	if f.table != 0 || !f.v.fib[family(f.p.Dst)].findTable(0).owned(f.p.Dst) {
-		return true
-	}
-	return f.obey(f.v.cnat.FIB(&f.p))
+	return f.table != 0 || !f.v.fib[family(f.p.Dst)].findTable(0).owned(f.p.Dst) || f.obey(f.v.cnat.FIB(&f.p))
 }
 
 // obey applies the plugin's decision; false: the packet has left this arc.
@@ -139,7 +130,7 @@ func (f *flow) obey(r cnat.Result) bool {
 	if r.Text != "" {
 		f.hop(r.Node, "%s", r.Text)
 	}
-	f.badChecksum = f.badChecksum || r.BadChecksum
+	f.badChecksum, f.known = f.badChecksum || r.BadChecksum, max(f.known, r.Flow)
 	switch r.Action {
 	case cnat.Lookup:
 		f.lookup()

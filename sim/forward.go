@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -63,7 +64,7 @@ type flow struct {
 	p      Packet
 	rx, tx uint32
 	table  uint32 // for the next lookup
-	own    bool   // VPP made it: its TTL stays
+	marks
 	// badChecksum is kept: later changes update the checksum by differences. broken: VPP made a datagram whole that has a wrong one.
 	badChecksum, broken bool
 	origin              string
@@ -74,6 +75,12 @@ type flow struct {
 	pause    func()
 	reported map[[2]netip.Addr]bool
 	cargo    *cargo // nil: the packet has no bytes
+}
+
+// marks say of a packet: VPP made it, so its TTL stays; and what cnat knows of its flow.
+type marks struct {
+	own   bool
+	known cnat.Flow
 }
 
 // Send lets a packet arrive on an interface and returns its fate. Session state is kept. The packet must be valid (Packet.Validate)

@@ -74,6 +74,56 @@ func (l *lab) update(t Translation) uint32 {
 	return id
 }
 
+// TestAnew: since 26.06 a packet gets no other source where it leaves, unless its flow begins where it comes in. Before, an answer to a pod that reached itself by
+// its own address got the node's, which the pod had not dialled. And IPv6 addresses with the same last 32 bits count as one.
+func TestAnew(t *testing.T) {
+	for _, c := range []struct {
+		anew         bool
+		back, suffix string
+	}{
+		{false, "tcp [fd09::9]:49153 -> [fd01::3]:4000 [SA]", "tcp [fd01::3]:4000 -> [fd02::3]:8080 [S]"},
+		{true, "tcp [fd01::3]:8080 -> [fd01::3]:4000 [SA]", "tcp [fd09::9]:49153 -> [fd02::3]:8080 [S]"},
+	} {
+		l := newLab(t)
+		l.anew = c.anew
+		l.SetSNATAddresses(netip.IPv4Unspecified(), netip.MustParseAddr("fd09::9"), None)
+		l.SetSNATPolicy(SNATKubernetes)
+		l.SNATPolicyInterface(2, true, Pod)
+		through := func(p *packet.Packet) Result { return l.Output(p, 2, 2, l.Input(p).Flow) }
+		for _, q := range [][2]string{
+			{"tcp [fd01::3]:4000 -> [fd01::3]:8080 [S]", "tcp [fd09::9]:49152 -> [fd01::3]:8080 [S]"},
+			{"tcp [fd01::3]:8080 -> [fd09::9]:49152 [SA]", c.back},
+			{"tcp [fd01::3]:4000 -> [fd02::3]:8080 [S]", c.suffix},
+			{"tcp [fd01::3]:4000 -> [fd02::4]:8080 [S]", "tcp [fd01::3]:4000 -> [fd02::4]:8080 [S]"},
+		} {
+			if got := l.pass(through, q[0]); got != q[1] {
+				t.Errorf("anew %v: %s: got %s, want %s", c.anew, q[0], got, q[1])
+			}
+		}
+		if got := l.pass(func(p *packet.Packet) Result { return l.Output(p, 2, 2, NoLookup) }, "tcp [fd01::5]:1 -> [fd01::5]:2 [S]"); c.anew != (got == "tcp [fd01::5]:1 -> [fd01::5]:2 [S]") {
+			t.Errorf("anew %v, not looked up: got %s", c.anew, got)
+		}
+	}
+}
+
+// TestAnswersOfFrontend: since 26.06 the answers of an endpoint whose address is that of a frontend keep it, at other ports than the frontend's.
+func TestAnswersOfFrontend(t *testing.T) {
+	const answer = "tcp 10.1.1.1:8080 -> 10.1.1.2:4000 [SA]"
+	for anew, want := range map[bool]string{false: "tcp 10.96.0.10:80 -> 10.1.1.2:4000 [SA]", true: answer} {
+		l := newLab(t)
+		l.anew = anew
+		l.update(of("10.96.0.10:80", "10.1.1.1:8080"))
+		l.update(of("10.1.1.1:30080", "10.1.1.1:8080"))
+		through := func(p *packet.Packet) Result { l.Input(p); return l.FIB(p) }
+		if got, want := l.pass(through, "tcp 10.1.1.2:4000 -> 10.96.0.10:80 [S]"), "tcp 10.1.1.2:4000 -> 10.1.1.1:8080 [S]"; got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		if got := l.pass(l.out(3, 2), answer); got != want {
+			t.Errorf("anew %v: got %s, want %s", anew, got, want)
+		}
+	}
+}
+
 // pass sends a packet through a node and returns the result.
 func (l *lab) pass(node func(*packet.Packet) Result, text string) string {
 	l.t.Helper()
@@ -96,7 +146,7 @@ func (l *lab) pass(node func(*packet.Packet) Result, text string) string {
 }
 
 func (l *lab) out(rx, tx uint32) func(*packet.Packet) Result {
-	return func(p *packet.Packet) Result { return l.Output(p, rx, tx) }
+	return func(p *packet.Packet) Result { return l.Output(p, rx, tx, NewFlow) }
 }
 
 func (l *lab) sessions() []string {
@@ -418,7 +468,7 @@ func TestErrorsAboutFragments(t *testing.T) {
 			"output ICMP 10.1.1.2:0 -> 10.1.1.3:0 => 192.0.2.1:49153 -> 10.1.1.3:49153",
 		},
 	} {
-		got := l.pass(func(p *packet.Packet) Result { r := l.Output(p, 2, 3); l.bad = r.BadChecksum; return r }, c.pkt)
+		got := l.pass(func(p *packet.Packet) Result { r := l.Output(p, 2, 3, NewFlow); l.bad = r.BadChecksum; return r }, c.pkt)
 		if l.bad {
 			got += " bad checksum"
 		}

@@ -29,6 +29,10 @@ type Config struct {
 	Now func() time.Duration // time since VPP's boot; nil: the clock stands at 0
 	// EchoInErrors: ICMP errors about echoes are translated, as VPP does since 25.02.
 	EchoInErrors bool
+	// Anew: the plugin is that of 26.06, which was written anew. VPP looks for a flow only where its packets come in, so those of a known flow, and those
+	// that it did not look for, get no new source where they leave. It looks again where a route leads to an address of a frontend, so that the answers of an
+	// endpoint that has this address are not translated. And IPv6 addresses with the same last 32 bits count as one that reaches itself.
+	Anew bool
 }
 
 // Engine is the plugin of one VPP. Methods named like API messages return VPP's retval.
@@ -36,6 +40,7 @@ type Engine struct {
 	net  Network
 	now  func() time.Duration
 	echo bool
+	anew bool
 	pick func(n int) int
 
 	pool    []*translation // by ID; nil: free
@@ -83,7 +88,7 @@ type watch struct {
 
 // New returns the plugin after VPP's start.
 func New(c Config) *Engine {
-	e := &Engine{net: c.Net, now: c.Now, echo: c.EchoInErrors, byKey: map[trKey]uint32{}, excluded: map[netip.Prefix]struct{}{}}
+	e := &Engine{net: c.Net, now: c.Now, echo: c.EchoInErrors, anew: c.Anew, byKey: map[trKey]uint32{}, excluded: map[netip.Prefix]struct{}{}}
 	if e.now == nil {
 		e.now = func() time.Duration { return 0 }
 	}

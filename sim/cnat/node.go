@@ -101,14 +101,14 @@ func (e *Engine) Input(p *packet.Packet) Result {
 	if !ok {
 		return Result{}
 	}
-	s, how := e.sessions[k], "known flow"
+	s, how := e.sessions[k], known
 	if s != nil {
 		e.touch(s.stamp)
 	} else {
 		c := e.clients[p.Dst]
 		t := e.serving(c, p)
 		if t == nil {
-			return Result{}
+			return Result{Flow: NewFlow}
 		}
 		s, how = e.balanced(t, p), "new flow"
 		e.countSessions(c, 1)
@@ -118,11 +118,21 @@ func (e *Engine) Input(p *packet.Packet) Result {
 		}
 	}
 	if s.flags&flagNoNAT != 0 {
-		return Result{Action: Forward, Backend: s.backend, Node: name, Text: fmt.Sprintf("to %s as it is, %s", s.backend, how)}
+		return Result{Action: Forward, Backend: s.backend, Node: name, Flow: flowOf(how), Text: fmt.Sprintf("to %s as it is, %s", s.backend, how)}
 	}
-	r := Result{Node: name}
+	r := Result{Node: name, Flow: flowOf(how)}
 	e.translate(&r, p, &k, s, how)
 	return r
+}
+
+// known is the text about a packet of a flow that has a session.
+const known = "known flow"
+
+func flowOf(how string) Flow {
+	if how == known {
+		return KnownFlow
+	}
+	return NewFlow
 }
 
 // balanced makes a session for a new flow through cnat-input, which ignores a path's source.
@@ -135,7 +145,8 @@ func (e *Engine) balanced(t *translation, p *packet.Packet) *session {
 	return s
 }
 
-// FIB is ip4-cnat-tx and ip6-cnat-tx, which receive the packets to the plugin's addresses by the routes.
+// FIB is ip4-cnat-tx and ip6-cnat-tx, which receive the packets to the plugin's addresses by the routes. VPP 26.06 looks for the flow again there. A packet that Input
+// has translated to one of these addresses, at a port without translation, begins another flow, whose answers take the place of those of the first.
 func (e *Engine) FIB(p *packet.Packet) Result {
 	r := Result{Node: fibNode(p.Dst)}
 	c := e.clients[p.Dst]
@@ -143,7 +154,7 @@ func (e *Engine) FIB(p *packet.Packet) Result {
 	if !ok || c == nil {
 		return r
 	}
-	s, how := e.sessions[k], "known flow"
+	s, how := e.sessions[k], known
 	if s != nil {
 		e.touch(s.stamp)
 		switch {
@@ -155,6 +166,9 @@ func (e *Engine) FIB(p *packet.Packet) Result {
 	} else {
 		t := e.serving(c, p)
 		if t == nil {
+			if back := k.backFrom(AtOutput); e.anew && e.sessions[back] != nil {
+				e.freeSession(back, e.sessions[back])
+			}
 			return r
 		}
 		how = "new flow"
@@ -169,6 +183,7 @@ func (e *Engine) FIB(p *packet.Packet) Result {
 		}
 		r.Action, r.Backend = Forward, s.backend
 	}
+	r.Flow = flowOf(how)
 	e.translate(&r, p, &k, s, how)
 	return r
 }
@@ -196,8 +211,12 @@ func (e *Engine) balancedFIB(t *translation, p *packet.Packet) (s *session, back
 	return s, back, true
 }
 
-// Output is cnat-output-ip4 and -ip6 for a packet that came in by rx and leaves by tx.
-func (e *Engine) Output(p *packet.Packet, rx, tx uint32) Result {
+// Output is cnat-output-ip4 and -ip6 for a packet that came in by rx and leaves by tx. flow: what Input knew of its flow. VPP 26.06 then
+// takes what a known flow's session has for this node, and makes nothing (cnat_output_feature_get_rw).
+func (e *Engine) Output(p *packet.Packet, rx, tx uint32, flow Flow) Result {
+	if k, ok := e.makeKey(p, AtOutput); e.anew && (flow == NoLookup || flow == KnownFlow && (!ok || e.sessions[k] == nil)) {
+		return Result{}
+	}
 	return e.masquerade(p, nodeName("output", p.Dst), AtOutput, AtInput, rx, tx, flagNoClient|flagRetrySNAT)
 }
 
@@ -214,15 +233,15 @@ func (e *Engine) masquerade(p *packet.Packet, name string, at, backAt Location, 
 	r := Result{Node: name}
 	if s := e.sessions[k]; s != nil {
 		e.touch(s.stamp)
-		e.translate(&r, p, &k, s, "known flow")
+		e.translate(&r, p, &k, s, known)
 		return r
 	}
 	from := e.snat[af(p.Dst)]
-	known := !from.Addr.IsUnspecified()
+	has := !from.Addr.IsUnspecified()
 	if at == AtFIB {
-		known = from.resolved
+		has = from.resolved
 	}
-	if !e.wanted(&k, rx, tx) || !known {
+	if !e.wanted(&k, rx, tx) || !has {
 		return Result{}
 	}
 	port, ok := e.allocate(p.Proto)

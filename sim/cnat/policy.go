@@ -106,7 +106,7 @@ func af(a netip.Addr) int {
 // wanted evaluates the policy for a packet with this key.
 func (e *Engine) wanted(k *sessionKey, rx, tx uint32) bool {
 	v6 := af(k.Src)
-	switch e.policy {
+	switch src, dst := k.Src.As16(), k.Dst.As16(); e.policy {
 	case SNATByPrefix:
 		return e.tables[v6][rx] && !e.isExcluded(k.Dst)
 	case SNATKubernetes:
@@ -118,7 +118,7 @@ func (e *Engine) wanted(k *sessionKey, rx, tx uint32) bool {
 		case !e.tables[Pod][rx] && !e.tables[Pod][tx]:
 			return k.Src != e.snat[v6].Addr
 		}
-		return k.Src == k.Dst
+		return k.Src == k.Dst || e.anew && [4]byte(src[12:]) == [4]byte(dst[12:])
 	}
 	return true
 }

@@ -137,6 +137,11 @@ func (t Tuple) reverse() Tuple {
 	return Tuple{Src: t.Dst, Dst: t.Src, SrcPort: t.DstPort, DstPort: t.SrcPort}
 }
 
+// backFrom is the key of the answers to a packet, at a node.
+func (k sessionKey) backFrom(at Location) sessionKey {
+	return sessionKey{Tuple: k.reverse(), proto: k.proto, loc: at}
+}
+
 // Expire is VPP's scanner, which walks over the sessions once a second.
 func (e *Engine) Expire() {
 	for _, k := range e.sessionKeys(e.expired) {

@@ -157,9 +157,20 @@ type Result struct {
 	Backend netip.Addr // Forward only
 	Node    string
 	Text    string // "": the node did nothing
+	Flow    Flow
 	// BadChecksum: that of an ICMPv6 error is wrong now.
 	BadChecksum bool
 }
+
+// Flow is what VPP knows of a packet's flow where the packet comes in.
+type Flow uint8
+
+// A packet that does not pass Input or FIB is not looked up.
+const (
+	NoLookup Flow = iota
+	NewFlow
+	KnownFlow
+)
 
 // Crash is a crash of VPP.
 type Crash struct{ Why string }

@@ -18,6 +18,9 @@ func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why
 		switch {
 		case s.Interface != r.Interface:
 			return nil, "they left by different interfaces"
+		case w.spoils(in, s, r):
+			w.spoiled++
+			continue
 		case s.BadChecksum != r.BadChecksum:
 			return nil, "one checksum is wrong"
 		case !equal(in, s.Packet, r.Packet):
@@ -33,6 +36,13 @@ func (w *twin) match(in flight, sims, reals []sim.Output) (landed []landing, why
 		landed = append(landed, landing{flight: flight{s.Packet, r.Packet}, at: s.Interface, spoil: s.BadChecksum})
 	}
 	return landed, ""
+}
+
+// spoils reports that cnat of 26.06 gave an ICMP error of VPP itself other addresses and ports. VPP does not look for the flow of such a packet, so that the node
+// at its output takes what the packet before it left in the buffer (cnat_output_feature_get_rw). At most one in 20 packets may be so.
+func (w *twin) spoils(in flight, s, r sim.Output) bool {
+	return w.lab.newerCNAT() && s.Origin == sim.ICMPError && s.Packet.Src.Is6() && r.Packet.IsICMPError() && !equal(in, s.Packet, r.Packet) &&
+		w.spoiled <= fewChances+w.packets/20
 }
 
 // fewLost is how many packets may get lost before they reach VPP in a whole test, and one more in manyPackets; a packet that VPP drops

@@ -64,6 +64,7 @@ type twin struct {
 	last       scene         // what was sent last
 	chances    int           // how often a port made up was by chance the one it replaced
 	reports    int           // how often the packet in an ICMP error had other ports
+	spoiled    int           // how often cnat of 26.06 spoiled an ICMP error
 	translated int           // sessions of cnat's after the last packet
 	awaited    int           // how often cnat's scanner was late
 	strayed    bool          // VPP has had a session as portOfAnError says
