@@ -2,10 +2,14 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 	"testing"
 	"time"
+
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
@@ -152,6 +156,17 @@ func dialBare(tb testing.TB, dial dialer) *bare {
 	return b
 }
 
+// ask asks VPP the questions of an agent. A refused command is an answer, too: VPP refuses to show what a plugin has that it did not load, and agents ask for
+// that.
+func (b *bare) ask(calls []vpp.Call) error {
+	for i, r := range b.Do(context.Background(), calls...) {
+		if _, answered := r.Msg.(*vlib.CliInbandReply); r.Err != nil && !answered {
+			return fmt.Errorf("%s %+v: %w", calls[i].Msg.GetMessageName(), calls[i].Msg, r.Err)
+		}
+	}
+	return nil
+}
+
 // do makes all calls and fails with the first refusal.
 func (b *bare) do(tb testing.TB, calls []vpp.Call) {
 	tb.Helper()
@@ -159,5 +174,23 @@ func (b *bare) do(tb testing.TB, calls []vpp.Call) {
 		if r.Err != nil {
 			tb.Fatalf("%s: %v", calls[i].Msg.GetMessageName(), r.Err)
 		}
+	}
+}
+
+// TestAskTakesRefusedCommandsForAnswers: a real VPP without the cnat plugin refuses `show cnat snat-policy`, which agents ask in each resync.
+func TestAskTakesRefusedCommandsForAnswers(t *testing.T) {
+	v := startSim(t, newCluster(1, 1, nil))
+	defer v.stop()
+	conn := dialBare(t, v.dial)
+	defer conn.stop()
+	refused := []vpp.Call{{Msg: &vlib.CliInband{Cmd: "show nothing of the kind"}}}
+	if r := conn.Do(t.Context(), refused...)[0]; r.Err == nil {
+		t.Fatalf("it is not refused: %+v", r)
+	}
+	if err := conn.ask(refused); err != nil {
+		t.Error(err)
+	}
+	if err := conn.ask([]vpp.Call{{Msg: &interfaces.SwInterfaceSetFlags{SwIfIndex: 9999}}}); err == nil {
+		t.Error("a message about no interface is refused, and ask does not say so")
 	}
 }

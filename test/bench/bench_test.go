@@ -161,7 +161,11 @@ func benchmarkResync(b *testing.B, peer string, dial dialer, c *cluster, dumps [
 		var w stopwatch
 		for b.Loop() {
 			w.agent = append(w.agent, timed(r.check))
-			w.bare = append(w.bare, timed(func() { conn.do(b, dumps) }))
+			w.bare = append(w.bare, timed(func() {
+				if err := conn.ask(dumps); err != nil {
+					b.Fatal(err)
+				}
+			}))
 		}
 		r.stop()
 		b.ReportMetric(float64(len(dumps)), "dumps")

@@ -103,7 +103,7 @@ type process struct {
 
 func spawn(t *testing.T, path, journal string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(os.Args[0], "-test.run=^$")}
+	p := &process{cmd: exec.Command(os.Args[0], append([]string{"-test.run=^$"}, os.Args[1:]...)...)} // with -test.short it has fewer Services, too
 	p.cmd.Env = append(os.Environ(), socketVariable+"="+path, journalVariable+"="+journal)
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
