@@ -4,13 +4,12 @@ import (
 	"errors"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
 
 	"github.com/contiv-agent/contiv-agent/cmd/configfile"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/manual"
 	"github.com/contiv-agent/contiv-agent/cmd/query"
 )
 
@@ -30,18 +29,10 @@ func newDocs() *cobra.Command {
 			if args[0] == "configuration" {
 				return os.WriteFile(args[1], []byte(configfile.Page(newRun(), newFanout())), 0o644)
 			}
-			manualDate := time.Date(2026, time.November, 1, 0, 0, 0, 0, time.UTC) // fixed, so that the pages do not depend on the day
 			if err := os.MkdirAll(args[1], 0o755); err != nil {
 				return err
 			}
-			for _, root := range []*cobra.Command{cmd.Root(), query.NewPlugin()} {
-				if err := doc.GenManTree(root, &doc.GenManHeader{
-					Title: "CONTIV-AGENT", Section: "1", Source: "contiv-agent", Manual: "contiv-agent", Date: &manualDate,
-				}, args[1]); err != nil {
-					return err
-				}
-			}
-			return nil
+			return errors.Join(manual.Write(cmd.Root(), args[1]), manual.Write(query.NewPlugin(), args[1]))
 		},
 	}
 }
