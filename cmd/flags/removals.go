@@ -13,7 +13,7 @@ type Removals struct{ limits lossguard.Limits }
 
 // AddFlags adds the flags.
 func (f *Removals) AddFlags(fs *pflag.FlagSet) {
-	fs.Uint8Var(&f.limits.Share, "hold-removals", 0, "hold removals that would remove this part, in percent, of the objects of a kind, of the endpoints, of the frontends or of the allow rules of a source within 10 s, as of an API server that answers with empty lists; additions and other changes go on. After a restart of the agent, the first sync is held likewise. contiv-agent release carries them out. 50 is a good value where no Service has most of the cluster's endpoints: a quick rolling update of such a Service is held, too. 0: never hold")
+	fs.Uint8Var(&f.limits.Share, "hold-removals", lossguard.DefaultShare, "hold removals that would remove more than this part, in percent, of the objects of a kind, of the endpoints, of the frontends or of the allow rules of a source within 10 s, as of an API server that answers with empty lists; additions and other changes go on. Endpoints, pods and policies that others replace do not count, nor endpoints of a Service that keeps a tenth of them. After a restart of the agent, the first sync is held likewise. contiv-agent release carries them out. 0: never hold")
 	fs.IntVar(&f.limits.Least, "hold-removals-min", lossguard.DefaultLeast, "never hold fewer removals than this")
 	fs.DurationVar(&f.limits.For, "hold-removals-for", lossguard.DefaultFor, "how long removals are held; 0: until contiv-agent release")
 }

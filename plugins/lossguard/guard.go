@@ -19,6 +19,7 @@ import (
 
 // Defaults of the commands.
 const (
+	DefaultShare = 50
 	DefaultLeast = 20
 	DefaultFor   = 2 * time.Minute
 )

@@ -114,6 +114,9 @@ func (n *node) status() error {
 	if !st.InSync || !st.Ready || !st.VPP.Connected || st.VPP.Silent != "" || st.Busy != "" {
 		return fmt.Errorf("the agent is not in sync: waiting for %q, VPP %+v, busy %q", st.Waiting, st.VPP, st.Busy)
 	}
+	if held := n.guard.Load().Held(); len(held) > 0 {
+		return fmt.Errorf("removals are still held: %v", held)
+	}
 	for _, v := range st.Unwell {
 		if v.State == event.Retrying.String() || v.State == event.Failed.String() {
 			return fmt.Errorf("%s is %s: %s", v.Key, v.State, v.Error)

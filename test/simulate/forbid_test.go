@@ -34,7 +34,12 @@ func (r *run) watch(versions []int) {
 			continue
 		}
 		next := 0
+		n.mixed.Store(false)
 		n.sim.After(func(m sim.Record) {
+			if n.mixed.Load() || len(n.guard.Load().Held()) > 0 {
+				n.mixed.Store(true)
+				return
+			}
 			for range min(perMessage, len(probes)) {
 				p := probes[next%len(probes)]
 				next++

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
@@ -40,6 +42,8 @@ type node struct {
 	away    time.Duration    // how long the agent stays away after its end
 	full    atomic.Bool      // the disk is full
 
+	guard    atomic.Pointer[lossguard.Guard] // of the last agent
+	mixed    atomic.Bool                     // the agent has held removals in this round: it had objects of two versions
 	stopping atomic.Bool
 	over     chan struct{} // closed when the last agent has ended
 	clients  *clients
@@ -109,6 +113,10 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 	cfg.VPP.Dial = n.link.Dial
 	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = filepath.Join(n.dir, "journal"), config.DefaultRecheck
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), r.log.With(slog.String("node", n.name))
+	cfg.Process.Removals = lossguard.New(lossguard.Config{
+		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: cmp.Or(r.cfg.Least, 3), For: hold}, Record: cfg.VPPAgent.Journal + ".counts", Logger: cfg.Process.Logger,
+	})
+	n.guard.Store(cfg.Process.Removals)
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err

@@ -37,6 +37,8 @@ type Config struct {
 	Logger *slog.Logger // of the agents; nil: silent
 	// Night is the time after the last round without any fault, at the end of which all checks are repeated.
 	Night time.Duration
+	// Least is how many removals an agent holds if they are more than half of a class; 0: 3.
+	Least int
 }
 
 // run is one simulation.

@@ -60,8 +60,9 @@ type Schedule struct {
 
 // Times of a round.
 const (
-	window = time.Minute     // in which actions begin
-	quiet  = 3 * time.Minute // without faults, within which an agent must reach its desired state
+	window = time.Minute          // in which actions begin
+	hold   = 30 * time.Second     // for which agents hold removals
+	quiet  = 3*time.Minute + hold // without faults, within which an agent must reach its desired state
 )
 
 // Draw draws the schedule of a seed. Only these kinds of faults occur; none given: all.
