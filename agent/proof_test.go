@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/visit"
@@ -88,7 +89,8 @@ func TestAgentProvesItself(t *testing.T) {
 
 // An agent that proves in a period is not healthy while VPP differs.
 func TestPeriodicProof(t *testing.T) {
-	w := start(t, func(c *Config) { c.Process.VerifyEvery = 10 * time.Millisecond }, endpoints, closing)
+	l := newListening()
+	w := start(t, func(c *Config) { c.Process.VerifyEvery, c.Reporter = 10*time.Millisecond, l }, endpoints, closing)
 	w.settled()
 	until := func(what string, fits func() bool) {
 		t.Helper()
@@ -108,6 +110,11 @@ func TestPeriodicProof(t *testing.T) {
 	if err != nil || st.Healthy || !st.Ready || len(st.Problems) != 1 || !strings.HasPrefix(st.Problems[0].String(), "VPP is PARTIAL: verify: different: default/web, ") {
 		t.Errorf("status %+v, %v", st, err)
 	}
+	w.report(l, func(rep *event.Report) bool { return slices.Contains(short(rep), "Node node-1 VPPDiffers") })
+	if _, err := w.agent.Recheck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.report(l, func(rep *event.Report) bool { return !slices.Contains(short(rep), "Node node-1 VPPDiffers") })
 }
 
 // An agent that is not in sync gives no verdict about VPP.

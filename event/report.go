@@ -41,6 +41,8 @@ const (
 	VPPSilent Reason = "VPPSilent"
 	// VPPShared: another agent programs the same VPP. The problem is one of a Node.
 	VPPShared Reason = "VPPShared"
+	// VPPDiffers: a proof found that VPP does other than the objects mean, though the agent programs nothing any more.
+	VPPDiffers Reason = "VPPDiffers"
 	// RemovalsHeld: a source would remove many objects at once. The problem is one of a Node.
 	RemovalsHeld Reason = "RemovalsHeld"
 	// Rendered: the problems the object had are gone.

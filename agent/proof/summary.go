@@ -2,6 +2,8 @@ package proof
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/verify"
@@ -21,6 +23,8 @@ type Summary struct {
 	// Why is the reason for a proof without checks; Example is the first difference.
 	Why     string `json:"why,omitempty"`
 	Example string `json:"example,omitempty"`
+	// Differing are the Services ("namespace/name"), and other subjects of checks, that differed when VPP was last compared. They are sorted.
+	Differing []string `json:"differing,omitempty"`
 }
 
 // String is "different: guestbook/web, ingress: tcp …; 12 checks equal, 1 different, 0 not compared".
@@ -97,5 +101,6 @@ func (p *Prover) conclude(r *verify.Report, err error, began time.Time, took tim
 		}
 		p.known = now
 	}
+	s.Differing = slices.Sorted(maps.Keys(p.known))
 	p.last.Store(s)
 }

@@ -49,6 +49,7 @@ func (p *Picture) problems() (out []event.Problem) {
 	if why := p.Rival(); why != "" {
 		add(model.Ref{Kind: model.KindNode, Name: p.Node}, event.VPPShared, why)
 	}
+	out = append(out, p.differences(p.Proof.Last())...)
 	for _, h := range p.Held() { // without numbers, which change
 		add(model.Ref{Kind: model.KindNode, Name: p.Node}, event.RemovalsHeld, "source "+h.Source+" would remove many objects at once, which the agent holds: contiv-agent status shows what, and contiv-agent release carries it out")
 	}
