@@ -6,14 +6,21 @@ import (
 	"strings"
 
 	"go.fd.io/govpp/binapi/arp"
+	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/span"
 
 	"github.com/contiv-agent/contiv-agent/sim/mirror"
 )
 
-// mirrorMessages: SPAN and proxy ARP.
+// mirrorMessages: SPAN, proxy ARP, and the capture of dropped packets.
 func mirrorMessages(t *apiTable) {
+	onRead(t, func(q *call, m *interfaces_.PcapTraceOn) *interfaces_.PcapTraceOnReply {
+		return &interfaces_.PcapTraceOnReply{Retval: q.captured.Start(m)}
+	})
+	onRead(t, func(q *call, _ *interfaces_.PcapTraceOff) *interfaces_.PcapTraceOffReply {
+		return &interfaces_.PcapTraceOffReply{Retval: q.captured.Stop()}
+	})
 	onWrite(t, func(q *call, m *span.SwInterfaceSpanEnableDisable) *span.SwInterfaceSpanEnableDisableReply {
 		return &span.SwInterfaceSpanEnableDisableReply{Retval: q.mirrors.Set(m)}
 	})

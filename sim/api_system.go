@@ -7,21 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"go.fd.io/govpp/binapi/acl"
-	"go.fd.io/govpp/binapi/af_packet"
-	"go.fd.io/govpp/binapi/classify"
-	"go.fd.io/govpp/binapi/cnat"
-	featureapi "go.fd.io/govpp/binapi/feature"
-	interfaces_ "go.fd.io/govpp/binapi/interface"
-	"go.fd.io/govpp/binapi/ip"
-	"go.fd.io/govpp/binapi/ip_neighbor"
 	"go.fd.io/govpp/binapi/memclnt"
-	"go.fd.io/govpp/binapi/memif"
-	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/session"
-	"go.fd.io/govpp/binapi/tapv2"
 	"go.fd.io/govpp/binapi/vlib"
 	"go.fd.io/govpp/binapi/vpe"
+
+	"github.com/contiv-agent/contiv-agent/sim/acl"
+	"github.com/contiv-agent/contiv-agent/sim/apifiles"
 )
 
 // systemMessages: memclnt, vpe, vlib, and the session layer's switch.
@@ -30,7 +22,7 @@ func systemMessages(t *apiTable) {
 		return &memclnt.ControlPingReply{ClientIndex: q.c.index, VpePID: q.pid()}
 	})
 	onRead(t, func(*call, *memclnt.APIVersions) *memclnt.APIVersionsReply {
-		return apiVersions()
+		return apifiles.Versions()
 	})
 	onRead(t, func(q *call, _ *vpe.ShowVersion) *vpe.ShowVersionReply {
 		return &vpe.ShowVersionReply{Program: "vpe", Version: q.cfg.Version, BuildDate: "2024-06-26T14:00:00", BuildDirectory: "/sim"}
@@ -69,33 +61,6 @@ func (v *VPP) showClients() string {
 	return b.String()
 }
 
-// apiVersions are the versions of the API files that the sim implements.
-func apiVersions() *memclnt.APIVersionsReply {
-	files := [][2]string{
-		{memclnt.APIFile, memclnt.APIVersion},
-		{vpe.APIFile, vpe.APIVersion},
-		{vlib.APIFile, vlib.APIVersion},
-		{interfaces_.APIFile, interfaces_.APIVersion},
-		{ip.APIFile, ip.APIVersion},
-		{ip_neighbor.APIFile, ip_neighbor.APIVersion},
-		{tapv2.APIFile, tapv2.APIVersion},
-		{af_packet.APIFile, af_packet.APIVersion},
-		{memif.APIFile, memif.APIVersion},
-		{nat44_ed.APIFile, nat44_ed.APIVersion},
-		{acl.APIFile, acl.APIVersion},
-		{cnat.APIFile, cnat.APIVersion},
-		{classify.APIFile, classify.APIVersion},
-		{featureapi.APIFile, featureapi.APIVersion},
-	}
-	reply := &memclnt.APIVersionsReply{Count: uint32(len(files))}
-	for _, f := range files {
-		m := memclnt.ModuleVersion{Name: f[0] + ".api"}
-		_, _ = fmt.Sscanf(f[1], "%d.%d.%d", &m.Major, &m.Minor, &m.Patch)
-		reply.APIVersions = append(reply.APIVersions, m)
-	}
-	return reply
-}
-
 // cli implements a few show commands. An unknown one gets retval -1 and VPP's error text.
 func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	switch words := strings.Join(strings.Fields(cmd), " "); words {
@@ -115,6 +80,10 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 		return &vlib.CliInbandReply{Reply: q.arcs.String()}
 	case "show acl-plugin sessions":
 		return &vlib.CliInbandReply{Reply: q.showACLSessions()}
+	case "show acl-plugin sessions verbose 1":
+		return &vlib.CliInbandReply{Reply: q.showACLSessions() + acl.ShowEntries(q.acl)}
+	case "pcap trace status":
+		return &vlib.CliInbandReply{Reply: q.captured.Status()}
 	case "show acl-plugin acl":
 		return &vlib.CliInbandReply{Reply: q.showACLs()}
 	case "show cnat snat-policy":

@@ -133,6 +133,7 @@ func (f *flow) hop(node, format string, args ...any) {
 func (f *flow) drop(node, format string, args ...any) bool {
 	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf("drop: "+format, args...)})
 	f.fate.Last = f.p.Clone()
+	f.v.captured.Add(&f.p, node, f.fate.Hops[len(f.fate.Hops)-1].Text)
 	return false
 }
 

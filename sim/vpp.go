@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/sim/acl"
 	"github.com/contiv-agent/contiv-agent/sim/bridge"
+	"github.com/contiv-agent/contiv-agent/sim/capture"
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/sim/mirror"
@@ -67,17 +68,23 @@ type VPP struct {
 	foreign foreign
 }
 
-// state is lost by a restart.
-type state struct {
-	booted   time.Time
-	now      time.Time
-	ifs      interfaces
-	fib      [2]fib // per family
-	neigh    neighbors
-	memif    memifs
-	l2       *bridge.Table
+// copies is what concerns copies of packets, and answers for other hosts.
+type copies struct {
 	mirrors  mirror.Mirrors
 	proxy    mirror.Proxies
+	captured capture.Capture
+}
+
+// state is lost by a restart.
+type state struct {
+	booted time.Time
+	now    time.Time
+	ifs    interfaces
+	fib    [2]fib // per family
+	neigh  neighbors
+	memif  memifs
+	l2     *bridge.Table
+	copies
 	abf      forwardings
 	punt     punts
 	nat      *nat44ed.Engine

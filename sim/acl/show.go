@@ -28,6 +28,33 @@ func ShowSessions(e *Engine, swIfs []uint32) string {
 	return b.String()
 }
 
+// ShowEntries returns the entries of the session tables in `show acl-plugin sessions verbose 1`: one for each direction of a session's packets.
+func ShowEntries(e *Engine) string {
+	var b strings.Builder
+	b.WriteString("IPv4 Session lookup hash table:\n")
+	e.expire()
+	for s := range e.sessions {
+		made := uint16(0)
+		if s.input {
+			made = 1 << 15
+		}
+		showEntry(&b, s.key, s.seq, made|s.epoch&(1<<15-1))
+		if r, ok := s.reverse(); ok {
+			showEntry(&b, r, s.seq, made|s.epoch&(1<<15-1))
+		}
+	}
+	return b.String()
+}
+
+func showEntry(b *strings.Builder, k key, id uint64, epoch uint16) {
+	in := 0
+	if k.input {
+		in = 1
+	}
+	fmt.Fprintf(b, "    0: l3 %s -> %s l4 lsb_of_sw_if_index %d proto %d l4_is_input %d l4_slow_path 0 l4_flags 0x%02x port %d -> %d | sess id %d thread id 0 epoch %04x\n",
+		k.src, k.dst, k.swIf&0xffff, k.proto, in, in, k.sport, k.dport, id, epoch)
+}
+
 // ShowACLs returns `show acl-plugin acl`.
 func ShowACLs(e *Engine) string {
 	var b strings.Builder
