@@ -23,11 +23,11 @@ const module = "github.com/contiv-agent/contiv-agent/"
 // ranks gives each room its rank; a room is the longest prefix of a package's folder. Imports point to a lower rank.
 var ranks = map[string]int{
 	"calico": 0, "model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "netns": 0, "backoff": 0, "httpserver": 0, "atomicfile": 0, "stdin": 0, "calico/recorded": 0, "test/guestbook": 0, "test/logbuffer": 0, "test/page": 0, "test/pace": 0, "test/poll": 0, "test/port": 0, "test/samples": 0, "test/words": 0, "test/shape": 0, "test/startup": 0, "plugins/cni/protocol": 0, "connectivity/probe": 0,
-	"calico/v3": 1, "event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1, "boltstore": 1, "space": 1, "translation": 1,
+	"calico/v3": 1, "event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1, "boltstore": 1, "space": 1, "translation": 1, "flows": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/podnet": 2, "plugins/lossguard": 2, "plugins/ipam": 2, "plugins/cni/cnitest": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "recorder": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
-	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
+	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/flows": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
 	"agent": 4, "trace": 4, "replay": 4, "connectivity": 4,
 	"cmd": 5, "test": 5, "examples": 5, "release": 5,
 }
@@ -44,11 +44,14 @@ var sameRank = map[[2]string]bool{
 	{"agent/cleanup", "agent/status"}:       true,
 	{"agent/config", "agent/attachment"}:    true, // a configuration holds the settings of the agent's rooms
 	{"agent/config", "agent/counters"}:      true,
+	{"agent/config", "agent/flows"}:         true,
 	{"agent/config", "agent/nattable"}:      true,
 	{"agent/config", "agent/owner"}:         true,
 	{"agent/config", "verify"}:              true, // the settings of a proof are those of the agent
 	{"agent/control", "agent/status"}:       true, // the socket serves the status
 	{"agent/control", "verify"}:             true, // and the report of a proof
+	{"agent/control", "agent/flows"}:        true, // and flows
+	{"agent/flows", "verify"}:               true, // the name of a pod's workload
 	{"agent/proof", "verify"}:               true,
 	{"agent/status", "agent/proof"}:         true, // the status shows the last proof
 	{"agent/status", "verify"}:              true,

@@ -30,6 +30,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
+	"github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
 	"github.com/contiv-agent/contiv-agent/agent/metrics"
@@ -409,6 +410,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.reader.Proof.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Removals.Run(ctx) })
+	g.Go(func() error {
+		return a.cfg.Process.Flows.Run(ctx, flows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent})
+	})
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {
 			if err := src.Run(ctx, emit); err != nil {

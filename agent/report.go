@@ -29,6 +29,6 @@ func (a *Agent) release() []string {
 func (a *Agent) control() *control.Server {
 	return &control.Server{
 		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
-		Release: a.release,
+		Release: a.release, Flows: a.cfg.Process.Flows.Ask,
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
+	"github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
 	"github.com/contiv-agent/contiv-agent/budget"
@@ -159,6 +160,8 @@ type Process struct {
 	Recorder *recorder.Recorder
 	// Removals holds the removal of many objects at once; nil: nothing is held. A Stepper holds nothing.
 	Removals *lossguard.Guard
+	// Flows watches connections and dropped packets; nil: nothing does. A Stepper does not watch.
+	Flows *flows.Watcher
 	// OnCommitted is called for every transaction that ended; nil: not called.
 	OnCommitted func(*event.Committed)
 }

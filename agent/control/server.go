@@ -11,7 +11,9 @@ import (
 	"net/http"
 	"time"
 
+	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -31,7 +33,9 @@ type Server struct {
 	// Plan returns the changes that a resync would make in VPP, with sessions also the NAT sessions that it would cut.
 	Plan func(ctx context.Context, sessions bool) (*vppagent.Plan, error)
 	// Verify returns the report of a proof that begins after the call.
-	Verify   func(context.Context) (*verify.Report, error)
+	Verify func(context.Context) (*verify.Report, error)
+	// Flows returns the flows that changed after a number and match a filter.
+	Flows    func(ctx context.Context, after uint64, filter *flows.Filter) (*agentflows.Answer, error)
 	LogLevel *slog.LevelVar // of Logger; nil: fixed
 	// Release carries out what the agent holds, and returns what it was; nil: it holds nothing.
 	Release func() []string
@@ -40,7 +44,8 @@ type Server struct {
 
 // Handler serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
 // has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
-// resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof;
+// resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof; GET /flows has
+// the flows that match verdict, from and to, and changed after the number after;
 // POST /release carries out held removals.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
@@ -62,6 +67,7 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("PUT /loglevel", s.serveLogLevel)
 	mux.HandleFunc("GET /plan", s.servePlan)
 	mux.HandleFunc("GET /verify", s.serveVerify)
+	mux.HandleFunc("GET /flows", s.serveFlows)
 	mux.HandleFunc("POST /release", s.serveRelease)
 	return mux
 }

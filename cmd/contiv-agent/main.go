@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/buildinfo"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/player"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
 	"github.com/contiv-agent/contiv-agent/cmd/query"
@@ -86,7 +87,7 @@ Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COL
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(exit.FlagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), newDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), newDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
 	return root
 }
 

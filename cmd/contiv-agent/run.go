@@ -32,14 +32,17 @@ import (
 type runFlags struct {
 	flags.Agent
 	flags.Log
-	file     configfile.File
-	sources  flags.Sources
-	vpp      flags.VPP
-	listen   flags.Listen
-	grpc     flags.GRPC
-	etcd     flags.Etcd
-	pods     flags.Pods
-	record   flags.Recorder
+	file    configfile.File
+	sources flags.Sources
+	vpp     flags.VPP
+	listen  flags.Listen
+	grpc    flags.GRPC
+	etcd    flags.Etcd
+	pods    flags.Pods
+	watch   struct {
+		record flags.Recorder
+		flows  flags.Flows
+	}
 	removals flags.Removals
 	node     string
 	driver   string
@@ -105,8 +108,9 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 	f.vpp.AddFlags(fs)
 	f.listen.AddFlags(fs)
 	f.pods.AddFlags(fs)
-	f.record.AddFlags(fs)
+	f.watch.record.AddFlags(fs)
 	f.removals.AddFlags(fs)
+	f.watch.flows.AddFlags(fs)
 	f.file.AddFlags(fs, configfile.AgentKind, newRun)
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
@@ -141,7 +145,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	cfg.Reporter, errReport = f.sources.Report.Reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.Source(log)
 	stored, errEtcd := f.etcd.Source(cmd, cfg.NodeName, f.once, log)
-	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim), f.removals.Check()}
+	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim), f.removals.Check(), f.watch.flows.Check()}
 	if f.once && len(cfg.External) > 0 {
 		errs = append(errs, errors.New("--once: the agent ends before a client can connect; --grpc-listen and --grpc-socket need an agent that keeps running"))
 	}
@@ -150,7 +154,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	}
 	cfg.External = append(cfg.External, stored...)
 	if errFlags == nil {
-		errs = append(errs, cfg.Validate(), f.record.Apply(&cfg, version))
+		errs = append(errs, cfg.Validate(), f.watch.record.Apply(&cfg, version))
 	}
 	return cfg, exit.Usage(errors.Join(errs...))
 }
@@ -196,6 +200,7 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 		return err
 	}
 	f.removals.Apply(&cfg)
+	f.watch.flows.Apply(&cfg)
 	removed, err := f.pods.Removal(ctx, &cfg, &f.sources)
 	if err != nil {
 		return err

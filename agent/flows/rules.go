@@ -1,0 +1,98 @@
+package flows
+
+import (
+	"net/netip"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	contivacl "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
+	"github.com/contiv-agent/contiv-agent/space"
+)
+
+// rules are access lists as they were sent to VPP, as boxes; by name.
+type rules map[string]*boxes
+
+type boxes struct {
+	of   *acl.ACL
+	list []space.Box
+	used bool // since the last call of dropUnused
+}
+
+// reasonOf returns the reason of the first rule of an interface's lists that has the header. False: no list, or a foreign one.
+func (r rules) reasonOf(l *Loop, iface string, output bool, h space.Header) (policy.Reason, bool) {
+	lists, _ := l.Sent(kv.InterfaceACLsKey(iface)).(*contivacl.InterfaceACLs)
+	names := lists.GetInput()
+	if output {
+		names = lists.GetOutput()
+	}
+	for place, name := range names {
+		for i, box := range r.boxes(l.Sent, name) {
+			if box.Contains(h) {
+				return l.Policies.Explain(iface, output, place, i)
+			}
+		}
+	}
+	return l.Policies.Explain(iface, output, len(names)-1, -1)
+}
+
+func (r rules) boxes(sent func(string) proto.Message, name string) []space.Box {
+	now, _ := sent(kv.ACLKey(name)).(*acl.ACL)
+	b := r[name]
+	if b == nil || b.of != now {
+		b = &boxes{of: now}
+		for _, rule := range now.GetRules() {
+			b.list = append(b.list, boxOf(rule.GetIpRule()))
+		}
+		r[name] = b
+	}
+	b.used = true
+	return b.list
+}
+
+// dropUnused drops the lists that were not used since the last call.
+func (r rules) dropUnused() {
+	for name, b := range r {
+		if !b.used {
+			delete(r, name)
+		}
+		b.used = false
+	}
+}
+
+// boxOf returns the headers that a rule matches. One without addresses is of IPv4.
+func boxOf(r *acl.ACL_Rule_IpRule) space.Box {
+	src, errSrc := netip.ParsePrefix(r.GetIp().GetSourceNetwork())
+	dst, errDst := netip.ParsePrefix(r.GetIp().GetDestinationNetwork())
+	b := space.All4()
+	if src.Addr().Is6() || dst.Addr().Is6() {
+		b = space.All6()
+	}
+	if errSrc == nil {
+		b.Src = src
+	}
+	if errDst == nil {
+		b.Dst = dst
+	}
+	span := func(first, last uint32) space.Span { return space.Span{First: uint16(first), Last: uint16(last)} }
+	ports := func(p *acl.ACL_Rule_IpRule_PortRange) space.Span { return span(p.GetLowerPort(), p.GetUpperPort()) }
+	switch icmp, tcp, udp := r.GetIcmp(), r.GetTcp(), r.GetUdp(); {
+	case icmp != nil:
+		b.Protocols = space.One(space.ICMP)
+		if icmp.GetIcmpv6() {
+			b.Protocols = space.One(space.ICMPv6)
+		}
+		b.SrcPorts = span(icmp.GetIcmpTypeRange().GetFirst(), icmp.GetIcmpTypeRange().GetLast())
+		b.DstPorts = span(icmp.GetIcmpCodeRange().GetFirst(), icmp.GetIcmpCodeRange().GetLast())
+	case tcp != nil:
+		b.Protocols, b.SrcPorts, b.DstPorts = space.One(space.TCP), ports(tcp.GetSourcePortRange()), ports(tcp.GetDestinationPortRange())
+		b.FlagMask, b.FlagBits = uint8(tcp.GetTcpFlagsMask()), uint8(tcp.GetTcpFlagsValue())
+	case udp != nil:
+		b.Protocols, b.SrcPorts, b.DstPorts = space.One(space.UDP), ports(udp.GetSourcePortRange()), ports(udp.GetDestinationPortRange())
+	case r.GetIp().GetProtocol() != 0:
+		b.Protocols = space.One(uint16(r.GetIp().GetProtocol()))
+	}
+	return b
+}

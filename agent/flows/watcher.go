@@ -1,0 +1,262 @@
+// Package flows turns what a running VPP shows of packets and connections into flows with the names of objects, and the policy that decided.
+//
+//	dropped packets ───────┐
+//	sessions of lists ─────┤─ observations ─▶ loop: rules and names ─▶ flows.Store ─▶ Answer
+//	translated connections ┘
+//
+// Invariant: reads that stop VPP take at most 0.5 % of its time for each source; a source that has more than the watcher reads says so.
+package flows
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/flows"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
+)
+
+// Bounds of what is read and kept.
+const (
+	mostFlows      = 4096
+	mostDropped    = 1000  // packets between two reads
+	mostSessions   = 10000 // of access lists: VPP 25.10 ends when the text of its answer has no room in the API's memory (16 MB)
+	mostTranslated = 20000
+	mostSelected   = 1000 // flows in an answer
+	// VPP does not forward while it prints or lists sessions: that may take 0.5 % of its time.
+	restFactor = 200
+)
+
+// The sources of flows, as Source.Name and flows.Flow.SeenBy.
+const (
+	ByCapture  = "capture"
+	BySessions = "sessions"
+	ByNAT      = "nat44"
+)
+
+// Config configures a Watcher.
+type Config struct {
+	Node   string
+	Every  time.Duration // how often dropped packets are read
+	Folder string        // VPP's /tmp, as this process sees it
+	Name   string        // differs from that of other agents with the same /tmp; letters and digits
+	Logger *slog.Logger
+	Now    func() time.Time
+}
+
+// Source is the state of a source of flows.
+type Source struct {
+	Name    string `json:"name"`
+	Seen    uint64 `json:"seen"`              // packets or connections
+	Missed  uint64 `json:"missed,omitempty"`  // reads that could not show all
+	Problem string `json:"problem,omitempty"` // of the latest read; "": none
+}
+
+// Answer has flows, and how complete they are.
+type Answer struct {
+	Node      string       `json:"node"`
+	Flows     []flows.Flow `json:"flows"`
+	Next      uint64       `json:"next"` // ask for changes after this number to continue
+	Sources   []Source     `json:"sources"`
+	Forgotten uint64       `json:"forgotten,omitempty"` // flows that had no room
+}
+
+// Watcher reads VPP and keeps flows. Run owns all but the channel.
+type Watcher struct {
+	Config
+	asks    chan ask
+	drops   *capture.Drops
+	store   *flows.Store
+	sources [3]Source
+	next    [3]time.Time
+	rules   rules
+	known   known
+}
+
+type ask struct {
+	after  uint64
+	filter *flows.Filter
+	answer chan Answer
+}
+
+// New returns a watcher that has seen nothing.
+func New(cfg Config) *Watcher {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Watcher{
+		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(mostFlows),
+		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, known: known{},
+	}
+}
+
+// ErrOff means that the agent does not watch flows.
+var ErrOff = errors.New("this agent does not watch flows: run it with --flows")
+
+// Ask returns the flows that changed after a number and match the filter, the latest if they are many.
+func (w *Watcher) Ask(ctx context.Context, after uint64, filter *flows.Filter) (*Answer, error) {
+	if w == nil {
+		return nil, ErrOff
+	}
+	a := ask{after, filter, make(chan Answer, 1)}
+	select {
+	case w.asks <- a:
+		answer := <-a.answer
+		return &answer, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Run watches until ctx ends. A nil Watcher does nothing.
+func (w *Watcher) Run(ctx context.Context, l Loop) error {
+	if w == nil {
+		return nil
+	}
+	tick := time.NewTicker(w.Every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case a := <-w.asks:
+			a.answer <- w.answer(a)
+		case <-tick.C:
+			w.Look(ctx, l)
+		}
+	}
+}
+
+func (w *Watcher) answer(a ask) Answer {
+	return Answer{
+		Node: w.Node, Flows: w.store.Select(a.after, a.filter, mostSelected), Next: w.store.Number(), Sources: append([]Source(nil), w.sources[:]...),
+		Forgotten: w.store.Forgotten(),
+	}
+}
+
+// Look reads each source whose pause is over, and adds its flows. It must not run beside Run.
+func (w *Watcher) Look(ctx context.Context, l Loop) {
+	var seen []observation
+	for i, read := range []func(context.Context, Loop) ([]observation, error){w.readDropped, w.readSessions, w.readTranslated} {
+		begin := w.Now()
+		if begin.Before(w.next[i]) {
+			continue
+		}
+		more, err := read(ctx, l)
+		if i > 0 {
+			w.next[i] = begin.Add(restFactor * w.Now().Sub(begin))
+		}
+		w.noteResult(&w.sources[i], len(more), err)
+		seen = append(seen, more...)
+	}
+	if len(seen) == 0 {
+		return
+	}
+	var found []flows.Flow
+	if err := l.InLoop(ctx, func() { found = w.explain(&l, seen) }); err != nil {
+		return // the agent ends
+	}
+	for _, f := range found {
+		w.store.Add(f)
+	}
+}
+
+// errFull means that VPP dropped more packets than the capture holds.
+var errFull = errors.New("VPP drops more packets than the agent captures: only the first of each period are shown")
+
+func (w *Watcher) noteResult(s *Source, seen int, err error) {
+	s.Seen += uint64(seen)
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+		s.Missed++
+	}
+	if problem != s.Problem && problem != "" {
+		w.Logger.Warn("flows", "source", s.Name, "err", problem)
+	}
+	s.Problem = problem
+}
+
+// observation is a packet or a connection before names and reasons.
+type observation struct {
+	source, destination netip.AddrPort
+	protocol            uint8
+	flags               uint8
+	input               bool   // of the interface that saw it
+	dropped             string // why VPP dropped it: "node: error"; "": it passed
+	byList              bool   // an access list dropped it
+	translation         *flows.Translation
+	counts              flows.Counts
+	seenBy              string
+}
+
+func (w *Watcher) readDropped(ctx context.Context, l Loop) ([]observation, error) {
+	c, err := w.drops.Read(ctx, l.Do)
+	var out []observation
+	for _, p := range c.Packets {
+		o := observation{
+			source: netip.AddrPortFrom(p.Src, p.SrcPort), destination: netip.AddrPortFrom(p.Dst, p.DstPort), protocol: p.Protocol, flags: p.Flags,
+			counts: flows.Counts{Packets: 1, Bytes: uint64(p.Bytes)}, seenBy: ByCapture,
+		}
+		o.dropped, o.byList, o.input = droppedBy(p.Node, p.Error)
+		out = append(out, o)
+	}
+	if err == nil && c.Full {
+		err = errFull
+	}
+	return out, err
+}
+
+func (w *Watcher) readSessions(ctx context.Context, l Loop) ([]observation, error) {
+	list, err := capture.Sessions(ctx, l.Do, mostSessions)
+	if err != nil {
+		return nil, err
+	}
+	now := map[any]flows.Counts{}
+	var out []observation
+	for _, s := range list {
+		if _, was := w.known.sessions[s]; !was {
+			out = append(out, observation{
+				source: netip.AddrPortFrom(s.Src, s.SrcPort), destination: netip.AddrPortFrom(s.Dst, s.DstPort), protocol: s.Protocol, input: s.Input,
+				counts: flows.Counts{Connections: 1}, seenBy: BySessions,
+			})
+		}
+		now[s] = flows.Counts{}
+	}
+	w.known.sessions = now
+	return out, nil
+}
+
+func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, error) {
+	list, err := sessions.AllTranslated(ctx, l.Do, mostTranslated)
+	if err != nil {
+		return nil, err
+	}
+	now := map[any]flows.Counts{}
+	var out []observation
+	for _, t := range list {
+		key := t
+		key.Packets, key.Bytes = 0, 0
+		was, knew := w.known.translated[key]
+		is := flows.Counts{Connections: 1, Packets: t.Packets, Bytes: t.Bytes}
+		now[key] = is
+		if knew && was.Packets == is.Packets {
+			continue
+		}
+		if knew && was.Packets < is.Packets && was.Bytes <= is.Bytes { // otherwise it is a new connection with the same ends
+			is = flows.Counts{Packets: is.Packets - was.Packets, Bytes: is.Bytes - was.Bytes}
+		}
+		out = append(out, observation{
+			source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, counts: is, seenBy: ByNAT,
+			translation: &flows.Translation{Dialled: t.Dialled, Source: t.Source},
+		})
+	}
+	w.known.translated = now
+	return out, nil
+}
+
+// known are the connections of the latest read.
+type known struct{ sessions, translated map[any]flows.Counts }

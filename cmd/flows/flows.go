@@ -1,0 +1,129 @@
+// Package flows turns the flags of contiv-agent flows, and the flows of a running agent, into lines.
+//
+// Invariant: the package holds no logic; it prints each change once.
+package flows
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/contiv-agent/contiv-agent/agent/control"
+	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
+	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/flows"
+)
+
+// followEvery is the period in which a command that follows asks the agent.
+const followEvery = 500 * time.Millisecond
+
+// New returns the command.
+func New() *cobra.Command {
+	var socket string
+	var filter flows.Filter
+	var follow bool
+	var out show.Output
+	cmd := &cobra.Command{
+		Use:   "flows",
+		Short: "Show connections that passed this node's VPP, and packets that it dropped, with the policies that decided",
+		Long: `flows shows connections that a running VPP passed and packets that it dropped, as the agent of this node sees them (run --flows). Each line is all
+connections, or packets, with the same ends, destination port, verdict and reason. With -f it prints each change until Ctrl-C.
+
+An end is a pod, a Service, a node or an address. Packets and bytes of allowed connections are counted if NAT44 translates them; of dropped packets
+always. The last lines say which sources are incomplete, and why. docs/flows.md lists what is not seen.
+
+Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not watch flows. 2: a flag is wrong.`,
+		Example: `  contiv-agent flows
+  contiv-agent flows -f --verdict dropped
+  contiv-agent flows --from prod/client --to prod
+  contiv-agent flows --to 192.0.2.7 -o json`,
+		Args: exit.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := out.Check(); err != nil {
+				return err
+			}
+			if err := filter.Validate(); err != nil {
+				return exit.Usage(err)
+			}
+			return printAll(cmd.Context(), cmd.OutOrStdout(), flags.StatusSocket(socket), &filter, follow, out == "json")
+		},
+	}
+	fs := cmd.Flags()
+	out.AddFlag(cmd)
+	fs.StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	fs.BoolVarP(&follow, "follow", "f", false, "print changes until Ctrl-C; JSON has one object in a line then")
+	fs.StringVar((*string)(&filter.Verdict), "verdict", "", "show only this verdict: allowed or dropped")
+	fs.StringVar(&filter.From, "from", "", "show only flows from NAMESPACE, NAMESPACE/NAME of a pod or workload, or an address")
+	fs.StringVar(&filter.To, "to", "", "show only flows to NAMESPACE, NAMESPACE/NAME of a pod, workload or Service, or an address")
+	return cmd
+}
+
+func printAll(ctx context.Context, w io.Writer, socket string, filter *flows.Filter, follow, asJSON bool) error {
+	after := uint64(0)
+	for {
+		answer, err := fetch(ctx, socket, after, filter)
+		switch {
+		case err != nil && follow && ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		case !follow && asJSON:
+			out := show.Output("json")
+			return out.Print(w, answer, nil)
+		}
+		if err := printFlows(w, answer.Flows, asJSON); err != nil {
+			return err
+		}
+		if !follow {
+			return printSources(w, answer)
+		}
+		after = answer.Next
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followEvery):
+		}
+	}
+}
+
+func fetch(ctx context.Context, socket string, after uint64, filter *flows.Filter) (*agentflows.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return control.FetchFlows(ctx, socket, after, filter)
+}
+
+func printFlows(w io.Writer, list []flows.Flow, asJSON bool) error {
+	for i := range list {
+		var err error
+		if f := &list[i]; asJSON {
+			err = json.NewEncoder(w).Encode(f)
+		} else {
+			terminal.PlainAll(f)
+			_, err = fmt.Fprintf(w, "%s %s\n", f.Last.Format(time.TimeOnly), f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func printSources(w io.Writer, a *agentflows.Answer) error {
+	var err error
+	for _, s := range a.Sources {
+		if s.Problem != "" {
+			_, err = fmt.Fprintf(w, "incomplete: %s: %s (%d reads)\n", s.Name, s.Problem, s.Missed)
+		}
+	}
+	if a.Forgotten > 0 {
+		_, err = fmt.Fprintf(w, "incomplete: %d older flows had no room\n", a.Forgotten)
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+// Package flows keeps records of connections that passed and of packets that were dropped, added up by their ends, in bounded memory.
+//
+//	observations ─▶ Store.Add: equal ends and decisions are one Flow ─▶ Store.Select: the flows that match a Filter, from a number on
+//
+// Invariant: a Store holds at most its limit of flows, and counts those that it forgets.
+package flows
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Verdict says whether VPP passed the packets of a flow.
+type Verdict string
+
+// The verdicts.
+const (
+	Allowed Verdict = "allowed"
+	Dropped Verdict = "dropped"
+)
+
+// Kinds of peers.
+const (
+	Pod     = "pod"
+	Service = "service"
+	Node    = "node"
+	Outside = "outside"
+)
+
+// Peer is one end of a flow.
+type Peer struct {
+	Kind      string            `json:"kind"`
+	Address   netip.Addr        `json:"address"`
+	Namespace string            `json:"namespace,omitempty"` // of a pod or a Service
+	Name      string            `json:"name,omitempty"`      // of a pod, a Service or a node
+	Workload  string            `json:"workload,omitempty"`  // of a pod: the Deployment, StatefulSet, DaemonSet or Job that made it
+	Node      string            `json:"node,omitempty"`      // of a pod
+	Labels    map[string]string `json:"labels,omitempty"`    // of a pod
+}
+
+// String is "prod/web-0" for a pod, "service prod/web", "node node-1", or the address.
+func (p Peer) String() string {
+	switch p.Kind {
+	case Pod:
+		return p.Namespace + "/" + p.Name
+	case Service:
+		return "service " + p.Namespace + "/" + p.Name
+	case Node:
+		return "node " + p.Name
+	}
+	return p.Address.String()
+}
+
+// Decision is the reason of a verdict.
+type Decision struct {
+	Text   string `json:"text,omitempty"`   // one line, as trace says it
+	Policy string `json:"policy,omitempty"` // "NetworkPolicy prod/web"; "": no rule of a policy decides
+	Tier   string `json:"tier,omitempty"`
+	Rule   string `json:"rule,omitempty"` // "ingress rule 2"
+}
+
+// Translation is a flow beside NAT.
+type Translation struct {
+	Dialled netip.AddrPort `json:"dialled"` // the destination before NAT
+	Source  netip.AddrPort `json:"source"`  // the source after NAT
+}
+
+// Counts are numbers since the first observation of a flow. A source that counts no packets or bytes leaves them 0.
+type Counts struct {
+	Connections uint64 `json:"connections,omitempty"`
+	Packets     uint64 `json:"packets,omitempty"`
+	Bytes       uint64 `json:"bytes,omitempty"` // of IP packets
+}
+
+func (c *Counts) raise(by Counts) {
+	c.Connections += by.Connections
+	c.Packets += by.Packets
+	c.Bytes += by.Bytes
+}
+
+// Flow is all connections, or dropped packets, with the same ends, destination port, verdict and decision.
+type Flow struct {
+	Number      uint64       `json:"number"` // grows with each change of any flow
+	First       time.Time    `json:"first"`  // observation
+	Last        time.Time    `json:"last"`
+	Node        string       `json:"node"` // whose VPP it is
+	Source      Peer         `json:"source"`
+	Destination Peer         `json:"destination"`
+	Protocol    string       `json:"protocol"`             // "TCP"
+	SourcePort  uint16       `json:"sourcePort,omitempty"` // of the latest connection
+	Port        uint16       `json:"port,omitempty"`       // of the destination
+	Verdict     Verdict      `json:"verdict"`
+	Direction   string       `json:"direction,omitempty"` // ingress or egress, as the pod of this node sees it
+	Decision    Decision     `json:"decision"`
+	Translation *Translation `json:"translation,omitempty"` // of the latest connection
+	Counts
+	SeenBy string `json:"seenBy"` // the source of the record
+}
+
+// String is one line: "allowed TCP prod/client:40000 -> prod/web:80 egress, allowed by NetworkPolicy prod/web ingress rule 1; 3 connections".
+func (f *Flow) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s %s -> %s", f.Verdict, f.Protocol, withPort(f.Source, f.SourcePort), withPort(f.Destination, f.Port))
+	if t := f.Translation; t != nil {
+		fmt.Fprintf(&b, " (dialled %s, source %s)", t.Dialled, t.Source)
+	}
+	if f.Direction != "" {
+		b.WriteString(" " + f.Direction)
+	}
+	if f.Decision.Text != "" {
+		b.WriteString(", " + f.Decision.Text)
+	}
+	separator := "; "
+	for _, c := range []struct {
+		n    uint64
+		name string
+	}{{f.Connections, "connections"}, {f.Packets, "packets"}, {f.Bytes, "bytes"}} {
+		if c.n > 0 {
+			fmt.Fprintf(&b, "%s%d %s", separator, c.n, c.name)
+			separator = ", "
+		}
+	}
+	return b.String()
+}
+
+func withPort(p Peer, port uint16) string {
+	if port == 0 {
+		return p.String()
+	}
+	if p.Kind == Outside {
+		return netip.AddrPortFrom(p.Address, port).String()
+	}
+	return fmt.Sprintf("%s:%d", p, port)
+}
