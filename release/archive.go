@@ -94,7 +94,7 @@ func (c *Config) chart() ([]byte, error) {
 		}
 	}
 	if set != 2 {
-		return nil, fmt.Errorf("Chart.yaml: %d lines with a version, want 2", set)
+		return nil, fmt.Errorf("%s: %d lines with a version, want 2", "Chart.yaml", set)
 	}
 	return oci.Compressed(files, c.Time)
 }

@@ -125,7 +125,6 @@ type answers struct {
 	sent  []string
 	on    string // the file of the running capture
 	count string
-	files map[string][]byte
 	dir   string
 }
 
