@@ -48,13 +48,16 @@ status: {podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}], phase: Running}
 type watched struct {
 	*world
 	watcher *agentflows.Watcher
+	now     time.Time // an hour later at each look: the watcher makes no pause
 }
 
 func watchFlows(t *testing.T, name string, more ...string) *watched {
 	t.Helper()
-	w := &watched{watcher: agentflows.New(agentflows.Config{
+	w := &watched{now: time.Now()}
+	w.watcher = agentflows.New(agentflows.Config{
 		Node: "node-1", Every: time.Hour, Folder: "/tmp", Name: fmt.Sprintf("test%s%d", name, time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
-	})}
+		Now: func() time.Time { return w.now },
+	})
 	w.world = start(t, func(c *Config) { c.Process.Flows = w.watcher }, append(more, flowPolicies, endpoints)...)
 	w.wait("first sync", firstSync)
 	w.settled()
@@ -65,6 +68,7 @@ func watchFlows(t *testing.T, name string, more ...string) *watched {
 
 func (w *watched) look() {
 	a := w.agent
+	w.now = w.now.Add(time.Hour)
 	w.watcher.Look(context.Background(), agentflows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent})
 }
 
@@ -131,7 +135,7 @@ func TestFlowsHaveNamesAndReasons(t *testing.T) {
 		"nat44: allowed TCP " + client + ":1005 -> default/web:8080 (dialled 10.96.0.10:80, source 10.1.1.3:1005)",
 	} {
 		if strings.Count(got, line) != 1 {
-			t.Errorf("%q is not there once:\n%s", line, got)
+			t.Errorf("%q is not once in:\n%s", line, got)
 		}
 	}
 	if lines := w.lines(&flows.Filter{From: "default/client", To: "default/web"}); len(lines) != 3 {
