@@ -2,6 +2,7 @@ package realvpp
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -11,7 +12,8 @@ import (
 )
 
 // TestVPPRollouts replaces the pods of a Service of ten endpoints again and again, under connections that are kept open and a stream of new ones, without
-// network policies and with them. No request may fail, and no endpoint that drains may get a new connection. docs/traffic.md has what a run counted.
+// network policies and with them. No request may fail, no endpoint that drains may get a new connection, and the agents hold no removal (ADR 35), though
+// they would from 5 removals on. docs/traffic.md has what a run counted.
 // CONTIV_ROLLOUTS is the number of rolling updates, CONTIV_VPP_CLIENTS that of the connections that are kept open in each family: a multiple of 8.
 func TestVPPRollouts(t *testing.T) {
 	path := theVPP(t)
@@ -24,11 +26,12 @@ func TestVPPRollouts(t *testing.T) {
 		for _, with := range []string{"without policies", "with policies"} {
 			t.Run(fmt.Sprintf("%s %s", renderer, with), func(t *testing.T) {
 				shape := servedShape{clients: rolloutClients, slots: slots, endpoints: 10, vips: families, policies: map[string]string{"with policies": clientsAlone}[with]}
-				r := openRollouts(openServed(t, path, shape, "--service-renderer", string(renderer)))
+				r := openRollouts(openServed(t, path, shape, "--service-renderer", string(renderer), "--hold-removals-min", "5"))
 				if version = release.FindString(r.nodes[0].version()); isSimulated(path) {
 					version = "sim"
 				}
 				r.run(rolls)
+				r.nothingWasHeld()
 				if renderer == agent.RendererNAT44 {
 					r.drained()
 				}
@@ -44,6 +47,20 @@ func TestVPPRollouts(t *testing.T) {
 	t.Logf("%d cores, load %s", runtime.NumCPU(), loadOf())
 	recordTable(t, "rollouts "+version, fmt.Sprintf("\n%d rolling updates in each row. A machine with %d cores that also did other work; its load was %s at the end of the run.\n%s%s\n\n",
 		rolls, runtime.NumCPU(), loadOf(), rolloutsHead, strings.Join(rows, "\n")))
+}
+
+// nothingWasHeld fails the test if an agent held removals: endpoints and pods that others replace are no loss.
+func (r *rollouts) nothingWasHeld() {
+	r.t.Helper()
+	for _, n := range r.nodes {
+		text, err := os.ReadFile(n.log())
+		r.check(err)
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "msg=held ") {
+				r.t.Errorf("%s: %s", n.log(), line)
+			}
+		}
+	}
 }
 
 const rolloutsHead = `
