@@ -6,7 +6,8 @@
 //
 //	agent KEY=VALUE …          configures all agents, running ones from their next start on: weight=N, proxy-name=NAME, snat=off,
 //	                           renderer=nat44|cnat|auto, maglev=on, terminating=keep, node-ports=primary or CIDR,…,
-//	                           external-ip-cidrs=CIDR,…, policies=off
+//	                           external-ip-cidrs=CIDR,…, policies=off, hold-removals=PERCENT (from 2 removals on, for 2 minutes),
+//	                           quarantine=on. All nodes share the last two
 //	apply FILE …               creates or replaces the objects of manifests
 //	delete FILE … | KIND NS/NAME   removes objects
 //	dump NODE [SECTION]        prints VPP's configuration, or only the lines with SECTION and those that belong to them
@@ -20,6 +21,9 @@
 //	stop-agent [NODE]          VPP continues without its agent
 //	restart-agent [NODE]       the agent restarts with only its journal
 //	advance DURATION           advances the clocks of all VPPs and agents
+//	lethal NODE [TEXT]         VPP ends whenever it gets a request with that text; without a text: no longer
+//	held                       prints the removals that the agents hold
+//	release                    carries them out, ends quarantines, and prints both
 //	clear-log [NODE]           clears the log of requests
 //	writes NODE N              checks that N requests since then changed VPP
 //	log NODE                   prints those requests

@@ -18,7 +18,7 @@ func (s *story) cmdApply(_ *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
-	return s.world().Apply(background(), changes)
+	return s.change(changes)
 }
 
 func (s *story) cmdDelete(_ *testscript.TestScript, args []string) error {
@@ -26,7 +26,7 @@ func (s *story) cmdDelete(_ *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
-	return s.world().Apply(background(), changes)
+	return s.change(changes)
 }
 
 // puts returns the objects of files in dir, including refused ones.

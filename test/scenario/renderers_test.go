@@ -28,6 +28,7 @@ var aside = map[string]string{
 	"foreign":               "has foreign mappings",
 	"policy-refused-by-vpp": "has a VPP that refuses messages",
 	"refused":               "has a VPP that refuses messages of nat44",
+	"quarantine":            "has a VPP that ends at a request of nat44",
 }
 
 // TestStoriesOnCnat runs every story with cnat only. Each packet must have the fate of the story, and the same backends, or

@@ -35,6 +35,7 @@ type story struct {
 	cluster  *trace.Cluster // nil before the first command that uses it
 	talks    map[string]*talk
 	faults   map[string]*faults
+	protections
 }
 
 type storyKey struct{}
@@ -91,6 +92,7 @@ func commands() map[string]command {
 		"fail": (*story).cmdFail, "restart-vpp": (*story).cmdRestartVPP, "restart-agent": (*story).cmdRestartAgent, "stop-agent": (*story).cmdStopAgent,
 		"advance": (*story).cmdAdvance, "clear-log": (*story).cmdClearLog, "writes": (*story).cmdWrites,
 		"log": (*story).cmdLog, "foreign": (*story).cmdForeign, "status": (*story).cmdStatus, "health": (*story).cmdHealth,
+		"held": (*story).cmdHeld, "release": (*story).cmdRelease, "lethal": (*story).cmdLethal,
 	} {
 		cmds[name] = wrap(name, run)
 	}
@@ -128,7 +130,7 @@ func crashed(c *trace.Cluster) error {
 // world returns the cluster, made with the current settings.
 func (s *story) world() *trace.Cluster {
 	if s.cluster == nil {
-		s.cluster = trace.NewCluster(s.settings.config(s.journals))
+		s.cluster = trace.NewCluster(s.config(s.journals))
 	}
 	return s.cluster
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -24,6 +25,8 @@ type settings struct {
 	noPolicies bool
 	nodePorts  service.NodePortAddresses
 	external   []netip.Prefix
+	removals   lossguard.Limits
+	quarantine bool
 }
 
 func (o settings) config(journals string) trace.Config {
@@ -43,10 +46,11 @@ func (s *story) cmdAgent(_ *testscript.TestScript, args []string) error {
 	if err := s.settings.parse(args); err != nil {
 		return err
 	}
+	s.newProtections()
 	if s.cluster != nil && len(s.cluster.Nodes()) > 0 {
 		s.cluster.Reconfigure(func(cfg *agent.Config) {
 			journal := cfg.VPPAgent.Journal
-			*cfg = s.settings.config(journal).Agent
+			*cfg = s.config(journal).Agent
 		})
 		return nil
 	}
@@ -89,6 +93,14 @@ func (o *settings) parse(args []string) error {
 			}
 		case "policies":
 			o.noPolicies = value == "off"
+		case "hold-removals":
+			n, err := strconv.ParseUint(value, 10, 8)
+			if err != nil {
+				return err
+			}
+			o.removals = lossguard.Limits{Share: uint8(n), Least: 2, For: lossguard.DefaultFor}
+		case "quarantine":
+			o.quarantine = value == "on"
 		case "maglev":
 			o.maglev = value == "on"
 		default:

@@ -90,6 +90,9 @@ func (s *story) cmdAdvance(_ *testscript.TestScript, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := s.advanceGuard(d); err != nil {
+		return err
+	}
 	return s.world().Advance(background(), d)
 }
 
