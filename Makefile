@@ -65,8 +65,8 @@ test: ## the tests, with fewer random cases and without the race detector: minut
 race: ## the tests in random order, with the race detector (it needs a C compiler)
 	$(RACE) -timeout 30m -shuffle=on -p 4 ./...
 
-newuser: ## the commands of the README's section Try it, as they are written, by a shell
-	CONTIV_NEWUSER=1 $(TEST) -count=1 -timeout 20m -v -run '^TestReadme$$' ./test/newuser/
+newuser: ## the commands of the README's section Try it and of the other pages, as they are written, by a shell
+	CONTIV_NEWUSER=1 $(TEST) -count=1 -timeout 20m -v -run '^(TestReadme|TestDocs)$$' ./test/newuser/
 
 wide: ## every story by every way, more random walks, worlds and killed agents than the race detector leaves time for
 	$(TEST) -timeout 30m -count=1 ./calc ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent ./vppagent/descriptor/nat/drain

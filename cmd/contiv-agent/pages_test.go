@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/cmd/query"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -39,6 +41,68 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestBlocksNameCommandsThatExist parses each command line of contiv-agent and of its kubectl plugin in the blocks of sh on all pages.
+func TestBlocksNameCommandsThatExist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rest := range strings.Split(string(text), "```sh\n")[1:] {
+			body, _, _ := strings.Cut(rest, "```")
+			for _, line := range strings.Split(strings.ReplaceAll(body, "\\\n", " "), "\n") {
+				line, _, _ = strings.Cut(line, " #")
+				m := regexp.MustCompile(`(?:^|[ /])(contiv-agent|kubectl contiv) ([a-z].*)`).FindStringSubmatch(line)
+				if m == nil || strings.HasPrefix(line, "docker") || strings.HasPrefix(line, "helm") || strings.Contains(line, "name: contiv-agent") {
+					continue
+				}
+				found++
+				if err := parses(m[1], words(m[2])); err != nil {
+					t.Errorf("%s: %s: %v", page, line, err)
+				}
+			}
+		}
+	}
+	if found < 25 {
+		t.Errorf("only %d command lines were found", found)
+	}
+}
+
+// words splits a command line as a shell does, as far as the pages need it: to the first pipe, redirection or list.
+func words(line string) (out []string) {
+	for _, m := range regexp.MustCompile(`'([^']*)'|"((?:[^"\\$]|\$\([^)]*\))*)"|(\S+)`).FindAllStringSubmatch(line, -1) {
+		if m[3] != "" && strings.ContainsAny(m[3][:1], "|<>&;") {
+			break
+		}
+		out = append(out, m[1]+m[2]+m[3])
+	}
+	return out
+}
+
+// parses reports what is wrong with a command line of a program.
+func parses(program string, line []string) error {
+	root := newRoot()
+	if program != root.Name() {
+		root = query.NewPlugin()
+	}
+	cmd, rest, err := root.Find(line)
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	if cmd.Args != nil {
+		return cmd.Args(cmd, cmd.Flags().Args())
+	}
+	return nil
 }
 
 // TestTracePage evaluates the questions of each block of docs/trace.md and compares the answers with the page.

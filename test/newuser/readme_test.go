@@ -23,31 +23,16 @@ const patience = 10 * time.Minute
 // editor changes a node port, or the peers of a policy, in a file, as $EDITOR would.
 const editor = "#!/bin/sh\nexec sed -i -e 's/nodePort: 30080/nodePort: 30082/' -e 's/podSelector: {}/podSelector: {matchLabels: {app: nobody}}/' \"$1\"\n"
 
-// commands returns the commands of the first block of a section of the README. A line that ends with | or \ continues.
-func commands(t *testing.T, section string) (out []string) {
+// commands returns the commands of the first block of a section of the README.
+func commands(t *testing.T, section string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "\n## "+section+"\n")
-	_, rest, begun := strings.Cut(rest, "```sh\n")
-	block, _, closed := strings.Cut(rest, "```")
-	if !found || !begun || !closed {
-		t.Fatalf("no block of sh below %s", section)
-	}
-	open := ""
-	for line := range strings.Lines(block) {
-		line = strings.TrimSpace(line)
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		open += line + "\n"
-		if !strings.HasSuffix(line, "|") && !strings.HasSuffix(line, `\`) {
-			out, open = append(out, strings.TrimSpace(open)), ""
+	for _, b := range commandBlocks(t) {
+		if b.page == "README.md" && b.section == section {
+			return b.lines()
 		}
 	}
-	return out
+	t.Fatalf("no block of sh below %s", section)
+	return nil
 }
 
 // user is a reader at a shell.
