@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -48,15 +49,17 @@ status: {podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}], phase: Running}
 type watched struct {
 	*world
 	watcher *agentflows.Watcher
-	now     time.Time // an hour later at each look: the watcher makes no pause
+	// now is later by pause at each look, and by took at each call of the watcher's clock: at first the watcher makes no pause.
+	now         time.Time
+	pause, took time.Duration
 }
 
 func watchFlows(t *testing.T, name string, more ...string) *watched {
 	t.Helper()
-	w := &watched{now: time.Now()}
+	w := &watched{now: time.Now(), pause: time.Hour}
 	w.watcher = agentflows.New(agentflows.Config{
 		Node: "node-1", Every: time.Hour, Folder: "/tmp", Name: fmt.Sprintf("test%s%d", name, time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return w.now },
+		Now: func() time.Time { w.now = w.now.Add(w.took); return w.now },
 	})
 	w.world = start(t, func(c *Config) { c.Process.Flows = w.watcher }, append(more, flowPolicies, endpoints)...)
 	w.wait("first sync", firstSync)
@@ -68,7 +71,7 @@ func watchFlows(t *testing.T, name string, more ...string) *watched {
 
 func (w *watched) look() {
 	a := w.agent
-	w.now = w.now.Add(time.Hour)
+	w.now = w.now.Add(w.pause)
 	w.watcher.Look(context.Background(), agentflows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent})
 }
 
@@ -77,6 +80,9 @@ func (w *watched) send(in string, p packet.Packet) sim.Fate { return w.vpp.Send(
 // lines returns the flows without their times.
 func (w *watched) lines(filter *flows.Filter) []string {
 	w.t.Helper()
+	if filter == nil {
+		filter = &flows.Filter{}
+	}
 	answer, err := control.FetchFlows(w.t.Context(), w.agent.cfg.Listen.Status, 0, filter)
 	if err != nil {
 		w.t.Fatal(err)
@@ -113,6 +119,7 @@ func TestFlowsHaveNamesAndReasons(t *testing.T) {
 		{webDoor, "10.1.1.2:1004", "10.4.0.1:53"},
 		{webDoor, "10.1.1.2:1004", "10.4.0.1:53"},
 		{clientDoor, "10.1.1.3:1005", "10.96.0.10:80"},
+		{webDoor, "10.1.1.3:1006", "10.3.0.1:53"}, // the address of another pod, which may dial that
 	} {
 		w.send(s.in, tcp(s.from, s.to))
 	}
@@ -123,6 +130,7 @@ func TestFlowsHaveNamesAndReasons(t *testing.T) {
 		"capture: dropped TCP 10.2.9.7:1002 -> default/web:80 ingress, denied: NetworkPolicy default/web isolates default/web for ingress and no rule allows it; 1 packets, 40 bytes",
 		"capture: dropped TCP default/web:1003 -> 10.3.7.1:53 egress, denied by AdminNetworkPolicy guard egress rule 1; 1 packets, 40 bytes",
 		"capture: dropped TCP default/web:1004 -> 10.4.0.1:53 egress, denied: NetworkPolicy default/web isolates default/web for egress and no rule allows it; 2 packets, 80 bytes",
+		"capture: dropped TCP " + client + ":1006 -> 10.3.0.1:53, acl-plugin-in-ip4-fa: ACL deny packets; 1 packets, 40 bytes",
 	}
 	if diff := cmp.Diff(want, w.lines(&flows.Filter{Verdict: flows.Dropped})); diff != "" {
 		t.Errorf("dropped (-want +got):\n%s", diff)
@@ -130,13 +138,16 @@ func TestFlowsHaveNamesAndReasons(t *testing.T) {
 	got := strings.Join(w.lines(&flows.Filter{Verdict: flows.Allowed}), "\n")
 	for _, line := range []string{
 		" -> default/web:80 ingress, allowed by NetworkPolicy default/web ingress rule 1; 2 connections",
-		seen + client + ":1005 -> service default/web:80",
+		seen + client + ":1005 -> service default/web:80 egress, ",
 		seen + client + ":1005 -> default/web:8080 ingress, allowed by NetworkPolicy default/web ingress rule 2; 1 connections",
 		"nat44: allowed TCP " + client + ":1005 -> default/web:8080 (dialled 10.96.0.10:80, source 10.1.1.3:1005)",
 	} {
 		if strings.Count(got, line) != 1 {
 			t.Errorf("%q is not once in:\n%s", line, got)
 		}
+	}
+	if !strings.HasSuffix(got, "; 1 connections, 1 packets, 40 bytes") {
+		t.Errorf("the latest flow is not the translated one, counted once:\n%s", got)
 	}
 	if lines := w.lines(&flows.Filter{From: "default/client", To: "default/web"}); len(lines) != 3 {
 		t.Errorf("from the client's workload: %q", lines)
@@ -233,5 +244,44 @@ func TestFlowsThatAreIncomplete(t *testing.T) {
 	other.wait("first sync", firstSync)
 	if _, err := control.FetchFlows(t.Context(), other.agent.cfg.Listen.Status, 0, &flows.Filter{}); err == nil || !strings.Contains(err.Error(), "--flows") {
 		t.Errorf("an agent that does not watch: %v", err)
+	}
+}
+
+// The reason follows a change of the policy.
+func TestFlowsFollowPolicies(t *testing.T) {
+	w := watchFlows(t, "change")
+	denied := func() {
+		w.send(webDoor, tcp("10.1.1.2:1004", "10.3.7.1:53"))
+		w.look()
+	}
+	denied()
+	w.write("more.yaml", strings.NewReplacer("name: guard", "name: first", "priority: 5", "priority: 1").Replace(guardOf(flowPolicies)))
+	w.wait("policy", func(c *event.Committed) bool { return strings.Contains(c.Cause, "first") })
+	w.settled()
+	denied()
+	lines := w.lines(&flows.Filter{Verdict: flows.Dropped})
+	if len(lines) != 2 || !strings.Contains(lines[0], "AdminNetworkPolicy guard") || !strings.Contains(lines[1], "AdminNetworkPolicy first") {
+		t.Errorf("%q", lines)
+	}
+}
+
+// guardOf returns the AdminNetworkPolicy.
+func guardOf(text string) string { return strings.Split(text, "\n---\n")[1] }
+
+// After a read that stopped VPP for a time, the watcher pauses for 200 times as long. Dropped packets are read in each period.
+func TestFlowsPause(t *testing.T) {
+	w := watchFlows(t, "pause")
+	w.took, w.pause = time.Second, 10*time.Second
+	w.look()
+	w.send("uplink", tcp("10.2.0.7:1000", "10.1.1.2:80"))
+	w.send("uplink", tcp("10.2.9.7:1000", "10.1.1.2:80"))
+	w.look()
+	if lines := w.lines(nil); len(lines) != 1 || !strings.Contains(lines[0], "dropped") {
+		t.Errorf("within the pause: %q", lines)
+	}
+	w.pause = 201 * time.Second
+	w.look()
+	if lines := w.lines(&flows.Filter{Verdict: flows.Allowed}); len(lines) != 1 {
+		t.Errorf("after the pause: %q", lines)
 	}
 }

@@ -238,6 +238,9 @@ func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, er
 	now := map[any]flows.Counts{}
 	var out []observation
 	for _, t := range list {
+		if t.Client == t.Source && t.Dialled == t.Endpoint { // NAT44 only lets it pass, and does not say which end opened it
+			continue
+		}
 		key := t
 		key.Packets, key.Bytes = 0, 0
 		was, knew := w.known.translated[key]
