@@ -28,8 +28,8 @@ type Gallery struct {
 	orders  chan chan<- shot // readers that wait for a picture taken after now
 	nudge   chan struct{}    // a reader found the last one old
 	last    atomic.Pointer[Picture]
-	lastAt  atomic.Int64  // Unix time in nanoseconds
-	ended   chan struct{} // closed when Run returns
+	lastAt  atomic.Pointer[time.Time] // with its monotonic reading; nil: none
+	ended   chan struct{}             // closed when Run returns
 	waiting []chan<- shot
 }
 
@@ -96,14 +96,15 @@ func (g *Gallery) refresh(ctx context.Context) (p *Picture, cost time.Duration, 
 	} else {
 		p = p.anew()
 	}
+	at := time.Now()
+	g.lastAt.Store(&at) // before the picture: a reader of that needs it
 	g.last.Store(p)
-	g.lastAt.Store(time.Now().UnixNano())
 	return p, cost, nil
 }
 
 // latest returns the last picture, nil if there is none; it requests another one if the last is old.
 func (g *Gallery) latest() *Picture {
-	if time.Since(time.Unix(0, g.lastAt.Load())) > pictureAge {
+	if at := g.lastAt.Load(); at == nil || time.Since(*at) > pictureAge {
 		select {
 		case g.nudge <- struct{}{}:
 		default:
@@ -147,7 +148,7 @@ func (g *Gallery) Status(ctx context.Context) (*Status, error) {
 		return nil, err
 	}
 	st := *last.full()
-	st.Busy = fmt.Sprintf("the event loop has been busy for %s; this is the status of %s ago", g.reader.quiet(), since(time.Unix(0, g.lastAt.Load())))
+	st.Busy = fmt.Sprintf("the event loop has been busy for %s; this is the status of %s ago", g.reader.quiet(), since(*g.lastAt.Load()))
 	st.summarize()
 	return &st, nil
 }

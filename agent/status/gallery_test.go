@@ -72,6 +72,22 @@ func TestPicturesAreShared(t *testing.T) {
 	})
 }
 
+// The node's clock may be set: the age of a picture has a monotonic reading. Times in a bubble of synctest have none.
+func TestAgesDoNotDependOnTheClock(t *testing.T) {
+	g := newGallery(func(context.Context) (*Picture, error) { return (&Picture{}).anew(), nil }, func() uint64 { return 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	var runs sync.WaitGroup
+	runs.Go(func() { _ = g.Run(ctx) })
+	if _, err := g.fresh(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if at := g.lastAt.Load().String(); !strings.Contains(at, " m=") {
+		t.Error(at)
+	}
+	cancel()
+	runs.Wait()
+}
+
 // A loop that ends no step for 10 s makes the node unready, with and without readers.
 func TestReadyzNoticesAStuckLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

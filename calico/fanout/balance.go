@@ -152,7 +152,7 @@ func (s *Server) balance(now time.Time, conns []*conn) {
 	hosts := map[string]int{}
 	streaming := conns[:0:0]
 	for _, c := range conns {
-		if c.grace.Load() != 0 {
+		if c.grace.Load() != nil {
 			hosts[c.host]++
 			streaming = append(streaming, c)
 		}

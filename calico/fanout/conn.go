@@ -36,10 +36,10 @@ type conn struct {
 	snappy bool
 	own    bool // an agent of this program, which reads /contiv/ keys
 
-	reached atomic.Pointer[crumb] // the last crumb being sent; nil before the snapshot
-	grace   atomic.Int64          // end of the grace period, in Unix nanoseconds; 0: the snapshot is still being sent
-	pinged  atomic.Int64          // when the oldest unanswered ping was sent, in Unix nanoseconds; 0: none
-	owed    atomic.Int64          // unanswered pings
+	reached atomic.Pointer[crumb]     // the last crumb being sent; nil before the snapshot
+	grace   atomic.Pointer[time.Time] // end of the grace period; nil: the snapshot is still being sent
+	pinged  atomic.Pointer[time.Time] // when the oldest unanswered ping was sent; nil: none. Both have monotonic readings: clocks are set
+	owed    atomic.Int64              // unanswered pings
 
 	once   sync.Once
 	ended  chan struct{}
@@ -86,7 +86,8 @@ func (c *conn) stream(from *crumb) error {
 	defer streaming.Dec()
 	c.cache.clients.Add(1)
 	defer c.cache.clients.Add(-1)
-	c.grace.Store(time.Now().Add(c.cfg.Grace).UnixNano())
+	grace := time.Now().Add(c.cfg.Grace)
+	c.grace.Store(&grace)
 	if err := c.net.SetReadDeadline(time.Time{}); err != nil {
 		return err
 	}
@@ -343,7 +344,7 @@ func (c *conn) ping() error {
 		b = wire.AppendSnappy(nil, b)
 	}
 	c.owed.Add(1)
-	c.pinged.CompareAndSwap(0, now.UnixNano())
+	c.pinged.CompareAndSwap(nil, &now)
 	return c.sendBuffers("changes", [][]byte{b})
 }
 
@@ -361,7 +362,7 @@ func (c *conn) readPongs() error {
 		if c.owed.Add(-1) < 0 {
 			return fmt.Errorf("%w: a pong without a ping", errProtocol)
 		}
-		c.pinged.Store(0)
+		c.pinged.Store(nil)
 		c.m.pong.Observe(time.Since(pong.PingTimestamp).Seconds())
 	}
 }

@@ -28,7 +28,7 @@ func (s *Server) govern(ctx context.Context) {
 func (s *Server) limits(now time.Time, conns []*conn) {
 	behind := map[string]time.Duration{}
 	for _, c := range conns {
-		if at := c.pinged.Load(); at != 0 && now.Sub(time.Unix(0, at)) > s.cfg.PongWithin {
+		if at := c.pinged.Load(); at != nil && now.Sub(*at) > s.cfg.PongWithin {
 			c.closeBecause("no pong")
 			continue
 		}
@@ -61,8 +61,8 @@ func (c *conn) measureLag(now time.Time, reached *crumb) (late time.Duration, si
 // graceEnds returns the end of the grace period: Grace after the end of the snapshot, or, while the
 // snapshot is being sent, Grace after the start of the connection.
 func (c *conn) graceEnds() time.Time {
-	if at := c.grace.Load(); at != 0 {
-		return time.Unix(0, at)
+	if at := c.grace.Load(); at != nil {
+		return *at
 	}
 	return c.born.Add(c.cfg.Grace)
 }

@@ -30,7 +30,7 @@ type SetStatus struct {
 func (s *Server) Status() []SetStatus {
 	clients := map[string]int{}
 	for _, c := range s.allConns() {
-		if c.grace.Load() != 0 {
+		if c.grace.Load() != nil {
 			clients[c.cache.name]++
 		}
 	}

@@ -160,7 +160,7 @@ func (s *Server) account(c *conn, err error) {
 	} else if errors.Is(err, io.EOF) {
 		reason, err = "client left", nil
 	}
-	if c.grace.Load() == 0 {
+	if c.grace.Load() == nil {
 		if errors.Is(err, ErrUnknownSyncer) {
 			reason = "unknown syncer"
 		}

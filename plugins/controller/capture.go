@@ -59,10 +59,10 @@ type Health struct {
 func (c *Controller) Health() *Health { return c.health.Load() }
 
 // Beat returns the time at which the loop last ended a step. The loop ends at least one step per second. The result is zero before
-// Run. Any goroutine may call it.
+// Run. It has a monotonic reading. Any goroutine may call it.
 func (c *Controller) Beat() time.Time {
-	if n := c.beat.Load(); n != 0 {
-		return time.Unix(0, n)
+	if at := c.beat.Load(); at != nil {
+		return *at
 	}
 	return time.Time{}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -390,6 +391,22 @@ func TestRunSendsTransactionsAndAnswersAsk(t *testing.T) {
 			t.Errorf("Ask after the end: %v", err)
 		}
 	})
+}
+
+// The node's clock may be set: the heartbeat has a monotonic reading. Times in a bubble of synctest have none.
+func TestBeatDoesNotDependOnTheClock(t *testing.T) {
+	c := connected(Config{Sources: []string{"test"}}, newRecorder())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx, make(chan event.Event), make(chan *event.Txn, 1)) }()
+	if err := c.Ask(ctx, func(*Controller) {}); err != nil {
+		t.Fatal(err)
+	}
+	if beat := c.Beat().String(); !strings.Contains(beat, " m=") {
+		t.Error(beat)
+	}
+	cancel()
+	<-ended
 }
 
 func BenchmarkStepOneServiceOfTenThousand(b *testing.B) {

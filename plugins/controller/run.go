@@ -22,7 +22,8 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 	defer turn.Stop()
 	c.turns.clock = time.Now
 	for {
-		c.beat.Store(time.Now().UnixNano())
+		beat := time.Now()
+		c.beat.Store(&beat)
 		var ev event.Event
 		select {
 		case <-ctx.Done():

@@ -108,7 +108,7 @@ type Controller struct {
 // published is the state that readers outside the loop see.
 type published struct {
 	health atomic.Pointer[Health]
-	beat   atomic.Int64 // Unix time in nanoseconds; 0: none
+	beat   atomic.Pointer[time.Time] // with its monotonic reading: clocks are set; nil: none
 	steps  atomic.Uint64
 }
 
