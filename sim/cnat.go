@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -130,7 +131,7 @@ func (f *flow) obey(r cnat.Result) bool {
 	if r.Text != "" {
 		f.hop(r.Node, "%s", r.Text)
 	}
-	f.badChecksum, f.known = f.badChecksum || r.BadChecksum, max(f.known, r.Flow)
+	f.badChecksum, f.known = f.badChecksum || r.BadChecksum, cmp.Or(r.Flow, f.known)
 	switch r.Action {
 	case cnat.Lookup:
 		f.lookup()

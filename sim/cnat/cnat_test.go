@@ -75,14 +75,15 @@ func (l *lab) update(t Translation) uint32 {
 }
 
 // TestAnew: since 26.06 a packet gets no other source where it leaves, unless its flow begins where it comes in. Before, an answer to a pod that reached itself by
-// its own address got the node's, which the pod had not dialled. And IPv6 addresses with the same last 32 bits count as one.
+// its own address got the node's, which the pod had not dialled. IPv6 addresses with the same last 32 bits count as one. And
+// the answer to an echo of IPv6 whose sender got another address does not return to it.
 func TestAnew(t *testing.T) {
 	for _, c := range []struct {
-		anew         bool
-		back, suffix string
+		anew               bool
+		back, suffix, pong string
 	}{
-		{false, "tcp [fd09::9]:49153 -> [fd01::3]:4000 [SA]", "tcp [fd01::3]:4000 -> [fd02::3]:8080 [S]"},
-		{true, "tcp [fd01::3]:8080 -> [fd01::3]:4000 [SA]", "tcp [fd09::9]:49153 -> [fd02::3]:8080 [S]"},
+		{false, "tcp [fd09::9]:49153 -> [fd01::3]:4000 [SA]", "tcp [fd01::3]:4000 -> [fd02::3]:8080 [S]", "icmpv6 fd09::9 -> fd01::3 echo-reply id 49152"},
+		{true, "tcp [fd01::3]:8080 -> [fd01::3]:4000 [SA]", "tcp [fd09::9]:49153 -> [fd02::3]:8080 [S]", "icmpv6 fd01::3 -> fd09::9 echo-reply id 49152"},
 	} {
 		l := newLab(t)
 		l.anew = c.anew
@@ -95,12 +96,15 @@ func TestAnew(t *testing.T) {
 			{"tcp [fd01::3]:8080 -> [fd09::9]:49152 [SA]", c.back},
 			{"tcp [fd01::3]:4000 -> [fd02::3]:8080 [S]", c.suffix},
 			{"tcp [fd01::3]:4000 -> [fd02::4]:8080 [S]", "tcp [fd01::3]:4000 -> [fd02::4]:8080 [S]"},
+			{"icmpv6 fd01::3 -> fd01::3 echo-request id 7", "icmpv6 fd09::9 -> fd01::3 echo-request id 49152"},
+			{"icmpv6 fd01::4 -> fd09::9 echo-reply id 49152", "icmpv6 fd01::4 -> fd09::9 echo-reply id 49152"},
+			{"icmpv6 fd01::3 -> fd09::9 echo-reply id 49152", c.pong},
 		} {
 			if got := l.pass(through, q[0]); got != q[1] {
 				t.Errorf("anew %v: %s: got %s, want %s", c.anew, q[0], got, q[1])
 			}
 		}
-		if got := l.pass(func(p *packet.Packet) Result { return l.Output(p, 2, 2, NoLookup) }, "tcp [fd01::5]:1 -> [fd01::5]:2 [S]"); c.anew != (got == "tcp [fd01::5]:1 -> [fd01::5]:2 [S]") {
+		if got := l.pass(func(p *packet.Packet) Result { return l.Output(p, 2, 2, Flow{}) }, "tcp [fd01::5]:1 -> [fd01::5]:2 [S]"); c.anew != (got == "tcp [fd01::5]:1 -> [fd01::5]:2 [S]") {
 			t.Errorf("anew %v, not looked up: got %s", c.anew, got)
 		}
 	}
@@ -146,7 +150,7 @@ func (l *lab) pass(node func(*packet.Packet) Result, text string) string {
 }
 
 func (l *lab) out(rx, tx uint32) func(*packet.Packet) Result {
-	return func(p *packet.Packet) Result { return l.Output(p, rx, tx, NewFlow) }
+	return func(p *packet.Packet) Result { return l.Output(p, rx, tx, Flow{Looked: true}) }
 }
 
 func (l *lab) sessions() []string {
@@ -468,7 +472,11 @@ func TestErrorsAboutFragments(t *testing.T) {
 			"output ICMP 10.1.1.2:0 -> 10.1.1.3:0 => 192.0.2.1:49153 -> 10.1.1.3:49153",
 		},
 	} {
-		got := l.pass(func(p *packet.Packet) Result { r := l.Output(p, 2, 3, NewFlow); l.bad = r.BadChecksum; return r }, c.pkt)
+		got := l.pass(func(p *packet.Packet) Result {
+			r := l.Output(p, 2, 3, Flow{Looked: true})
+			l.bad = r.BadChecksum
+			return r
+		}, c.pkt)
 		if l.bad {
 			got += " bad checksum"
 		}

@@ -32,6 +32,7 @@ type Config struct {
 	// Anew: the plugin is that of 26.06, which was written anew. VPP looks for a flow only where its packets come in, so those of a known flow, and those
 	// that it did not look for, get no new source where they leave. It looks again where a route leads to an address of a frontend, so that the answers of an
 	// endpoint that has this address are not translated. And IPv6 addresses with the same last 32 bits count as one that reaches itself.
+	// Answers to an echo of IPv6 whose sender got another address are not translated.
 	Anew bool
 }
 

@@ -108,7 +108,7 @@ func (e *Engine) Input(p *packet.Packet) Result {
 		c := e.clients[p.Dst]
 		t := e.serving(c, p)
 		if t == nil {
-			return Result{Flow: NewFlow}
+			return Result{Flow: Flow{Looked: true}}
 		}
 		s, how = e.balanced(t, p), "new flow"
 		e.countSessions(c, 1)
@@ -128,12 +128,7 @@ func (e *Engine) Input(p *packet.Packet) Result {
 // known is the text about a packet of a flow that has a session.
 const known = "known flow"
 
-func flowOf(how string) Flow {
-	if how == known {
-		return KnownFlow
-	}
-	return NewFlow
-}
+func flowOf(how string) Flow { return Flow{Looked: true, known: how == known} }
 
 // balanced makes a session for a new flow through cnat-input, which ignores a path's source.
 func (e *Engine) balanced(t *translation, p *packet.Packet) *session {
@@ -214,7 +209,7 @@ func (e *Engine) balancedFIB(t *translation, p *packet.Packet) (s *session, back
 // Output is cnat-output-ip4 and -ip6 for a packet that came in by rx and leaves by tx. flow: what Input knew of its flow. VPP 26.06 then
 // takes what a known flow's session has for this node, and makes nothing (cnat_output_feature_get_rw).
 func (e *Engine) Output(p *packet.Packet, rx, tx uint32, flow Flow) Result {
-	if k, ok := e.makeKey(p, AtOutput); e.anew && (flow == NoLookup || flow == KnownFlow && (!ok || e.sessions[k] == nil)) {
+	if k, ok := e.makeKey(p, AtOutput); e.anew && (!flow.Looked || flow.known && (!ok || e.sessions[k] == nil)) {
 		return Result{}
 	}
 	return e.masquerade(p, nodeName("output", p.Dst), AtOutput, AtInput, rx, tx, flagNoClient|flagRetrySNAT)
@@ -249,8 +244,11 @@ func (e *Engine) masquerade(p *packet.Packet, name string, at, backAt Location, 
 		return Result{Action: Drop, Node: name, Text: exhausted}
 	}
 	s := &session{to: Tuple{Src: from.Addr, SrcPort: port, Dst: p.Dst, DstPort: port}, flags: flagNoClient | flagAllocPort}
-	if p.Proto == model.TCP || p.Proto == model.UDP {
+	switch {
+	case p.Proto == model.TCP || p.Proto == model.UDP:
 		s.to.DstPort = p.DstPort
+	case e.anew && p.Dst.Is6(): // an echo, to whose answer the return session does not apply (cnat_output_feature_new_flow_inline)
+		s.to.DstPort = k.DstPort
 	}
 	e.create(k, s)
 	e.createReturn(k, s, backAt, back)

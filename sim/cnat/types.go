@@ -162,15 +162,8 @@ type Result struct {
 	BadChecksum bool
 }
 
-// Flow is what VPP knows of a packet's flow where the packet comes in.
-type Flow uint8
-
-// A packet that does not pass Input or FIB is not looked up.
-const (
-	NoLookup Flow = iota
-	NewFlow
-	KnownFlow
-)
+// Flow is what VPP knows of a packet's flow where the packet comes in, at Input or FIB. The zero value: it has not looked for it.
+type Flow struct{ Looked, known bool }
 
 // Crash is a crash of VPP.
 type Crash struct{ Why string }
