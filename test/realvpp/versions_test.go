@@ -3,17 +3,20 @@ package realvpp
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 )
 
 // TestVPPVersions replaces agents and VPPs by those of a former version and back, under clients with open connections and a stream of new ones. The
-// programs of the former version are CONTIV_AGENT_FORMER and CONTIV_VPP_FORMER; one of them may be missing.
+// programs of the former version are CONTIV_AGENT_FORMER and CONTIV_VPP_FORMER; one of them may be missing. CONTIV_VPP_FORMER may list several VPPs, as PATH does:
+// each takes the place of the present one and gives it back.
 func TestVPPVersions(t *testing.T) {
 	path := theVPP(t)
-	formerAgent, formerVPP := formerProgram(t, "CONTIV_AGENT_FORMER"), formerProgram(t, "CONTIV_VPP_FORMER")
-	if formerAgent == "" && formerVPP == "" {
+	formerAgent, formerVPPs := strings.Join(formerPrograms(t, "CONTIV_AGENT_FORMER"), ""), formerPrograms(t, "CONTIV_VPP_FORMER")
+	if formerAgent == "" && len(formerVPPs) == 0 {
 		t.Skip("CONTIV_AGENT_FORMER, CONTIV_VPP_FORMER: point one of them at a program of a former version")
 	}
 	for name, flags := range map[string][]string{"nat44": nil, "cnat": {"--service-renderer", string(agent.RendererCNAT)}} {
@@ -43,10 +46,10 @@ func TestVPPVersions(t *testing.T) {
 					clientEvent{name: "present agents again", do: agents(present), spares: true},
 				)
 			}
-			if formerVPP != "" {
+			for _, former := range formerVPPs {
 				events = append(events,
-					clientEvent{name: "VPPs of the former version", do: vpps(formerVPP), loses: true},
-					clientEvent{name: "present VPPs", do: vpps(path), loses: true},
+					clientEvent{name: "VPPs of the former version, " + former, do: vpps(former), loses: true},
+					clientEvent{name: "present VPPs, after " + former, do: vpps(path), loses: true},
 				)
 			}
 			for _, e := range events {
@@ -59,15 +62,14 @@ func TestVPPVersions(t *testing.T) {
 	}
 }
 
-// formerProgram is the program that a variable names; "": none.
-func formerProgram(t *testing.T, variable string) string {
+// formerPrograms are the programs that a variable names.
+func formerPrograms(t *testing.T, variable string) []string {
 	t.Helper()
-	path := os.Getenv(variable)
-	if path == "" {
-		return ""
+	paths := filepath.SplitList(os.Getenv(variable))
+	for _, path := range paths {
+		if _, err := exec.LookPath(path); err != nil {
+			t.Fatalf("%s: %v", variable, err)
+		}
 	}
-	if _, err := exec.LookPath(path); err != nil {
-		t.Fatalf("%s: %v", variable, err)
-	}
-	return path
+	return paths
 }
