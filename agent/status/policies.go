@@ -71,12 +71,16 @@ func (p *Picture) policyStatuses(out *Status, st *controller.Status, notes map[m
 			status.State = worse(status.State, Partial)
 			status.Reasons = append([]string{failsClosed + ch.Err.Error()}, status.Reasons...)
 		}
+		status.Kind, status.Namespace, status.Name = string(ref.Kind), ref.Namespace, ref.Name
+		for _, at := range s.Endpoints {
+			status.Endpoints = append(status.Endpoints, at.Endpoint)
+		}
 		out.Policies = append(out.Policies, status)
 	}
 	for _, ch := range st.Refused {
 		if p.Policies != nil && policy.IsPolicy(ch.Ref.Kind) && !known[ch.Ref] {
 			known[ch.Ref] = true
-			out.Policies = append(out.Policies, Policy{Object: ch.Ref.String(), State: Refused, Reasons: []string{ch.Err.Error()}})
+			out.Policies = append(out.Policies, Policy{Object: ch.Ref.String(), State: Refused, Reasons: []string{ch.Err.Error()}, Kind: string(ch.Ref.Kind), Namespace: ch.Ref.Namespace, Name: ch.Ref.Name})
 		}
 	}
 	slices.SortFunc(out.Policies, func(a, b Policy) int { return strings.Compare(a.Object, b.Object) })

@@ -127,6 +127,11 @@ type Policy struct {
 	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; PARTIAL: a part of it fails closed; REFUSED: it is not enforced at all
 	Reasons []string `json:"reasons,omitempty"`
 	Text    string   `json:"text,omitempty"` // its scope, in one line
+
+	Kind      string   `json:"kind"`                // of Object, as its namespace and name
+	Namespace string   `json:"namespace,omitempty"` // "": it has none
+	Name      string   `json:"name"`
+	Endpoints []string `json:"endpoints,omitempty"` // of this node that it applies to
 }
 
 // Problem is an object, or a part of the node, that is not in its desired state.

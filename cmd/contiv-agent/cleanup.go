@@ -83,9 +83,6 @@ Exit code 1: an object could not be removed, or VPP could not be reached; 2: an 
 }
 
 func (f *cleanupFlags) runCleanup(cmd *cobra.Command) error {
-	if err := f.Check(); err != nil {
-		return err
-	}
 	log, err := f.Logger(cmd.ErrOrStderr())
 	if err != nil {
 		return err

@@ -197,7 +197,7 @@ func TestFelixDriverStatusAndGarbage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	show.Status(&text, st, true)
+	show.Status(&text, st, true, true)
 	for _, want := range []string{
 		"felix       in-sync                 5 messages, the last with number 4, policy names as in v3.31; 1 of 1 endpoints up",
 		"endpoint    prod/web-0 eth0         up", "policy      NetworkPolicy prod/web  CONFIGURED",

@@ -31,7 +31,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, rootOf(os.Args[0]), implied(os.Args[0], os.Args[1:]))
+	code := execute(ctx, rootOf(os.Args[0]), implied(os.Args[0], completing(os.Args[0], os.Args[1:])))
 	stop()
 	os.Exit(code)
 }
@@ -85,16 +85,23 @@ Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COL
 		Version:           "see version", // the template does not show it: without it the flag does not exist
 	}
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
-	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(exit.FlagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), newDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), newConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), query.NewDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), query.NewConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
 	return root
 }
 
 // rootOf returns the command line of the program for the name that it was started under.
 func rootOf(program string) *cobra.Command {
-	if filepath.Base(program) == query.PluginName {
+	if name := filepath.Base(program); name == query.PluginName || name == query.CompletionName {
 		return query.NewPlugin()
 	}
 	return newRoot()
+}
+
+// completing returns the arguments with which the program completes a command line, if kubectl started it for that.
+func completing(program string, args []string) []string {
+	if filepath.Base(program) == query.CompletionName {
+		return append([]string{"__complete"}, args...)
+	}
+	return args
 }

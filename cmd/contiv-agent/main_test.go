@@ -27,7 +27,7 @@ import (
 
 // TestMain lets tests run this program in separate processes, by each of its names.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"contiv-agent": main, driver.Program: main, query.PluginName: main})
+	testscript.Main(m, map[string]func(){"contiv-agent": main, driver.Program: main, query.PluginName: main, query.CompletionName: main})
 }
 
 // TestCommands runs testdata/*.txt: a user's input, and the program's output.

@@ -34,7 +34,9 @@ func TestTextOfObjectsIsPlain(t *testing.T) {
 	answer := trace.Answer{From: hostile, To: hostile, Verdict: trace.Dropped, Reason: hostile, Outcomes: []trace.Outcome{{Address: hostile}}}
 	text := show.Output("text")
 	for name, write := range map[string]func(w io.Writer) error{
-		"status": func(w io.Writer) error { return text.Print(w, st, func(w io.Writer) { show.Status(w, st, true) }) },
+		"status": func(w io.Writer) error {
+			return text.Print(w, st, func(w io.Writer) { show.Status(w, st, true, true) })
+		},
 		"policy": func(w io.Writer) error {
 			return text.Print(w, described, func(w io.Writer) { show.Policies(w, described[0]) })
 		},

@@ -111,33 +111,56 @@ func (f *Agents) answer(ctx context.Context, at Place, into any, args ...string)
 	return nil
 }
 
-// Ask queries one agent after the other, and writes a heading for each, or with asJSON an object. It returns the worst exit code.
-func (f *Agents) Ask(ctx context.Context, out, complaints io.Writer, asJSON bool, asks []Question) (worst int, err error) {
+// Ask queries one agent after the other, and writes the answers as they are, with a heading for each of several. It returns the worst exit code.
+func (f *Agents) Ask(ctx context.Context, out, complaints io.Writer, headings bool, asks []Question) (worst int, err error) {
 	for i, a := range asks {
-		var text strings.Builder
-		to := out
-		switch {
-		case len(asks) == 1:
-		case asJSON:
-			to = &text
-		default:
+		if headings && len(asks) > 1 {
 			if i > 0 {
 				fmt.Fprintln(out)
 			}
 			fmt.Fprintf(out, "== %s (%s)\n", a.Node, a.pod)
 		}
-		code, err := f.runKubectl(ctx, to, complaints, f.exec(a.Place, a.Args...)...)
+		code, err := f.runKubectl(ctx, out, complaints, f.exec(a.Place, a.Args...)...)
 		if err != nil {
 			return worst, err
 		}
 		worst = exit.Worse(worst, code)
-		if len(asks) > 1 && asJSON {
-			if err := writeAnswer(out, a.Place, code, text.String()); err != nil {
-				return worst, err
-			}
-		}
 	}
 	return worst, nil
+}
+
+// Answers are the answers of agents, in the form of a list of Kubernetes.
+type Answers struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Items      []Answer `json:"items"`
+}
+
+// Answer is the answer of one agent.
+type Answer struct {
+	Node     string          `json:"node"`
+	Pod      string          `json:"pod"`
+	ExitCode int             `json:"exitCode"`
+	Answer   json.RawMessage `json:"answer"` // null if it is not JSON
+}
+
+// Collect queries one agent after the other for JSON. It returns the answers, and the worst exit code.
+func (f *Agents) Collect(ctx context.Context, complaints io.Writer, asks []Question) (all *Answers, worst int, err error) {
+	all = &Answers{APIVersion: "v1", Kind: "List", Items: []Answer{}}
+	for _, a := range asks {
+		var text strings.Builder
+		code, err := f.runKubectl(ctx, &text, complaints, f.exec(a.Place, a.Args...)...)
+		if err != nil {
+			return nil, worst, err
+		}
+		worst = exit.Worse(worst, code)
+		one := Answer{a.Node, a.pod, code, json.RawMessage(text.String())}
+		if !json.Valid(one.Answer) {
+			one.Answer = nil
+		}
+		all.Items = append(all.Items, one)
+	}
+	return all, worst, nil
 }
 
 // Agents are the agents of a cluster, as kubectl reaches them.
@@ -145,20 +168,4 @@ type Agents struct {
 	kubectl
 	Namespace, Selector string // of their pods
 	Container, Program  string // in each pod
-}
-
-// writeAnswer writes the answer of one of several agents, as JSON; null if the answer is not JSON.
-func writeAnswer(w io.Writer, at Place, code int, text string) error {
-	line := struct {
-		Node     string          `json:"node"`
-		Pod      string          `json:"pod"`
-		ExitCode int             `json:"exitCode"`
-		Answer   json.RawMessage `json:"answer"`
-	}{at.Node, at.pod, code, json.RawMessage(text)}
-	if !json.Valid(line.Answer) {
-		line.Answer = nil
-	}
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
-	return enc.Encode(line)
 }

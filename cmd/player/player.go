@@ -76,9 +76,6 @@ is wrong.`,
 }
 
 func (f *player) replayJournal(cmd *cobra.Command, path string) error {
-	if err := f.out.Check(); err != nil {
-		return err
-	}
 	t, err := replay.Load(path)
 	if err != nil {
 		return exit.Usage(err)

@@ -154,7 +154,7 @@ func TestWrongUse(t *testing.T) {
 		{[]string{"--manifests", guestbook, "--assert", wrong}, "wrong.yaml:2: assertion 1 (a): field nevr is not known"},
 		{[]string{"--manifests", guestbook, "--assert", "no-such-file"}, "no-such-file"},
 		{[]string{"--manifests", guestbook, "--never", "ns:a -> ns:b", "--node", "node-1"}, "--node is for a running VPP"},
-		{[]string{"--manifests", guestbook, "--never", "ns:a -> ns:b", "-o", "yaml"}, "-o yaml"},
+		{[]string{"--manifests", guestbook, "--never", "ns:a -> ns:b", "-o", "xml"}, "-o xml"},
 		{[]string{"--manifests", "no-such-folder", "--never", "ns:a -> ns:b"}, "no-such-folder"},
 	} {
 		if text, code := proved(t, tc.args...); code != exit.Wrong || !strings.Contains(text, tc.says) {

@@ -78,9 +78,6 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 			return exit.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
 			if changed {
 				return diff(cmd, args, manifests, &asked, &out)
 			}

@@ -36,16 +36,20 @@ named ` + PluginName + ` into a folder in PATH, where kubectl finds it.
 
     ln -s "$(command -v contiv-agent)" /usr/local/bin/` + PluginName + `
 
+A second link, named ` + CompletionName + `, completes its commands and flags in a shell that completes kubectl's.
+
 It finds the pods of the DaemonSet by --namespace and --selector, and runs contiv-agent in them with kubectl, the one in PATH or $KUBECTL. It
 has the rights of the kubeconfig, and needs the right to list these pods and to create pods/exec in them. Without
---node it queries every node, one after the other, and prints a heading for each; with -o json, one object per node with node, pod, exitCode
-and answer.
+--node it queries every node, one after the other, and prints a heading for each; with -o json or yaml, one List, whose items have node, pod,
+exitCode and answer. With --node the output is the answer itself.
 
 Exit codes are those of contiv-agent, the worst of all nodes: 1 failed, or no agent was found; 2 wrong flags or arguments; 3 a
 node has a finding; 0 no finding.`,
 		Example: `  kubectl contiv status
   kubectl contiv policy guestbook/redis-leader-0
+  kubectl contiv status policies -o yaml
   kubectl contiv plan --node node-1
+  kubectl contiv doctor
   kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -61,7 +65,7 @@ node has a finding; 0 no finding.`,
 	fs.StringVarP(&f.agents.Container, "container", "c", "agent", "container of the agent in its pod")
 	fs.StringVar(&f.agents.Program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
-	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), acceptance.OfCluster(&f.agents, &f.node))
+	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), f.doctor(), f.logLevel(), f.config(), acceptance.OfCluster(&f.agents, &f.node))
 	return root
 }
 
@@ -71,16 +75,22 @@ func like(other *cobra.Command, flags ...string) *cobra.Command {
 		Use: other.Use, Short: other.Short, Long: other.Long,
 		Example: strings.ReplaceAll(other.Example, "contiv-agent ", "kubectl contiv "),
 	}
-	for _, name := range append(flags, "output") {
+	for _, name := range flags {
 		cmd.Flags().AddFlag(other.Flags().Lookup(name))
+	}
+	if output := other.Flags().Lookup("output"); output != nil { // log-level has no formats
+		cmd.Flags().AddFlag(output)
 	}
 	return cmd
 }
 
-// given returns the command's own flags of the command line, as text.
-func given(cmd *cobra.Command) (out []string) {
+// given returns the command's own flags of the command line, as text. A list is made of JSON.
+func (p *pluginFlags) given(cmd *cobra.Command) (out []string) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed {
+		switch {
+		case f.Changed && f.Name == "output" && f.Value.String() == "yaml" && p.node == "":
+			out = append(out, "--output=json")
+		case f.Changed:
 			out = append(out, "--"+f.Name+"="+f.Value.String())
 		}
 	})
@@ -105,7 +115,7 @@ func (f *pluginFlags) everywhere(other *cobra.Command, flags ...string) *cobra.C
 		}
 		var asks []kubectl.Question
 		for _, pod := range pods {
-			asks = append(asks, kubectl.Question{Place: pod, Args: slices.Concat([]string{cmd.Name()}, given(cmd), named(args))})
+			asks = append(asks, kubectl.Question{Place: pod, Args: slices.Concat(strings.Fields(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().CommandPath())), f.given(cmd), named(args))})
 		}
 		return f.queryAll(cmd, asks)
 	}
@@ -128,6 +138,30 @@ are changes if another program has changed VPP, or VPP refuses a value.
 
 Exit code 0: nothing to change; 3: there are changes.`
 	cmd.Example = "  kubectl contiv plan\n  kubectl contiv plan --node node-1 -o json"
+	return cmd
+}
+
+// doctor examines the VPP of each node from the agent's container, which has its sockets.
+func (f *pluginFlags) doctor() *cobra.Command {
+	cmd := f.everywhere(NewDoctor(), "all", "vpp-socket", "stats-socket", "service-renderer", "no-policies", "cni")
+	cmd.Example = "  kubectl contiv doctor\n  kubectl contiv doctor --node node-1 --all"
+	return cmd
+}
+
+func (f *pluginFlags) logLevel() *cobra.Command {
+	other := NewLogLevel()
+	cmd := f.everywhere(other)
+	cmd.Args, cmd.ValidArgs = other.Args, other.ValidArgs
+	return cmd
+}
+
+// config has the one subcommand that changes nothing and reads no files.
+func (f *pluginFlags) config() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Show the configuration of other programs in agents, and VPP's actual state"}
+	get := f.everywhere(newConfigGet(&configFlags{}), "vpp")
+	get.Long = "get shows the desired state of the client without a name, in agents that serve their gRPC API on a unix socket. With --vpp it shows the values that VPP has acknowledged, of all owners."
+	get.Example = "  kubectl contiv config get --node node-1\n  kubectl contiv config get --vpp vpp.interfaces -o json"
+	cmd.AddCommand(get)
 	return cmd
 }
 
@@ -161,7 +195,7 @@ If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
 			if err != nil {
 				return err
 			}
-			asks = append(asks, kubectl.Question{Place: agents[0], Args: slices.Concat([]string{"policy"}, given(cmd), named([]string{pod.String()}))})
+			asks = append(asks, kubectl.Question{Place: agents[0], Args: slices.Concat([]string{"policy"}, f.given(cmd), named([]string{pod.String()}))})
 		}
 		return f.queryAll(cmd, asks)
 	}
@@ -180,7 +214,8 @@ embedded VPP for every Node on this machine, and follows packets through them. T
 or of the first node; trace queries its settings and its state. It sends no packet in the cluster. The cluster's VPPs do the same
 if "kubectl contiv plan" finds nothing to change. With --cni, packets that leave the cluster are shown as VPP sends them to the node's
 network stack, which then gives them the node's address.`,
-		Example: `  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
+		Example: `  kubectl contiv trace guestbook/client guestbook/frontend:80
+  kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
   kubectl contiv trace --matrix --port 6379/TCP`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.matrix.Diff {
@@ -215,9 +250,21 @@ network stack, which then gives them the node's address.`,
 	return cmd
 }
 
-// queryAll queries one agent after the other; the error has the worst exit code.
+// queryAll queries one agent after the other; the error has the worst exit code. JSON and YAML of all nodes are one list.
 func (f *pluginFlags) queryAll(cmd *cobra.Command, asks []kubectl.Question) error {
-	worst, err := f.agents.Ask(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), cmd.Flags().Lookup("output").Value.String() == "json", asks)
+	out := show.Output("text")
+	if flag := cmd.Flags().Lookup("output"); flag != nil {
+		out = show.Output(flag.Value.String())
+	}
+	worst, err := 0, error(nil)
+	if out.IsData() && f.node == "" {
+		var all *kubectl.Answers
+		if all, worst, err = f.agents.Collect(cmd.Context(), cmd.ErrOrStderr(), asks); err == nil {
+			err = out.Print(cmd.OutOrStdout(), all, nil)
+		}
+	} else {
+		worst, err = f.agents.Ask(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), out != "name", asks)
+	}
 	if err == nil && worst != exit.OK {
 		err = &exit.Error{Code: worst} // each agent's error is already printed
 	}

@@ -25,7 +25,8 @@ func NewLogLevel() *cobra.Command {
 or the end of the agent; at its next start --log-level applies again.
 
 Only the agent's user can open the socket. No network listener can change the level.`,
-		Example: "  contiv-agent log-level\n  contiv-agent log-level debug",
+		Example:   "  contiv-agent log-level\n  contiv-agent log-level debug",
+		ValidArgs: []string{"debug", "info", "warn", "error"},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && !slices.Contains([]string{"debug", "info", "warn", "error"}, args[0]) {
 				return exit.Usage(errors.New("log-level: want debug, info, warn or error, or nothing"))
@@ -47,6 +48,6 @@ Only the agent's user can open the socket. No network listener can change the le
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: the default of run")
+	addSocket(cmd.Flags(), &socket)
 	return cmd
 }

@@ -34,20 +34,19 @@ With --manifests it compares VPP with the desired state of these manifests. With
 --manifests it makes the running agent of this node compare its whole VPP, over the agent's unix socket: there are changes if another
 program has changed VPP, or VPP refuses a value.
 
+The last line counts the changes. With -o name the output is the keys of the values that would change.
+
 Exit code 0: nothing to change; 3: there are changes.`,
 		Example: `  contiv-agent plan
   contiv-agent plan --manifests examples/guestbook --node node-1
   contiv-agent plan --manifests new/ --node "$(hostname)" --vpp-socket /run/vpp/api.sock -o json`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
 			plan, err := f.plan(cmd, sessions)
 			if err != nil {
 				return err
 			}
-			if err := out.Print(cmd.OutOrStdout(), plan, func(w io.Writer) { fmt.Fprint(w, plan) }); err != nil {
+			if err := out.PrintNamed(cmd.OutOrStdout(), plan, func(w io.Writer) { show.Plan(w, plan) }, func() []string { return show.PlanNames(plan) }); err != nil {
 				return err
 			}
 			if !plan.Empty() {
@@ -57,13 +56,13 @@ Exit code 0: nothing to change; 3: there are changes.`,
 		},
 	}
 	f.AddFlags(cmd)
-	out.AddFlag(cmd)
+	out.AddNameFlag(cmd)
 	fs := cmd.Flags()
 	fs.StringSliceVar(&f.manifests, "manifests", nil, "compare VPP with the desired state of these folders or files instead of a running agent's")
 	fs.StringVar(&f.node, "node", "", "with --manifests: name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&sessions, "sessions", false, "also count the NAT sessions that the changes would cut; VPP does not forward while it counts")
 	fs.StringVar(&f.vppSocket, "vpp-socket", "", "with --manifests: binary-API socket of VPP (default: an embedded, empty VPP)")
-	fs.StringVar(&f.status, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	addSocket(cmd.Flags(), &f.status)
 	return cmd
 }
 

@@ -36,11 +36,9 @@ If VPP counts (see run --stats-socket), each rule shows its count:
 The counts are of the lists that the pod's own packets meet. Packets that leave the node are evaluated, and counted, there as well.
 Packets to a Service that egress denies are denied at the backend's address, and are not counted here. A rule without a count is in
 no list: it never decides, or selects no peer.`,
-		Example: "  contiv-agent policy prod/web-0\n  contiv-agent policy prod/web-0 -o json\n  contiv-agent policy --manifests examples/guestbook guestbook/frontend-0",
+		Example:           "  contiv-agent policy prod/web-0\n  contiv-agent policy prod/web-0 -o json\n  contiv-agent policy --manifests examples/guestbook guestbook/frontend-0",
+		ValidArgsFunction: completePods(&manifests, &socket),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
 			pods, err := podIDs(args)
 			if err != nil {
 				return exit.Usage(err)
@@ -54,16 +52,16 @@ no list: it never decides, or selects no peer.`,
 			if err != nil {
 				return err
 			}
-			return out.Print(cmd.OutOrStdout(), described, func(w io.Writer) {
+			return out.PrintNamed(cmd.OutOrStdout(), described, func(w io.Writer) {
 				for _, d := range described {
 					show.Policies(w, d)
 				}
-			})
+			}, func() []string { return show.PolicyNames(described) })
 		},
 	}
 	settings.AddFlags(cmd)
-	out.AddFlag(cmd)
-	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	out.AddNameFlag(cmd)
+	addSocket(cmd.Flags(), &socket)
 	cmd.Flags().StringSliceVar(&manifests, "manifests", nil, "show the cluster of these folders or files instead of a running agent's")
 	return cmd
 }

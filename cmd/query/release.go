@@ -44,6 +44,6 @@ Only the agent's user can open the socket.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: the default of run")
+	addSocket(cmd.Flags(), &socket)
 	return cmd
 }

@@ -29,9 +29,10 @@ type traceFlags struct {
 func NewTrace() *cobra.Command {
 	var f traceFlags
 	cmd := &cobra.Command{
-		Use:   "trace [QUESTION ...]",
+		Use:   "trace [FROM TO [PROTOCOL] | QUESTION ...]",
 		Short: "Show the fate of packets in a cluster, given as manifests or by its API server",
-		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one
+		Long: `trace FROM TO answers one question in words: FROM is NAMESPACE/POD, TO is NAMESPACE/SERVICE:PORT, NAMESPACE/POD:PORT or an address and port, and the protocol is
+TCP unless it follows TO; without a port it is ICMP. Otherwise trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one
 line, in order. Every Node among the objects gets a separate agent and embedded VPP; packets cross between them. Objects are those of
 --manifests, or of an API server (--kubeconfig, --in-cluster), which trace only reads.
 
@@ -64,7 +65,9 @@ balancers choose one backend themselves, and the answer names the true sender in
 With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders (or files), and shows
 which of these connections become possible from the first to the second, and which stop; the exit code is 3 if there are differences.
 Both take --from-namespace and --to-namespace. A matrix that is wider than the terminal is written in parts.`,
-		Example: `  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
+		Example: `  contiv-agent trace --manifests examples/guestbook guestbook/client guestbook/frontend:80
+  contiv-agent trace --manifests examples/guestbook guestbook/client kube-system/kube-dns:53 UDP
+  echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
     contiv-agent trace --manifests examples/guestbook -o json
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
   contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP --port ICMP
@@ -73,7 +76,8 @@ Both take --from-namespace and --to-namespace. A matrix that is wider than the t
   contiv-agent trace --stateful --manifests examples/guestbook \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000}' \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.runTrace(cmd, args) },
+		ValidArgsFunction: completeWords(&f.Manifests),
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.runTrace(cmd, args) },
 	}
 	f.Agent.AddFlags(cmd)
 	f.addFlags(cmd)
@@ -95,9 +99,6 @@ func (f *traceFlags) addFlags(cmd *cobra.Command) {
 }
 
 func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
-	if err := f.out.Check(); err != nil {
-		return err
-	}
 	if err := f.answers.Check(); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 		return exit.Usage(errors.New("--stateful excludes --matrix and --diff"))
 	}
 	if f.matrix.Matrix || f.matrix.Diff {
-		return f.matrix.Run(cmd, load, f.Manifests, args, f.out == "json")
+		return f.matrix.Run(cmd, load, f.Manifests, args, &f.out)
 	}
 	cluster, err := load(f.Manifests)
 	if err != nil {
@@ -118,7 +119,13 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 	}
 	defer cluster.Close()
 	in := cmd.InOrStdin()
-	if len(args) > 0 {
+	if whatif.IsWords(args) {
+		line, err := whatif.Words(args, cluster.AnswerStep)
+		if err != nil {
+			return exit.Usage(err)
+		}
+		in = strings.NewReader(line)
+	} else if len(args) > 0 {
 		in = strings.NewReader(strings.Join(args, "\n"))
 	}
 	stdin.Prompt(in, cmd.ErrOrStderr(), `Questions, one JSON object per line, such as {"from":"pod:NAMESPACE/NAME","to":"service:NAMESPACE/NAME:PORT","protocol":"TCP"}. Ctrl-D ends.`)
@@ -126,6 +133,6 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 	if f.stateful {
 		ask = func(s trace.Step) trace.Answer { return cluster.Send(cmd.Context(), s) }
 	}
-	f.answers.JSON = f.out == "json"
+	f.answers.Out = f.out
 	return f.answers.Answer(ask, in, cmd.OutOrStdout())
 }

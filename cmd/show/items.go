@@ -12,7 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
-// Items writes items as text, as JSON, or as documents that put and diff read.
+// Items writes items as text, as JSON, as keys alone, or as documents that put and diff read.
 func Items(w io.Writer, format string, items []client.Item) error {
 	switch format {
 	case "text":
@@ -21,6 +21,11 @@ func Items(w io.Writer, format string, items []client.Item) error {
 			fmt.Fprintf(tw, "%s\t%s\n", terminal.Plain(i.Key), terminal.Plain(withReason(i.State.String(), i.Why)))
 		}
 		return tw.Flush()
+	case name:
+		for _, i := range items {
+			fmt.Fprintln(w, terminal.Plain(i.Key))
+		}
+		return nil
 	case "json":
 		type line struct {
 			Key    string            `json:"key"`

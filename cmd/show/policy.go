@@ -93,3 +93,23 @@ func orAny(match string) string {
 	}
 	return match
 }
+
+// PolicyNames returns the policies of pods, each once: networkpolicy/prod/web.
+func PolicyNames(described []*policy.Description) (out []string) {
+	for _, d := range described {
+		for _, t := range slices.Concat(d.Ingress, d.Egress) {
+			for _, p := range t.Policies {
+				if name := objectName(p.Object); !slices.Contains(out, name) {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// objectName turns "NetworkPolicy prod/web" into networkpolicy/prod/web.
+func objectName(object string) string {
+	kind, name, _ := strings.Cut(object, " ")
+	return strings.ToLower(kind) + "/" + name
+}

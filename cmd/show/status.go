@@ -15,8 +15,8 @@ import (
 )
 
 // Status writes the status as lines of a table for people; without all, Services and policies that are configured and have no remark
-// are only counted.
-func Status(w io.Writer, st *status.Status, all bool) {
+// are only counted. With more, each has a second line.
+func Status(w io.Writer, st *status.Status, all, more bool) {
 	tw := terminal.NewTable(w)
 	state := "in sync"
 	if !st.InSync {
@@ -80,7 +80,7 @@ func Status(w io.Writer, st *status.Status, all bool) {
 			fmt.Fprintf(tw, "\t\t%s\n", op)
 		}
 	}
-	hidden, quiet := writeServices(tw, st, all), writePolicyStates(tw, st, all)
+	hidden, quiet := writeServices(tw, st, all, more), writePolicyStates(tw, st, all, more)
 	_ = tw.Flush() // an error means that standard output is closed
 	if hidden > 0 {
 		fmt.Fprintf(w, "%d Services are configured without remarks (--all shows them)\n", hidden)
@@ -176,28 +176,28 @@ func transactionText(t *status.Transaction) string {
 		t.Cause, t.Kind, t.Add, t.Mod, t.Del, t.Writes, t.Took.Round(10*time.Microsecond)), t.Error)
 }
 
-func writeServices(w io.Writer, st *status.Status, all bool) (hidden int) {
+func writeServices(w io.Writer, st *status.Status, all, more bool) (hidden int) {
 	for _, s := range st.Services {
 		if !all && s.State == "CONFIGURED" && len(s.Reasons) == 0 {
 			hidden++
 			continue
 		}
 		fmt.Fprintf(w, "service\t%s\t%s\n", s.Name, withReason(s.State, strings.Join(s.Reasons, "; ")))
-		if all && s.Text != "" {
+		if more && s.Text != "" {
 			fmt.Fprintf(w, "\t\t%s\n", s.Text)
 		}
 	}
 	return hidden
 }
 
-func writePolicyStates(w io.Writer, st *status.Status, all bool) (hidden int) {
+func writePolicyStates(w io.Writer, st *status.Status, all, more bool) (hidden int) {
 	for _, p := range st.Policies {
 		if !all && (p.State == "CONFIGURED" || p.State == "IDLE") && len(p.Reasons) == 0 {
 			hidden++
 			continue
 		}
 		fmt.Fprintf(w, "policy\t%s\t%s\n", p.Object, withReason(p.State, strings.Join(p.Reasons, "; ")))
-		if all && p.Text != "" {
+		if more && p.Text != "" {
 			fmt.Fprintf(w, "\t\t%s\n", p.Text)
 		}
 	}

@@ -15,7 +15,7 @@ func TestStatusShowsTheNATTable(t *testing.T) {
 		Used: 97, Limit: 100, Expired: 5, Evicted: 6, Drained: 12, Lost: 1, Problem: "too full",
 		Holders: []nattable.Holder{{Addr: netip.MustParseAddr("10.1.1.2"), Pod: "shop/web", Sessions: 60}, {Addr: netip.MustParseAddr("192.0.2.1"), Sessions: 30}},
 	}}
-	Status(&out, st, false)
+	Status(&out, st, false, false)
 	for _, want := range []string{
 		"nat     sessions   97 of 100; freed 5 expired, 6 of pods above their share: too full\n",
 		"nat     drains     12, and 1 that failed: their connections ended\n",

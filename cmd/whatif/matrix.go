@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
@@ -33,7 +34,7 @@ func (f *Matrix) AddFlags(cmd *cobra.Command) {
 type loader func(paths []string) (*trace.Cluster, error)
 
 // Run answers for each pair of pods. The error has exit code 3 if --diff finds a difference.
-func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, asJSON bool) error {
+func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, out *show.Output) error {
 	ports, err := f.checkPorts(manifests, args)
 	if err != nil {
 		return exit.Usage(err)
@@ -53,7 +54,7 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 		if err != nil {
 			return err
 		}
-		return writeLines(cmd.OutOrStdout(), cells, asJSON, func(w io.Writer, cells []trace.Cell) {
+		return writeLines(cmd.OutOrStdout(), cells, out, func(w io.Writer, cells []trace.Cell) {
 			trace.WriteMatrix(w, cells, terminal.StyleOf(w).Width)
 		})
 	}
@@ -66,7 +67,7 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 		return err
 	}
 	diffs := trace.Compare(before, after)
-	if err := writeLines(cmd.OutOrStdout(), diffs, asJSON, trace.WriteDifferences); err != nil {
+	if err := writeLines(cmd.OutOrStdout(), diffs, out, trace.WriteDifferences); err != nil {
 		return err
 	}
 	if len(diffs) > 0 {
@@ -100,12 +101,10 @@ func (f *Matrix) checkPorts(manifests, args []string) ([]trace.Port, error) {
 	return ports, nil
 }
 
-// writeLines writes lines of JSON, or text.
-func writeLines[T any](w io.Writer, lines []T, asJSON bool, text func(io.Writer, []T)) error {
-	if !asJSON {
-		terminal.PlainAll(lines)
-		text(w, lines)
-		return nil
+// writeLines writes lines of JSON, a list in YAML, or text.
+func writeLines[T any](w io.Writer, lines []T, out *show.Output, text func(io.Writer, []T)) error {
+	if *out != "json" {
+		return out.Print(w, lines, func(w io.Writer) { text(w, lines) })
 	}
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -93,9 +94,9 @@ func newCluster(ctx context.Context, changes []event.Change, settings *flags.Age
 	return cluster, nil
 }
 
-// Answers say how questions are answered. The zero value writes text and expects nothing.
+// Answers say how questions are answered: in text, lines of JSON, or documents of YAML. The zero value writes text and expects nothing.
 type Answers struct {
-	JSON   bool
+	Out    show.Output
 	Expect string // the verdict that every answer should have; "": any
 }
 
@@ -133,11 +134,14 @@ func (f *Answers) Answer(ask func(trace.Step) trace.Answer, in io.Reader, w io.W
 		case f.Expect != "" && string(a.Verdict) != f.Expect:
 			other++
 		}
-		if f.JSON {
+		switch f.Out {
+		case "json":
 			_ = enc.Encode(a) // Flush has the error
-		} else {
-			terminal.PlainAll(&a)
-			trace.WriteText(buffered, a)
+		case "yaml":
+			fmt.Fprintln(buffered, "---")
+			fallthrough
+		default:
+			_ = f.Out.Print(buffered, &a, func(w io.Writer) { trace.WriteText(w, a) }) // as above
 		}
 		if err := buffered.Flush(); err != nil { // a program may wait for the answer
 			return err

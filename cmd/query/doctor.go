@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"fmt"
@@ -17,7 +17,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 )
 
-func newDoctor() *cobra.Command {
+// NewDoctor returns the command doctor.
+func NewDoctor() *cobra.Command {
 	var cfg doctor.Config
 	var renderer, stats, lock string
 	var hosts []string
@@ -42,9 +43,6 @@ Exit code 3: something is missing, wrong or dangerous. Exit code 1: VPP could no
   contiv-agent doctor --service-renderer cnat -o json`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
 			switch builtin.Choice(renderer) {
 			case builtin.Auto:
 			case builtin.NAT44:

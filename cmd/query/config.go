@@ -1,4 +1,4 @@
-package main
+package query
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +58,8 @@ func (f *configFlags) dial(cmd *cobra.Command) (c *client.Client, ctx context.Co
 	return c, ctx, func() { cancel(); _ = c.Close() }, nil
 }
 
-func newConfig() *cobra.Command {
+// NewConfig returns the command config, with its subcommands.
+func NewConfig() *cobra.Command {
 	var f configFlags
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -110,8 +112,8 @@ acknowledged, of all owners: the agent itself and all clients. Keys and models (
 			if vpp && len(labels) > 0 || len(args) > 0 && len(labels) > 0 {
 				return exit.Usage(errors.New("--label cannot be combined with --vpp or with keys"))
 			}
-			if format != "yaml" && format != "text" && format != "json" {
-				return exit.Usage(fmt.Errorf("-o %s: must be yaml, text or json", format))
+			if !slices.Contains([]string{"yaml", "text", "json", "name"}, format) {
+				return exit.Usage(fmt.Errorf("-o %s: must be yaml, text, json or name", format))
 			}
 			c, ctx, end, err := f.dial(cmd)
 			if err != nil {
@@ -131,7 +133,7 @@ acknowledged, of all owners: the agent itself and all clients. Keys and models (
 	}
 	cmd.Flags().BoolVar(&vpp, "vpp", false, "show the actual state of VPP")
 	cmd.Flags().StringToStringVarP(&labels, "label", "l", nil, "show only items with these labels: name=value, name= for any value, !name=value for other values")
-	cmd.Flags().StringVarP(&format, "output", "o", "yaml", "yaml, text or json")
+	cmd.Flags().StringVarP(&format, "output", "o", "yaml", "output format: yaml, text, json or name")
 	return cmd
 }
 
@@ -164,11 +166,14 @@ func newConfigPut(f *configFlags) *cobra.Command {
 	var files []string
 	var strict, all bool
 	cmd := &cobra.Command{
-		Use:   "put -f FILE",
-		Short: "Create or replace items, in one transaction",
+		Use:     "put -f FILE",
+		Aliases: []string{"apply"},
+		Short:   "Create or replace items, in one transaction",
 		Long: `put sends all items of the files as one transaction, waits for it, and prints the result. The agent reverts items that can never
-work. It keeps items that VPP refused for now, and retries them, unless --all-or-nothing is set.`,
-		Example: "  contiv-agent config put -f loop.yaml\n  contiv-agent config put --resync -f everything.yaml\n  kubectl get cm my-vpp -o jsonpath='{.data.config}' | contiv-agent config put -f -",
+work. It keeps items that VPP refused for now, and retries them, unless --all-or-nothing is set.
+
+apply is another name of put.`,
+		Example: "  contiv-agent config apply -f loop.yaml\n  contiv-agent config put --resync -f everything.yaml\n  kubectl get cm my-vpp -o jsonpath='{.data.config}' | contiv-agent config put -f -",
 		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			docs, err := readFiles(cmd, files)
