@@ -46,26 +46,23 @@ Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not
   contiv-agent flows --to 192.0.2.7 -o json`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := out.Check(); err != nil {
-				return err
-			}
 			if err := filter.Validate(); err != nil {
 				return exit.Usage(err)
 			}
-			return printAll(cmd.Context(), cmd.OutOrStdout(), flags.StatusSocket(socket), &filter, follow, out == "json")
+			return printAll(cmd.Context(), cmd.OutOrStdout(), flags.StatusSocket(socket), &filter, follow, out)
 		},
 	}
 	fs := cmd.Flags()
 	out.AddFlag(cmd)
 	fs.StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
-	fs.BoolVarP(&follow, "follow", "f", false, "print changes until Ctrl-C; JSON has one object in a line then")
+	fs.BoolVarP(&follow, "follow", "f", false, "print changes until Ctrl-C; JSON has one object in a line then, YAML one in a document")
 	fs.StringVar((*string)(&filter.Verdict), "verdict", "", "show only this verdict: allowed or dropped")
 	fs.StringVar(&filter.From, "from", "", "show only flows from NAMESPACE, NAMESPACE/NAME of a pod or workload, or an address")
 	fs.StringVar(&filter.To, "to", "", "show only flows to NAMESPACE, NAMESPACE/NAME of a pod, workload or Service, or an address")
 	return cmd
 }
 
-func printAll(ctx context.Context, w io.Writer, socket string, filter *flows.Filter, follow, asJSON bool) error {
+func printAll(ctx context.Context, w io.Writer, socket string, filter *flows.Filter, follow bool, out show.Output) error {
 	after := uint64(0)
 	for {
 		answer, err := fetch(ctx, socket, after, filter)
@@ -74,11 +71,10 @@ func printAll(ctx context.Context, w io.Writer, socket string, filter *flows.Fil
 			return nil
 		case err != nil:
 			return err
-		case !follow && asJSON:
-			out := show.Output("json")
+		case !follow && out.IsData():
 			return out.Print(w, answer, nil)
 		}
-		if err := printFlows(w, answer.Flows, asJSON); err != nil {
+		if err := printFlows(w, answer.Flows, out); err != nil {
 			return err
 		}
 		if !follow {
@@ -99,12 +95,17 @@ func fetch(ctx context.Context, socket string, after uint64, filter *flows.Filte
 	return control.FetchFlows(ctx, socket, after, filter)
 }
 
-func printFlows(w io.Writer, list []flows.Flow, asJSON bool) error {
+func printFlows(w io.Writer, list []flows.Flow, out show.Output) error {
 	for i := range list {
 		var err error
-		if f := &list[i]; asJSON {
+		switch f := &list[i]; {
+		case out == "json":
 			err = json.NewEncoder(w).Encode(f)
-		} else {
+		case out == "yaml":
+			if _, err = io.WriteString(w, "---\n"); err == nil {
+				err = out.Print(w, f, nil)
+			}
+		default:
 			terminal.PlainAll(f)
 			_, err = fmt.Fprintf(w, "%s %s\n", f.Last.Format(time.TimeOnly), f)
 		}
