@@ -1,5 +1,5 @@
 # What happens to a packet? A line for each backend, then the path through VPP.
-echo '{"from":"pod:guestbook/client","to":"service:guestbook/redis-leader:6379","protocol":"TCP"}' | contiv-agent trace --manifests examples/guestbook
+contiv-agent trace guestbook/client guestbook/redis-leader:6379 --manifests examples/guestbook
 
 # Which pods reach the database? x is dropped.
 contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP
