@@ -88,6 +88,8 @@ func (p *policyCase) runClasses(ctx context.Context, figures map[string]int) err
 			if err := p.everywhere(func(w *twin) error { return w.both(&vlib.CliInband{Cmd: "clear acl-plugin sessions"}) }); err != nil {
 				return err
 			}
+			time.Sleep(settle) // VPP removes the sessions later
+			figures["sessions cleared"]++
 			clear(sent)
 		}
 		sent[h] = true

@@ -85,7 +85,11 @@ func (f *Finder) iface(p *meaning.Pod) *dump.Interface {
 	if state == nil || len(p.IPs) == 0 {
 		return nil
 	}
-	return state.Interfaces[state.Behind[p.IPs[0]]]
+	index, known := state.Behind[p.IPs[0]]
+	if !known {
+		return nil // the pod has no address yet
+	}
+	return state.Interfaces[index]
 }
 
 func (f *Finder) addrs(p *meaning.Pod, destination bool) space.Set {
@@ -167,7 +171,8 @@ func (f *Finder) byPolicy(list []Class, p *meaning.Pod, egress bool) (out []Clas
 	return out
 }
 
-// Packet returns a packet of a class. If the class has one from a port, it has this port.
+// Packet returns a packet of a class. If the class has one from a port, it has this port. Otherwise its ports are different, if the class has such
+// packets, so that it is no answer to the packet of the opposite class.
 func (f *Finder) Packet(c *Class, port uint16) space.Header {
 	s := f.space
 	set := space.Narrow(s, c.set, s.Box(space.All4()))
@@ -179,6 +184,7 @@ func (f *Finder) Packet(c *Class, port uint16) space.Header {
 		set = space.Narrow(s, set, s.Destinations(hosts...))
 	}
 	set = space.Narrow(s, set, space.Boxes(s, func(b *space.Box) { b.SrcPorts = space.One(port) }))
+	set = space.Narrow(s, set, space.Boxes(s, func(b *space.Box) { b.DstPorts = space.Span{First: 2, Last: 65535} }))
 	h, _ := s.Witness(set)
 	return h
 }
