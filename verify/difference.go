@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -10,6 +9,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
+	"github.com/contiv-agent/contiv-agent/verify/question"
 )
 
 func splitComma(text string) iter.Seq[string] { return strings.SplitSeq(text, ",") }
@@ -100,29 +100,13 @@ func (n *node) vppVerdict(p *pod, egress bool, h space.Header) string {
 
 // question is the question about a packet for the trace command. "": it has none for such packets.
 func (n *node) question(p *pod, egress bool, h space.Header) string {
-	q := map[string]any{"to": netip.AddrPortFrom(h.Dst, h.DstPort).String()}
-	switch {
-	case h.Protocol == space.TCP && h.Flags&(space.SYN|space.ACK|space.RST|space.FIN) == space.SYN && h.DstPort > 0 && h.SrcPort > 0:
-		q["protocol"], q["sourcePort"] = "TCP", h.SrcPort
-	case h.Protocol == space.UDP && h.DstPort > 0 && h.SrcPort > 0:
-		q["protocol"], q["sourcePort"] = "UDP", h.SrcPort
-	case h.Protocol == space.ICMP && h.SrcPort == 8 && h.DstPort == 0, h.Protocol == space.ICMPv6 && h.SrcPort == 128 && h.DstPort == 0:
-		q["protocol"], q["to"] = "ICMP", h.Dst.String()
-	default:
-		return ""
-	}
-	q["from"] = "external:" + h.Src.String() + "@" + n.cfg.Node
-	if from := podAt(n.cluster, h.Src); from != nil {
-		q["from"] = "pod:" + from.ID.String()
-	}
 	if egress && !ownsAddr(p.Pod, h.Src) {
-		q["from"], q["sourceAddress"] = "pod:"+p.ID.String(), h.Src.String()
+		return question.Line(question.Pod(p.ID.String()), h, true)
 	}
-	text, err := json.Marshal(q)
-	if err != nil {
-		return ""
+	if from := podAt(n.cluster, h.Src); from != nil {
+		return question.Line(question.Pod(from.ID.String()), h, false)
 	}
-	return string(text)
+	return question.Line(question.External(h.Src, n.cfg.Node), h, false)
 }
 
 func podAt(c *meaning.Cluster, a netip.Addr) *meaning.Pod {

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/dump/translation"
+	"github.com/contiv-agent/contiv-agent/verify/question"
 	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
 
@@ -149,17 +150,13 @@ func (c *services) packet(to serving.At, outside bool) Translated {
 	from := ""
 	for _, p := range c.node.Pods {
 		if !outside && from == "" && p.Addr.Is4() == to.Addr.Is4() {
-			h.Src, from = p.Addr, "pod:"+p.ID.String()
+			h.Src, from = p.Addr, question.Pod(p.ID.String())
 		}
 	}
-	d := Translated{Packet: h.String()}
 	if from == "" {
-		from = fmt.Sprintf("external:%s@%s", h.Src, c.cfg.Node)
+		from = question.External(h.Src, c.cfg.Node)
 	}
-	if to.Port != 0 && (to.Protocol == model.TCP || to.Protocol == model.UDP) {
-		d.Trace = fmt.Sprintf(`{"from":%q,"protocol":%q,"sourcePort":40000,"to":%q}`, from, to.Protocol, netip.AddrPortFrom(to.Addr, to.Port))
-	}
-	return d
+	return Translated{Packet: h.String(), Trace: question.Line(from, h, false)}
 }
 
 // describeMapping is what VPP does with packets of a mapping.

@@ -68,20 +68,22 @@ func (c *Cluster) check(a *ask.Assertion) Result {
 	}
 	s := c.Space
 	region := s.Intersect(s.Minus(s.Intersect(s.Union(from.pods, from.hosts), s.Union(to.pods, to.hosts)), s.Intersect(from.hosts, to.hosts)), c.fresh)
-	own := c.toThemselves(from, to)
-	wrong := s.Intersect(s.Intersect(region, from.may), to.may)
+	others := s.Complement(c.toThemselves(from, to))
+	wrong := meeting{{s.Intersect(region, from.may), to.may, others}}
 	if a.Kind == ask.Always {
-		wrong = s.Minus(region, wrong)
+		wrong = meeting{{s.Minus(region, from.may), others}, {s.Minus(region, to.may), others}}
 	}
-	switch wrong = s.Minus(wrong, own); {
-	case s.Minus(region, own).Empty():
+	_, some := space.Common(s, region, others)
+	_, violated := wrong.header(s, s.All())
+	switch {
+	case !some:
 		r.Why = "no packet can go from the left side to the right side: they have no addresses of one family, are one pod, or neither has a pod"
 	case from.doubt != "" || to.doubt != "":
 		r.Why = from.doubt
 		if r.Why == "" {
 			r.Why = to.doubt
 		}
-	case !wrong.Empty():
+	case violated:
 		r.Verdict, r.Example = Violated, c.example(wrong, from, to)
 	case a.Kind == ask.Always && c.hostsForward():
 		r.Why = fmt.Sprintf("%s may deny packets that its node forwards", c.Full.Hosts[0].Ref())
@@ -136,9 +138,9 @@ func (c *Cluster) hostsForward() bool {
 	return false
 }
 
-// example describes a header of a set between selected members.
-func (c *Cluster) example(wrong space.Set, from, to *side) *Example {
-	h := c.Usual(wrong)
+// example describes a header between selected members.
+func (c *Cluster) example(wrong meeting, from, to *side) *Example {
+	h := c.usual(wrong)
 	src, srcPod := c.byAddr[h.Src]
 	dst, dstPod := c.byAddr[h.Dst]
 	var left, right []int

@@ -1,12 +1,11 @@
 package intent
 
 import (
-	"encoding/json"
 	"net/netip"
-	"strings"
 
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/intent/class"
+	"github.com/contiv-agent/contiv-agent/verify/question"
 )
 
 // Example is a packet and who decides about it.
@@ -33,14 +32,38 @@ func (c *Cluster) Describe(h space.Header, sender, receiver *class.Member) *Exam
 	if receiver != nil {
 		e.To, e.Ingress, packet.Dst = receiver.ID.String(), c.reason(receiver, false, h), receiver.Addrs[c.byAddr[h.Dst].index]
 	}
-	e.Packet, e.Trace = packet.String(), question(packet, sender, receiver)
+	e.Packet, e.Trace = packet.String(), askTrace(packet, sender, receiver)
 	return e
 }
 
+// meeting is the headers that the sets of one of the lists, at most three each, have in common. Nothing calculates this set: between thousands of
+// classes it may be much larger than the sets.
+type meeting [][]space.Set
+
+// header returns a header of the meeting that another set has, too.
+func (m meeting) header(s *space.Space, in space.Set) (h space.Header, found bool) {
+	for _, sets := range m {
+		if h, found = space.Common(s, append(sets[:len(sets):len(sets)], in)...); found {
+			break
+		}
+	}
+	return h, found
+}
+
 // Usual returns a header of a set. It prefers packets that are easy to send: a connection of TCP between addresses of IPv4, to a usual port.
-func (c *Cluster) Usual(set space.Set) space.Header {
-	s := c.Space
-	narrow := func(preferred ...space.Set) { set = space.Narrow(s, set, preferred...) }
+func (c *Cluster) Usual(set space.Set) space.Header { return c.usual(meeting{{set}}) }
+
+func (c *Cluster) usual(m meeting) space.Header {
+	s, want := c.Space, c.Space.All()
+	narrow := func(preferred ...space.Set) {
+		for _, p := range preferred {
+			both := s.Intersect(want, p)
+			if _, some := m.header(s, both); some {
+				want = both
+				return
+			}
+		}
+	}
 	outside := []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
 	port := func(first, last uint16) space.Set {
 		return space.Boxes(s, func(b *space.Box) { b.DstPorts = space.Span{First: first, Last: last} })
@@ -52,41 +75,19 @@ func (c *Cluster) Usual(set space.Set) space.Header {
 	ported := s.Union(space.OfProtocol(s, space.TCP), space.OfProtocol(s, space.UDP), space.OfProtocol(s, space.SCTP))
 	narrow(s.Intersect(ported, space.Boxes(s, func(b *space.Box) { b.SrcPorts = space.One(40000) })))
 	narrow(s.Intersect(ported, port(80, 80)), s.Intersect(ported, port(443, 443)), s.Intersect(ported, port(1, 65535)))
-	h, _ := s.Witness(set)
+	h, _ := m.header(s, want)
 	return h
 }
 
-// question is the line for trace.
-func question(h space.Header, sender, receiver *class.Member) string {
-	if class.IsPlaceholder(h.Src) || class.IsPlaceholder(h.Dst) {
-		return ""
-	}
-	q := map[string]any{"to": netip.AddrPortFrom(h.Dst, h.DstPort).String()}
+// askTrace is the line for trace.
+func askTrace(h space.Header, sender, receiver *class.Member) string {
 	switch {
-	case h.Protocol == space.TCP && h.SrcPort > 0 && h.DstPort > 0:
-		q["protocol"], q["sourcePort"] = "TCP", h.SrcPort
-	case h.Protocol == space.UDP && h.SrcPort > 0 && h.DstPort > 0:
-		q["protocol"], q["sourcePort"] = "UDP", h.SrcPort
-	case h.Protocol == space.ICMP && h.SrcPort == 8 && h.DstPort == 0, h.Protocol == space.ICMPv6 && h.SrcPort == 128 && h.DstPort == 0:
-		q["protocol"], q["to"] = "ICMP", h.Dst.String()
-	default:
-		return ""
-	}
-	switch {
+	case class.IsPlaceholder(h.Src) || class.IsPlaceholder(h.Dst):
 	case sender != nil && !class.Scheduled(sender.Pod.Pod), receiver != nil && !class.Scheduled(receiver.Pod.Pod):
-		return ""
 	case sender != nil:
-		q["from"] = "pod:" + sender.ID.String()
+		return question.Line(question.Pod(sender.ID.String()), h, false)
 	case receiver != nil:
-		q["from"] = "external:" + h.Src.String() + "@" + receiver.NodeName
-	default:
-		return ""
+		return question.Line(question.External(h.Src, receiver.NodeName), h, false)
 	}
-	var text strings.Builder
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if enc.Encode(q) != nil {
-		return ""
-	}
-	return strings.TrimSpace(text.String())
+	return ""
 }
