@@ -31,6 +31,43 @@ func (s *Space) List(rules []Rule) Decisions {
 	return d
 }
 
+// Part decides about the headers of a set.
+type Part struct {
+	Set     Set
+	Verdict uint8 // 1 to 255
+}
+
+// Parts is the decisions of a list of sets, in which the first set with a header decides. It shares what List shares.
+func Parts(s *Space, list []Part) Decisions {
+	four, six := make([]ref, 0, len(list)), make([]ref, 0, len(list))
+	for _, p := range list {
+		if r := marked(s, p.Set.v4, p.Verdict); r != 0 {
+			four = append(four, r)
+		}
+		if r := marked(s, p.Set.v6, p.Verdict); r != 0 {
+			six = append(six, r)
+		}
+	}
+	return Decisions{s.join(four), s.join(six)}
+}
+
+// mark is a diagram of a set, and the verdict about its headers.
+type mark struct {
+	set     ref
+	verdict uint8
+}
+
+// marked is the diagram that has a verdict where the set has headers.
+func marked(s *Space, r ref, verdict uint8) ref {
+	key := mark{r, verdict}
+	if to, known := s.marks[key]; known {
+		return to
+	}
+	to := s.rewrite(r, map[ref]ref{}, func(v ref) ref { return v * ref(verdict) })
+	s.marks[key] = to
+	return to
+}
+
 // tree is the rule that is joined last of a part of a list, with what is before and behind it.
 type tree struct {
 	rule         ref

@@ -8,6 +8,7 @@ type Space struct {
 	diagrams
 	boxes map[Rule]pair
 	lists map[[2]ref]ref // results of override between parts of lists, which done may forget
+	marks map[mark]ref   // sets with a verdict in place of 1
 }
 
 // pair is a diagram of each family.
@@ -15,7 +16,7 @@ type pair struct{ v4, v6 ref }
 
 // New returns a Space without sets.
 func New() *Space {
-	return &Space{diagrams: newDiagrams(), boxes: map[Rule]pair{}, lists: map[[2]ref]ref{}}
+	return &Space{diagrams: newDiagrams(), boxes: map[Rule]pair{}, lists: map[[2]ref]ref{}, marks: map[mark]ref{}}
 }
 
 // Set is a set of headers of a Space. The zero value is the empty set of every Space.
@@ -129,10 +130,14 @@ func (s *Space) Witness(a Set) (h Header, ok bool) {
 			next = e.last.next()
 		}
 	}
+	return headerOf(values, six), true
+}
+
+func headerOf(values [fields]number, six bool) Header {
 	return Header{
 		Src: addrOf(values[source], six), Dst: addrOf(values[destination], six), Protocol: uint8(values[protocol].low),
 		SrcPort: uint16(values[sourcePort].low), DstPort: uint16(values[destinationPort].low), Flags: toFlags(values[flags].low),
-	}, true
+	}
 }
 
 // box is the diagram of a box with a verdict.

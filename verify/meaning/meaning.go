@@ -32,7 +32,8 @@ type Cluster struct {
 	entities []entity
 	tiers    []*model.Tier
 	matches  map[*model.Rule]space.Set
-	peers    map[sideKey]space.Set
+	peers    map[sideKey]space.Set         // by selectors, or by the name of a port
+	verdicts map[string]*verdict           // by policies
 	doubts   map[*model.Rule]string        // why a rule cannot be evaluated
 	parsed   map[string]*selector.Selector // nil: it is no selector, and selects nothing
 }
@@ -56,7 +57,7 @@ const metadataName = "kubernetes.io/metadata.name"
 
 // Read reads objects. Kinds without a meaning for policies are ignored.
 func Read(s *space.Space, objects []model.Object) *Cluster {
-	c := &Cluster{space: s, matches: map[*model.Rule]space.Set{}, peers: map[sideKey]space.Set{}, doubts: map[*model.Rule]string{}, parsed: map[string]*selector.Selector{}}
+	c := &Cluster{space: s, matches: map[*model.Rule]space.Set{}, peers: map[sideKey]space.Set{}, verdicts: map[string]*verdict{}, doubts: map[*model.Rule]string{}, parsed: map[string]*selector.Selector{}}
 	inherited := map[string]map[string]string{} // by profile
 	named := map[string]bool{}
 	for _, o := range objects {
@@ -249,45 +250,6 @@ func rulesOf(p *model.Policy, egress bool) []model.Rule {
 		return p.OutboundRules
 	}
 	return p.InboundRules
-}
-
-// Allowed is what policies allow in a direction of a pod: a set of headers without regard to the pod's own addresses. Doubts names what
-// cannot be evaluated; the set is then not complete.
-func (c *Cluster) Allowed(p *Pod, egress bool) (allowed space.Set, doubts []string) {
-	s := c.space
-	undecided := s.All()
-	for _, t := range c.tiers {
-		policies := c.governing(t.Name, p, egress)
-		if len(policies) == 0 {
-			continue
-		}
-		open, passed := undecided, space.Set{}
-		for _, q := range policies {
-			rules := rulesOf(q, egress)
-			for i := range rules {
-				r := &rules[i]
-				m, doubt := c.match(r)
-				if doubt != "" {
-					doubts = append(doubts, fmt.Sprintf("%s: %s", q.ID, doubt))
-				}
-				if r.Action == model.ActionLog {
-					continue
-				}
-				hit := s.Intersect(open, m)
-				open = s.Minus(open, m)
-				switch {
-				case r.Action.Allows():
-					allowed = s.Union(allowed, hit)
-				case r.Action.Passes():
-					passed = s.Union(passed, hit)
-				}
-			}
-		}
-		if undecided = passed; t.DefaultAction.Passes() {
-			undecided = s.Union(passed, open)
-		}
-	}
-	return s.Union(allowed, undecided), doubts
 }
 
 // Reason is one line that says which rule decides about a header in a direction of a pod.

@@ -135,7 +135,7 @@ func (c *Cluster) serving(id model.ServiceID, destination bool) space.Set {
 
 // selected is the headers from, or to, an address of what a selector selects and the other one, unless empty, does not.
 func (c *Cluster) selected(text, not string, destination bool) space.Set {
-	key := sideKey{text, not, destination}
+	key := sideKey{selector: text, not: not, destination: destination}
 	if set, known := c.peers[key]; known {
 		return set
 	}
@@ -158,9 +158,10 @@ func (c *Cluster) selected(text, not string, destination bool) space.Set {
 	return set
 }
 
-// sideKey is the selection of one side of a rule.
+// sideKey is the selection of one side of a rule: what selectors select, or a named port.
 type sideKey struct {
 	selector, not string
+	port          string
 	destination   bool
 }
 
@@ -177,7 +178,7 @@ func (c *Cluster) ports(list []model.PortMatch, destination bool) space.Set {
 			}
 			continue
 		}
-		sets = append(sets, c.namedPorts(m.Name, destination)...)
+		sets = append(sets, c.namedPorts(m.Name, destination))
 	}
 	return c.space.Union(sets...)
 }
@@ -189,7 +190,12 @@ func side(b *space.Box, destination bool) *space.Span {
 	return &b.SrcPorts
 }
 
-func (c *Cluster) namedPorts(name string, destination bool) (sets []space.Set) {
+func (c *Cluster) namedPorts(name string, destination bool) space.Set {
+	key := sideKey{port: name, destination: destination}
+	if set, known := c.peers[key]; known {
+		return set
+	}
+	var sets []space.Set
 	for i := range c.entities {
 		e := &c.entities[i]
 		for _, port := range e.ports {
@@ -210,5 +216,6 @@ func (c *Cluster) namedPorts(name string, destination bool) (sets []space.Set) {
 			}
 		}
 	}
-	return sets
+	c.peers[key] = c.space.Union(sets...)
+	return c.peers[key]
 }
