@@ -9,15 +9,19 @@ import (
 func TestCommonHeaderIsTheFirstOfTheIntersection(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := New()
-		a, _ := randomSet(t, s)
-		b, _ := randomSet(t, s)
-		c, _ := randomSet(t, s)
+		var sets [3]Set
+		for i := range sets {
+			sets[i], _ = randomSet(t, s)
+			if rapid.IntRange(0, 2).Draw(t, "large") > 0 { // most random sets are small, and have nothing in common
+				sets[i] = s.Minus(s.Complement(sets[i]), s.Box(randomBox().Draw(t, "without")))
+			}
+		}
 		nodes, _ := s.Size()
-		h, found := Common(s, a, b, c)
+		h, found := Common(s, sets[:]...)
 		if now, _ := s.Size(); now != nodes {
 			t.Errorf("%d nodes were made", now-nodes)
 		}
-		want, some := s.Witness(s.Intersect(s.Intersect(a, b), c))
+		want, some := s.Witness(s.Intersect(s.Intersect(sets[0], sets[1]), sets[2]))
 		if h != want || found != some {
 			t.Errorf("%v, %v; the intersection has %v, %v", h, found, want, some)
 		}
