@@ -2,11 +2,13 @@ package acl
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
+	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -86,9 +88,14 @@ func preferredACL(w *descriptor.World, has, other *accessList, index uint32, c d
 	return &best
 }
 
-// clearUnused zeroes the unused bytes of IPv4 addresses.
+// clearUnused zeroes the unused bytes of IPv4 addresses. It changes them in place, because a round of rechecks reads all rules.
 func clearUnused(r *acl_types.ACLRule) {
-	r.SrcPrefix, r.DstPrefix = descriptor.ToPrefix(descriptor.FromPrefix(r.SrcPrefix)), descriptor.ToPrefix(descriptor.FromPrefix(r.DstPrefix))
+	for _, a := range []*ip_types.Address{&r.SrcPrefix.Address, &r.DstPrefix.Address} {
+		if a.Af != ip_types.ADDRESS_IP6 {
+			a.Af = ip_types.ADDRESS_IP4
+			clear(a.Un.XXX_UnionData[net.IPv4len:])
+		}
+	}
 }
 
 // clear forgets the ACLs with matching keys.
