@@ -67,13 +67,22 @@ func aclRuleMessages(t *apiTable) {
 	})
 	onDump(t, func(q *call, m *aclapi.ACLDump, send func(*aclapi.ACLDetails)) {
 		for _, a := range q.acl.ACLs(m.ACLIndex) {
-			d := &aclapi.ACLDetails{ACLIndex: a.Index, Tag: a.Tag, Count: uint32(len(a.Rules)), R: make([]acl_types.ACLRule, len(a.Rules))}
-			for i, r := range a.Rules {
-				d.R[i] = toACLRule(r)
-			}
-			send(d)
+			send(&aclapi.ACLDetails{ACLIndex: a.Index, Tag: a.Tag, Count: uint32(len(a.Rules)), R: toACLRules(a)})
 		}
 	})
+}
+
+// toACLRules converts the rules of an ACL at its first dump.
+func toACLRules(a acl.ACL) []acl_types.ACLRule {
+	if done, ok := (*a.Form).([]acl_types.ACLRule); ok {
+		return done
+	}
+	out := make([]acl_types.ACLRule, len(a.Rules))
+	for i, r := range a.Rules {
+		out[i] = toACLRule(r)
+	}
+	*a.Form = out
+	return out
 }
 
 // arrayFits compares a u32 count, at some offset of the message, with the bytes that the message has for the elements.

@@ -10,6 +10,7 @@ type acl struct {
 	used    bool
 	tag     string
 	rules   []Rule
+	form    any      // of the caller, derived from the rules
 	index   *index   // made for the first packet
 	outside bool     // how it was made
 	hits    []uint64 // per rule, when counters are on
@@ -154,7 +155,7 @@ func (e *Engine) ACLs(which uint32) []ACL {
 	var out []ACL
 	for i := range e.acls {
 		if a := &e.acls[i]; a.used && (which == None || which == uint32(i)) {
-			out = append(out, ACL{Index: uint32(i), Tag: a.tag, Rules: a.rules})
+			out = append(out, ACL{uint32(i), a.tag, a.rules, &a.form})
 		}
 	}
 	return out

@@ -109,6 +109,7 @@ type ACL struct {
 	Index uint32
 	Tag   string // at most 63 bytes
 	Rules []Rule // must not be changed
+	Form  *any   // what the caller derives from the rules: nil as long as it has put nothing there
 }
 
 // Config configures the plugin at its start. The zero value is VPP's default on 25.06 and later.
