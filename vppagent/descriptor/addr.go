@@ -81,6 +81,14 @@ func ToAddress(a netip.Addr) ip_types.Address {
 // FromAddress is the inverse of ToAddress.
 func FromAddress(a ip_types.Address) netip.Addr { return FromUnion(a.Un, a.Af == ip_types.ADDRESS_IP6) }
 
+// ClearUnused zeroes the bytes that an IPv4 address leaves unused. It changes the address in place, because a round of rechecks reads all rules.
+func ClearUnused(a *ip_types.Address) {
+	if a.Af != ip_types.ADDRESS_IP6 {
+		a.Af = ip_types.ADDRESS_IP4
+		clear(a.Un.XXX_UnionData[net.IPv4len:])
+	}
+}
+
 // ToPrefix returns a prefix in VPP's form.
 func ToPrefix(p netip.Prefix) ip_types.Prefix {
 	return ip_types.Prefix{Address: ToAddress(p.Addr()), Len: uint8(p.Bits())}

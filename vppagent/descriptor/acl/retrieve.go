@@ -2,13 +2,11 @@ package acl
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
 	vppacl "go.fd.io/govpp/binapi/acl"
 	"go.fd.io/govpp/binapi/acl_types"
-	"go.fd.io/govpp/binapi/ip_types"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -90,12 +88,8 @@ func preferredACL(w *descriptor.World, has, other *accessList, index uint32, c d
 
 // clearUnused zeroes the unused bytes of IPv4 addresses. It changes them in place, because a round of rechecks reads all rules.
 func clearUnused(r *acl_types.ACLRule) {
-	for _, a := range []*ip_types.Address{&r.SrcPrefix.Address, &r.DstPrefix.Address} {
-		if a.Af != ip_types.ADDRESS_IP6 {
-			a.Af = ip_types.ADDRESS_IP4
-			clear(a.Un.XXX_UnionData[net.IPv4len:])
-		}
-	}
+	descriptor.ClearUnused(&r.SrcPrefix.Address)
+	descriptor.ClearUnused(&r.DstPrefix.Address)
 }
 
 // clear forgets the ACLs with matching keys.
