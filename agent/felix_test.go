@@ -69,7 +69,7 @@ func TestFelixTranscript(t *testing.T) {
 	if st.Felix.State != "in-sync" || st.Felix.Dialect != "v3.31" || st.Felix.Sequence != 9 || st.Felix.Messages["config_update"] != 2 {
 		t.Errorf("felix %+v", st.Felix)
 	}
-	want := []status.Policy{{Object: "NetworkPolicy prod/web", Tier: "default", State: "CONFIGURED", Text: "tier default, ingress 1 rule, of prod/web-0"}}
+	want := []status.Policy{{Object: "NetworkPolicy prod/web", Tier: "default", State: "CONFIGURED", Text: "tier default, ingress 1 rule, of prod/web-0", Kind: "NetworkPolicy", Namespace: "prod", Name: "web", Endpoints: []string{"prod/web-0"}}}
 	if diff := cmp.Diff(want, st.Policies); diff != "" {
 		t.Errorf("policies (-want +got)\n%s", diff)
 	}

@@ -59,10 +59,16 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	want := []status.Policy{
 		{
 			Object: "NetworkPolicy default/odd", Tier: "default", State: "PARTIAL", Reasons: []string{"what was not understood fails closed"},
-			Text: "tier default, ingress 0 rules, of default/web",
+			Text: "tier default, ingress 0 rules, of default/web", Kind: "NetworkPolicy", Namespace: "default", Name: "odd", Endpoints: []string{"default/web"},
 		},
-		{Object: "NetworkPolicy default/web", Tier: "default", State: "CONFIGURED", Text: "tier default, ingress 1 rule, of default/web"},
-		{Object: "NetworkPolicy other/elsewhere", Tier: "default", State: "IDLE", Text: "tier default, ingress 0 rules"},
+		{
+			Object: "NetworkPolicy default/web", Tier: "default", State: "CONFIGURED", Text: "tier default, ingress 1 rule, of default/web",
+			Kind: "NetworkPolicy", Namespace: "default", Name: "web", Endpoints: []string{"default/web"},
+		},
+		{
+			Object: "NetworkPolicy other/elsewhere", Tier: "default", State: "IDLE", Text: "tier default, ingress 0 rules",
+			Kind: "NetworkPolicy", Namespace: "other", Name: "elsewhere",
+		},
 	}
 	if diff := cmp.Diff(want, st.Policies); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)

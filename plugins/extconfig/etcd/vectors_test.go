@@ -39,9 +39,9 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestExamples: the source accepts the examples of the documentation page and the README.
+// TestExamples: the source accepts the examples of the documentation pages.
 func TestExamples(t *testing.T) {
-	for _, page := range []string{"../README.md", "../../../README.md"} {
+	for _, page := range []string{"../README.md", "../../../docs/start.md"} {
 		raw, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
