@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -125,6 +126,30 @@ func TestReadmeFigures(t *testing.T) {
 	}
 	if least < number(t, m[4]) || most < number(t, m[5]) || most > number(t, m[5])+1 {
 		t.Errorf("README: %s to %s times, page: %v to %v", m[4], m[5], least, most)
+	}
+}
+
+// TestReadmeConformance: the README has the number of Kubernetes' tests of policies that pass on VPP.
+func TestReadmeConformance(t *testing.T) {
+	t.Chdir(root)
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/conformance/nodes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`(?m)^\| .*Netpol.*\| (\w+) \| (\w+) \|`).FindAllSubmatch(page, -1)
+	passed := 0
+	for _, m := range all {
+		if string(m[2]) == "pass" {
+			passed++
+		}
+	}
+	want := fmt.Sprintf(`%d of Kubernetes'\s+%d NetworkPolicy tests pass`, passed, len(all))
+	if !regexp.MustCompile(want).Match(readme) {
+		t.Errorf("README: want %q", want)
 	}
 }
 
