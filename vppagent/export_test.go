@@ -3,6 +3,7 @@ package vppagent
 import (
 	"fmt"
 	"reflect"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/vppagent/cost"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -107,4 +108,11 @@ func compareKnown(name string, original, copied reflect.Value) (problems []strin
 		}
 	}
 	return problems
+}
+
+// PauseAfter is the pause between a turn of rechecks for which VPP took so long, and the next turn.
+func PauseAfter(every, took time.Duration) time.Duration {
+	r, now := newRecheck(every, nil), time.Now()
+	r.advance(now, took)
+	return r.next.Sub(now)
 }

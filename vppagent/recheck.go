@@ -36,8 +36,8 @@ func sliceTable() [][]string {
 }
 
 const (
-	// idleShare: after a slice that occupied VPP for a time, the agent pauses for at least idleShare times that time.
-	idleShare = 50
+	// After a slice that occupied VPP for a time, the agent pauses for at least idleShare times that time, but for at most idleRounds rounds (ADR 15).
+	idleShare, idleRounds = 50, 2
 	// contestedAfter repairs of one key within contestedIn prove that another program changes it.
 	contestedAfter = 3
 	contestedIn    = 10 * time.Minute
@@ -107,7 +107,7 @@ func (r *recheck) kinds() (out []*kind) {
 
 // advance schedules the next turn: one turn later, and after a pause in proportion to the time that VPP took.
 func (r *recheck) advance(now time.Time, took time.Duration) (ended bool) {
-	r.next = now.Add(max(r.every/time.Duration(r.turns()), idleShare*took))
+	r.next = now.Add(max(r.every/time.Duration(r.turns()), min(idleShare*took, idleRounds*r.every)))
 	r.turn++
 	if r.turn < r.turns() {
 		return false

@@ -391,6 +391,18 @@ func TestRecheckIsPatient(t *testing.T) {
 	}
 }
 
+// Rechecks take at most a fiftieth of VPP's time, but a VPP that hung for a minute once is looked at again after two rounds.
+func TestRecheckPauses(t *testing.T) {
+	every := 30 * time.Second
+	for took, want := range map[time.Duration]time.Duration{
+		0: every / 10, 100 * time.Millisecond: 5 * time.Second, time.Second: 50 * time.Second, 2 * time.Second: time.Minute, time.Minute: time.Minute,
+	} {
+		if got := vppagent.PauseAfter(every, took); got != want {
+			t.Errorf("VPP took %s: the agent pauses %s, want %s", took, got, want)
+		}
+	}
+}
+
 // A connection lost during a dump is no drift.
 func TestRecheckWhileVPPGoes(t *testing.T) {
 	c := newClocked(t)

@@ -21,7 +21,7 @@ import (
 // check evaluates all laws at the end of a quiet time.
 func (r *run) check() error {
 	v := r.history[r.now]
-	fresh, err := freshDumps(r.Seed, v)
+	fresh, err := r.fresh.dumps(r.Seed, v)
 	if err != nil {
 		return err
 	}
@@ -143,6 +143,23 @@ func (r *run) verdict(report *verify.Report) error {
 		}
 	}
 	return nil
+}
+
+// freshStates has freshDumps of each version that was compared.
+type freshStates map[*version]map[string]string
+
+func (f *freshStates) dumps(seed uint64, v *version) (map[string]string, error) {
+	if done, ok := (*f)[v]; ok {
+		return done, nil
+	}
+	dumps, err := freshDumps(seed, v)
+	if *f == nil {
+		*f = freshStates{}
+	}
+	if err == nil {
+		(*f)[v] = dumps
+	}
+	return dumps, err
 }
 
 // freshDumps are the states of new VPPs whose new agents got the objects alone, by node.

@@ -32,7 +32,9 @@ const patience = 2 * time.Minute
 
 // request sends one request, and records the answer: without one, or with an error, it is not known what is in force.
 func (c *clients) request(n *node, rng *rand.Rand) {
-	c.turn.Lock()
+	for !c.turn.TryLock() { // a mutex that is waited for stops virtual time
+		time.Sleep(100 * time.Millisecond)
+	}
 	defer c.turn.Unlock()
 	l := n.present()
 	if l == nil {
@@ -57,6 +59,13 @@ func (c *clients) request(n *node, rng *rand.Rand) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.acked[name] = mtu
+}
+
+// forget forgets what was acknowledged, because a disk has lied.
+func (c *clients) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.acked)
 }
 
 // check compares what was acknowledged with VPP.

@@ -31,10 +31,10 @@ func TestEmptyAnswerIsHeld(t *testing.T) {
 				for _, n := range r.nodes {
 					n.sim.ClearLog()
 				}
-				r.server.change(func(s *server) { s.objects = nil })
+				r.server.change(func(s *server) { s.empty++ })
 				if time.Sleep(5 * time.Second); c.killed {
 					for _, n := range r.nodes {
-						n.link.setFault(func(*link) { n.killAgent(time.Second) })
+						n.link.setFault(func(*link) { n.killAgent(time.Second, nil) })
 					}
 				}
 				time.Sleep(c.empty - 5*time.Second)
@@ -43,7 +43,7 @@ func TestEmptyAnswerIsHeld(t *testing.T) {
 						t.Errorf("%s: %d writes; held: %v", n.name, n.sim.Writes(), n.guard.Load().Held())
 					}
 				}
-				r.moveTo(r.present())
+				r.server.change(func(s *server) { s.empty-- })
 				if err := r.rest("the return of the objects"); err != nil {
 					t.Error(err)
 				}

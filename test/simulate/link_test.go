@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -27,13 +28,23 @@ type link struct {
 	ended  bool
 	pairs  []*pair
 
-	down bool          // VPP does not run: nothing listens
-	hung bool          // VPP reads nothing
-	slow time.Duration // VPP needs that for each request
-	lose int           // how many details of dumps get lost, after the first of each dump
-	left int           // requests that VPP still reads before cut is called; 0: no limit
-	cut  func()        // called once, with mu held
-	read uint64        // requests that VPP has read
+	down  int           // faults that keep VPP away: nothing listens
+	hung  int           // faults in which VPP reads nothing
+	slow  time.Duration // VPP needs that for each request
+	lose  []*int        // how many details of dumps get lost, after the first of each dump, by fault
+	traps []*trap
+	read  uint64 // requests that VPP has read
+}
+
+// trap is what happens before the request after the next left ones, once.
+type trap struct {
+	left   int
+	spring func() // with mu held
+}
+
+// after sets a trap. Each has its effect, also if another is set on the same link.
+func (l *link) after(left int, spring func()) {
+	l.setFault(func(l *link) { l.traps = append(l.traps, &trap{left, spring}) })
 }
 
 func newLink() *link {
@@ -70,7 +81,7 @@ type pair struct {
 func (l *link) Dial(ctx context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.down || l.ended {
+	if l.down > 0 || l.ended {
 		return nil, errors.New("nothing listens")
 	}
 	p := &pair{}
@@ -146,7 +157,7 @@ func (e end) expired() bool { return !e.p.deadline.IsZero() && !time.Now().Befor
 func (e end) readRequest(b []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for !e.p.closed && (e.hung || e.p.toVPP.Len() == 0) {
+	for !e.p.closed && (e.hung > 0 || e.p.toVPP.Len() == 0) {
 		e.wake.Wait()
 	}
 	if e.p.frame == 0 && !e.p.closed {
@@ -167,13 +178,17 @@ func (e end) readRequest(b []byte) (int, error) {
 	return n, err
 }
 
-// countDown calls cut before the request after the last permitted one.
+// countDown springs the traps whose requests have been read.
 func (l *link) countDown() {
-	if l.left == 0 {
-		return
-	}
-	if l.left--; l.left == 0 {
-		l.cut()
+	var sprung []*trap
+	l.traps = slices.DeleteFunc(l.traps, func(t *trap) bool {
+		if t.left--; t.left <= 0 {
+			sprung = append(sprung, t)
+		}
+		return t.left <= 0
+	})
+	for _, t := range sprung {
+		t.spring()
 	}
 }
 
@@ -198,12 +213,28 @@ func (e end) answer(b []byte) {
 	for len(b) > 0 {
 		n := frameHeader + int(binary.BigEndian.Uint32(b[8:]))
 		id := [6]byte(b[frameHeader : answerContext+4])
-		if e.lose > 0 && id == e.p.last {
-			e.lose--
-		} else {
+		if id != e.p.last || !e.loses() {
 			e.p.toAgent.Write(b[:n])
 		}
 		e.p.last, b = id, b[n:]
+	}
+}
+
+// loses counts a detail that gets lost.
+func (l *link) loses() bool {
+	for _, left := range l.lose {
+		if *left > 0 {
+			*left--
+			return true
+		}
+	}
+	return false
+}
+
+// hasten lets what is left of the traps happen soon, before the quiet time has passed.
+func (l *link) hasten() {
+	for _, t := range l.traps {
+		t.left = min(t.left, 8)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,13 +39,16 @@ type node struct {
 	waiting [][]event.Change // for the CNI, while bare
 	agent   *life            // nil: there is none now
 	away    time.Duration    // how long the agent stays away after its end
-	full    atomic.Bool      // the disk is full
+	before  []func() error   // what happens before its next start
+	refused int              // of 1,000 requests that change something
+	clock   time.Duration    // what the clock of the next agent is off
 
 	guard    atomic.Pointer[lossguard.Guard] // of the last agent
 	mixed    atomic.Bool                     // the agent has held removals in this round: it had objects of two versions
 	stopping atomic.Bool
 	over     chan struct{} // closed when the last agent has ended
 	clients  *clients
+	disk     disk
 }
 
 // life is one agent from start to end.
@@ -72,10 +74,15 @@ func (s *store) Save(client string, changes map[string]proto.Message, terms map[
 	switch {
 	case s.life.dead.Load():
 		return errKilled
-	case s.node.full.Load():
+	case s.node.disk.full.Load() > 0:
 		return syscall.ENOSPC
 	}
-	return s.Storage.Save(client, changes, terms)
+	save := func() error { return s.Storage.Save(client, changes, terms) }
+	if p := s.node.disk.atSave.Swap(nil); p != nil {
+		s.life.dead.Store(true)
+		return p.during(save)
+	}
+	return save()
 }
 
 // run runs agents until stopping.
@@ -89,6 +96,12 @@ func (n *node) run(r *run) {
 			n.mu.Unlock()
 			time.Sleep(pause)
 		}
+		for n.disk.isHidden() && !n.stopping.Load() { // the journal of a full disk could be read
+			time.Sleep(time.Second)
+		}
+		if err := n.prepare(); err != nil {
+			r.failf("%s: %w", n.name, err)
+		}
 		ctx, kill := context.WithCancel(context.Background())
 		l := &life{kill: kill}
 		err := n.start(ctx, r, l)
@@ -99,9 +112,30 @@ func (n *node) run(r *run) {
 	}
 }
 
+// prepare does what faults ask for between two agents.
+func (n *node) prepare() error {
+	n.mu.Lock()
+	before := n.before
+	n.before = nil
+	n.mu.Unlock()
+	var errs []error
+	for _, f := range before {
+		errs = append(errs, f())
+	}
+	return errors.Join(append(errs, n.disk.keepShadow())...)
+}
+
+// setClock sets the clock of the agents that start from now on.
+func (n *node) setClock(off time.Duration) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock = off
+	return nil
+}
+
 // start starts an agent and waits for its end.
 func (n *node) start(ctx context.Context, r *run, l *life) error {
-	l.keeper = extconfig.NewKeeper(extconfig.Config{Name: "grpc", File: filepath.Join(n.dir, "grpc.db"), Logger: r.log, Open: func(file string) (extconfig.Storage, error) {
+	l.keeper = extconfig.NewKeeper(extconfig.Config{Name: "grpc", File: n.disk.store(), Logger: r.log, Open: func(file string) (extconfig.Storage, error) {
 		s, err := extconfig.OpenStore(file)
 		return &store{s, n, l}, err
 	}})
@@ -111,12 +145,16 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 		External: []controller.ExternalConfigSource{l.named()},
 	}
 	cfg.VPP.Dial = n.link.Dial
-	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = filepath.Join(n.dir, "journal"), config.DefaultRecheck
+	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = n.disk.journal(), config.DefaultRecheck
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), r.log.With(slog.String("node", n.name))
 	cfg.Process.Removals = lossguard.New(lossguard.Config{
 		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: cmp.Or(r.cfg.Least, 3), For: hold}, Record: cfg.VPPAgent.Journal + ".counts", Logger: cfg.Process.Logger,
 	})
 	n.guard.Store(cfg.Process.Removals)
+	n.mu.Lock()
+	off := n.clock
+	n.mu.Unlock()
+	cfg.Process.Now = func() time.Time { return time.Now().Add(off) }
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -152,13 +190,17 @@ func (n *node) present() *life {
 }
 
 // killAgent ends the agent: no further request of it reaches VPP, and nothing that it writes reaches the store. The caller holds link.mu.
-func (n *node) killAgent(away time.Duration) {
+// before happens between its end and the start of the next one; nil: nothing does.
+func (n *node) killAgent(away time.Duration, before func() error) {
 	n.link.sever()
 	go func() { // not under the link's lock
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if n.agent != nil {
 			n.away = away
+			if before != nil {
+				n.before = append(n.before, before)
+			}
 			n.agent.dead.Store(true)
 			n.agent.kill()
 		}
@@ -196,7 +238,7 @@ func (n *node) killVPP(away time.Duration, bare bool, rng *rand.Rand) error {
 	n.bare = bare
 	n.mu.Unlock()
 	n.link.setFault(func(l *link) {
-		l.down = true
+		l.down++
 		l.sever()
 	})
 	var again []func() error
@@ -206,7 +248,7 @@ func (n *node) killVPP(away time.Duration, bare bool, rng *rand.Rand) error {
 		n.sim.Restart()
 	}
 	time.Sleep(away)
-	n.link.setFault(func(l *link) { l.down = false })
+	n.link.setFault(func(l *link) { l.down-- })
 	for _, f := range again {
 		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		if err := f(); err != nil {

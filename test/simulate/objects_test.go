@@ -90,7 +90,8 @@ func changesBetween(from, to map[model.Ref]event.Change) []event.Change {
 type server struct {
 	mu      sync.Mutex
 	objects map[model.Ref]event.Change
-	cut     bool
+	cut     int           // faults that make it unreachable
+	empty   int           // faults that hide all objects
 	changed chan struct{} // closed at the next change
 }
 
@@ -110,7 +111,10 @@ func (s *server) change(f func(*server)) {
 func (s *server) look() (objects map[model.Ref]event.Change, cut bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.objects, s.cut, s.changed
+	if s.empty > 0 {
+		return nil, s.cut > 0, s.changed
+	}
+	return s.objects, s.cut > 0, s.changed
 }
 
 // sourceName is the name of the API source for agents.

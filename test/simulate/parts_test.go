@@ -115,23 +115,24 @@ func TestLink(t *testing.T) {
 		expect("one request at a time", server, "a", 0)
 		l.setFault(func(l *link) { l.slow = time.Second })
 		expect("slow", server, "b", time.Second)
-		l.setFault(func(l *link) { l.slow, l.hung = 0, true })
+		l.setFault(func(l *link) { l.slow, l.hung = 0, 1 })
 		send(client, frameOf(1, 3, 'c'))
-		time.AfterFunc(time.Minute, func() { l.setFault(func(l *link) { l.hung = false }) })
+		time.AfterFunc(time.Minute, func() { l.setFault(func(l *link) { l.hung = 0 }) })
 		expect("hung", server, "c", time.Minute)
-		l.setFault(func(l *link) { l.lose = 1 })
+		one := 1
+		l.setFault(func(l *link) { l.lose = append(l.lose, &one) })
 		send(server, frameOf(9, 1, 'x'), frameOf(9, 1, 'y'), frameOf(9, 1, 'z'), frameOf(8, 1, '.'))
 		expect("a detail is lost", client, "xz.", 0)
 		if err := client.SetDeadline(time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		expect("deadline", client, "i/o timeout", time.Second)
-		l.setFault(func(l *link) { l.left, l.cut = 2, l.sever })
+		l.after(2, l.sever)
 		send(client, frameOf(1, 4, 'd'), frameOf(1, 5, 'e'))
 		expect("the last permitted request", server, "d", 0)
 		expect("cut", server, "EOF", 0)
 		expect("cut", client, "EOF", 0)
-		l.setFault(func(l *link) { l.down = true })
+		l.setFault(func(l *link) { l.down = 1 })
 		if _, err := l.Dial(t.Context()); err == nil {
 			t.Error("a connection to a VPP that does not run")
 		}
@@ -163,12 +164,12 @@ func TestChecksFind(t *testing.T) {
 		},
 		"the agent is away": func(r *run) error {
 			n := r.nodes[0]
-			n.link.setFault(func(*link) { n.killAgent(time.Hour) })
+			n.link.setFault(func(*link) { n.killAgent(time.Hour, nil) })
 			synctest.Wait()
 			return nil
 		},
 		"VPP hangs": func(r *run) error {
-			r.nodes[0].link.setFault(func(l *link) { l.hung = true })
+			r.nodes[0].link.setFault(func(l *link) { l.hung = 1 })
 			time.Sleep(5 * time.Second)
 			return nil
 		},

@@ -55,6 +55,7 @@ type run struct {
 	faulting sync.WaitGroup // actions that last
 	watching forbidden
 	base     map[string]int // goroutines at the first quiet time
+	fresh    freshStates
 
 	mu  sync.Mutex
 	bad []error
@@ -145,13 +146,13 @@ func (r *run) begin() (end func(), err error) {
 
 func (r *run) addNode(name string) (*node, error) {
 	dir := filepath.Join(r.cfg.Dir, name)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, journalFolder), 0o700); err != nil {
 		return nil, err
 	}
 	v := sim.New(sim.Config{Seed: r.Seed, PuntLocal: true, LogLimit: 1 << 12})
 	n := &node{
 		name: name, dir: dir, sim: v, link: newLink(), cni: cni.New(v, name), over: make(chan struct{}), away: time.Second,
-		clients: &clients{acked: map[string]uint32{}},
+		clients: &clients{acked: map[string]uint32{}}, disk: disk{dir: dir},
 	}
 	if err := n.cni.Apply(r.history[0].changes); err != nil {
 		return nil, err
@@ -174,7 +175,7 @@ func (r *run) playRound(round int) {
 		if a.Kind == Change || a.Kind == BackAPI {
 			versions = append(versions, a.N)
 		}
-		quietRound = quietRound && !slices.Contains([]Kind{KillVPP, BareVPP, DriftVPP, EmptyAPI, LoseDumps}, a.Kind)
+		quietRound = quietRound && !slices.Contains([]Kind{KillVPP, BareVPP, LosePower, DriftVPP, EmptyAPI, LoseDumps}, a.Kind)
 	}
 	if quietRound {
 		r.watch(versions)
@@ -186,6 +187,9 @@ func (r *run) playRound(round int) {
 		r.act(a, r.nodes[a.Node%len(r.nodes)], rand.New(rand.NewPCG(r.Seed, uint64(a.ID))))
 	}
 	r.faulting.Wait()
+	for _, n := range r.nodes {
+		n.link.setFault((*link).hasten)
+	}
 	r.unwatch()
 }
 
@@ -213,34 +217,66 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 			}
 		})
 	case HangVPP:
-		r.during(a, fault(func(l *link) { l.hung = true }), fault(func(l *link) { l.hung = false }))
+		r.during(a, fault(func(l *link) { l.hung++ }), fault(func(l *link) { l.hung-- }))
 	case SlowVPP:
-		r.during(a, fault(func(l *link) { l.slow = time.Duration(a.N) * time.Millisecond }), fault(func(l *link) { l.slow = 0 }))
+		each := time.Duration(a.N) * time.Millisecond
+		r.during(a, fault(func(l *link) { l.slow += each }), fault(func(l *link) { l.slow -= each }))
 	case LoseDumps:
-		r.during(a, fault(func(l *link) { l.lose = a.N }), fault(func(l *link) { l.lose = 0 }))
+		r.during(a, fault(func(l *link) { l.lose = append(l.lose, &a.N) }), fault(func(l *link) { l.lose = slices.DeleteFunc(l.lose, func(n *int) bool { return n == &a.N }) }))
 	case RefuseVPP:
-		r.during(a, func() { n.sim.Fail(refuse(rng, a.N)) }, func() { n.sim.Fail(nil) })
+		r.during(a, func() { n.refuse(rng, a.N) }, func() { n.refuse(rng, -a.N) })
 	case CutVPP:
-		n.link.setFault(func(l *link) { l.left, l.cut = a.N, l.sever })
-	case KillAgent:
-		n.link.setFault(func(l *link) { l.left, l.cut = a.N, func() { n.killAgent(a.For) } })
+		n.link.after(a.N, n.link.sever)
+	case KillAgent, SetClock, LosePower:
+		r.actEnd(a, n, rng)
 	case DriftVPP:
 		if err := drift(n, rng); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			r.failf("drift: %w", err)
 		}
 	case CutAPI:
-		r.during(a, func() { r.server.change(func(s *server) { s.cut = true }) }, func() { r.server.change(func(s *server) { s.cut = false }) })
+		r.during(a, func() { r.server.change(func(s *server) { s.cut++ }) }, func() { r.server.change(func(s *server) { s.cut-- }) })
 	case EmptyAPI:
-		r.during(a, func() { r.server.change(func(s *server) { s.objects = nil }) }, func() { r.moveTo(r.present()) })
+		r.during(a, func() { r.server.change(func(s *server) { s.empty++ }) }, func() { r.server.change(func(s *server) { s.empty-- }) })
 	case FullDisk:
-		r.during(a, func() { n.full.Store(true) }, func() { n.full.Store(false) })
+		r.during(a, func() { n.disk.full.Add(1) }, func() { n.disk.full.Add(-1) })
+	case NoJournal:
+		lock := func(f func(*disk) error) func() {
+			return func() {
+				if err := f(&n.disk); err != nil {
+					r.failf("%w", err)
+				}
+			}
+		}
+		r.during(a, lock((*disk).hideJournal), lock((*disk).showJournal))
 	}
 }
 
-func (r *run) present() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.now
+// actEnd begins an action that ends the agent. An agent whose journal cannot be written is not killed: it would leave objects without a tag
+// behind, which is what its log says.
+func (r *run) actEnd(a Action, n *node, rng *rand.Rand) {
+	switch {
+	case a.Kind == LosePower && rng.IntN(2) == 0: // while the store is written, by a request of a client
+		n.disk.atSave.Store(&powerLoss{r, n, a, rng})
+		r.faulting.Go(func() {
+			n.clients.request(n, rng)
+			if p := n.disk.atSave.Swap(nil); p != nil {
+				p.happen(nil)
+			}
+		})
+	case a.Kind == LosePower:
+		n.link.after(a.N, func() { go (&powerLoss{r, n, a, rng}).happen(nil) })
+	default:
+		n.link.after(a.N, func() {
+			switch {
+			case n.disk.unsaved.Load():
+				n.link.sever()
+			case a.Kind == SetClock:
+				n.killAgent(a.For, func() error { return n.setClock(time.Duration(1-a.N%2*2) * time.Hour) })
+			default:
+				n.killAgent(a.For, nil)
+			}
+		})
+	}
 }
 
 // moveTo changes the cluster to another version: pods first, as kubelets do, then objects.
@@ -257,14 +293,18 @@ func (r *run) moveTo(to int) {
 	r.server.change(func(s *server) { s.objects = r.history[to].objects })
 }
 
-// refuse refuses some of 1,000 requests that change something.
-func refuse(rng *rand.Rand, perMille int) func(string) (int32, bool) {
-	return func(name string) (int32, bool) {
-		if sim.Writes(name) && rng.IntN(1000) < perMille {
+// refuse lets VPP refuse more of 1,000 requests that change something, or fewer.
+func (n *node) refuse(rng *rand.Rand, more int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.refused += more
+	refused := n.refused
+	n.sim.Fail(func(name string) (int32, bool) {
+		if sim.Writes(name) && rng.IntN(1000) < refused {
 			return -1, false // VNET_API_ERROR_UNSPECIFIED
 		}
 		return 0, false
-	}
+	})
 }
 
 // rest waits for the quiet time and checks everything.
@@ -274,6 +314,9 @@ func (r *run) rest(after string) error {
 	err := r.broken()
 	if err == nil {
 		err = r.check()
+	}
+	for _, n := range r.nodes {
+		n.disk.unsaved.Store(false)
 	}
 	if err != nil {
 		return fmt.Errorf("%s after %s: %w", quiet, after, err)
@@ -320,7 +363,7 @@ func (r *run) restartWritesNothing() error {
 	for _, n := range r.nodes {
 		n.sim.ClearLog()
 		before[n] = n.sim.Dump()
-		n.link.setFault(func(l *link) { n.killAgent(0) })
+		n.link.setFault(func(*link) { n.killAgent(0, nil) })
 	}
 	if err := r.rest("the restart of all agents"); err != nil {
 		return err

@@ -28,11 +28,14 @@ const (
 	EmptyAPI  Kind = "API server empty"        // For: it has no objects
 	BackAPI   Kind = "API server is older"     // to version N, and stays there
 	KillAgent Kind = "agent is killed"         // after N requests; For: it is away
+	SetClock  Kind = "clock is set"            // after N requests the agent is killed; it starts again with a clock that is an hour off
+	LosePower Kind = "node loses power"        // after N requests, or while the store is written: VPP and agent end, and so does what no fsync has covered
 	FullDisk  Kind = "disk is full"            // For: the store of external values cannot be written
+	NoJournal Kind = "journal's disk is full"  // For: the journal cannot be written
 )
 
 // faults are the kinds that a schedule draws from, beside changes.
-var faults = []Kind{KillVPP, BareVPP, HangVPP, SlowVPP, RefuseVPP, CutVPP, LoseDumps, DriftVPP, CutAPI, EmptyAPI, BackAPI, KillAgent, KillAgent, FullDisk, External, External}
+var faults = []Kind{KillVPP, BareVPP, HangVPP, SlowVPP, RefuseVPP, CutVPP, LoseDumps, DriftVPP, CutAPI, EmptyAPI, BackAPI, KillAgent, KillAgent, SetClock, LosePower, FullDisk, NoJournal, External, External}
 
 // Action is something that happens at a moment of a round.
 type Action struct {
@@ -119,7 +122,7 @@ func drawFault(rng *rand.Rand, only []Kind, versions int) Action {
 		a.N = 1 + a.N%200
 	case RefuseVPP:
 		a.N = []int{50, 300, 1000}[a.N%3]
-	case CutVPP, KillAgent:
+	case CutVPP, KillAgent, SetClock, LosePower:
 		a.N = 1 + a.N%[]int{8, 60, 300}[rng.IntN(3)]
 	case LoseDumps:
 		a.N = 1 + a.N%20
