@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/contiv-agent/contiv-agent/test/poll"
 	"github.com/contiv-agent/contiv-agent/test/port"
 )
 
@@ -32,6 +33,10 @@ func serve(t *testing.T) int {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+	})
+	poll.Until(t, "the server listens", func() bool {
+		c, err := net.Dial("tcp", at("127.0.0.1", s.Ports[0]))
+		return err == nil && c.Close() == nil
 	})
 	return s.Ports[0]
 }
