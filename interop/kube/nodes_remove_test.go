@@ -39,7 +39,7 @@ var agents = map[string]*regexp.Regexp{
 	"ip -6 route show table all":  regexp.MustCompile(` dev (contiv-host|contiv-vxlan|cv-host|cv-vxlan|cv-[0-9a-f]{12}) `),
 	"ip neigh show nud permanent": regexp.MustCompile(`^(169\.254\.1\.(1|6)|fd69:254:1::(1|6)) dev (contiv-host|contiv-vxlan) `),
 	"nft list ruleset":            regexp.MustCompile(`^table (inet contiv|arp contiv|inet contiv-node-ports|inet contiv-ports) \{`),
-	questions[8]:                  regexp.MustCompile(`  (/etc/cni/net\.d/10-contiv\.conflist|/opt/cni/bin/contiv-cni|/var/lib/contiv-agent/(addresses|attachments)\.db|/run/contiv-agent/journal)$`),
+	questions[8]:                  regexp.MustCompile(`  (/etc/cni/net\.d/10-contiv\.conflist|/opt/cni/bin/contiv-cni|/var/lib/contiv-agent/(addresses|attachments)\.db|/run/contiv-agent/journal(\.counts)?)$`),
 	questions[9]:                  regexp.MustCompile(`^ipv[46]/conf/(contiv-host|contiv-vxlan|cv-host|cv-vxlan|cv-[0-9a-f]{12})/`),
 }
 
