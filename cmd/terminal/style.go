@@ -56,7 +56,7 @@ func (s Style) writeText(w io.Writer, text string) error {
 	return err
 }
 
-// colours are the words at the beginning of a cell that get a colour: red for what fails, yellow for what is unfinished, green for what is well.
+// colours returns the colour of each state that a cell may begin with: red for failures, yellow for states that need time or attention, green for success.
 func colours() map[string]int {
 	const red, green, yellow = 31, 32, 33
 	return map[string]int{

@@ -58,27 +58,29 @@ spec:
   - {action: Deny, to: [{networks: [10.3.0.0/16]}]}
 `
 
-// TestVPPCounters: an agent shows what a real VPP counted for the rules of policies, also after VPP restarted.
-func TestVPPCounters(t *testing.T) {
-	l, err := openLab(realVPP(t, "reads VPP's stats segment"))
+// labWithWeb opens a VPP with the interface of the pod web at 10.1.1.2 on node-1, and writes objects into a folder of manifests.
+func labWithWeb(t *testing.T, path, objects string) (l *lab, web *model.Pod, dir string) {
+	t.Helper()
+	l, err := openLab(path)
 	t.Cleanup(l.close)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(countedObjects), 0o600); err != nil {
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(objects), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	web := podAt("web", "node-1", "10.1.1.2")
+	web = podAt("web", "node-1", "10.1.1.2")
 	if err := cni.New(l, "node-1").Apply(puts([]model.Object{nodeAt(1), web})); err != nil || l.err != nil {
 		t.Fatal(err, l.err)
 	}
-	a, err := agent.New(agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
-		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
-		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
-		Policies: config.Policies{Counters: stats.Reader{Socket: filepath.Join(l.dir, "stats.sock")}},
-	})
+	return l, web, dir
+}
+
+// runAgent runs an agent until the test ends.
+func runAgent(t *testing.T, cfg agent.Config) *agent.Agent {
+	t.Helper()
+	a, err := agent.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,6 +88,18 @@ func TestVPPCounters(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); _ = a.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-done })
+	return a
+}
+
+// TestVPPCounters: an agent shows what a real VPP counted for the rules of policies, also after VPP restarted.
+func TestVPPCounters(t *testing.T) {
+	l, web, dir := labWithWeb(t, realVPP(t, "reads VPP's stats segment"), countedObjects)
+	a := runAgent(t, agent.Config{
+		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
+		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}, Watch: true})},
+		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
+		Policies: config.Policies{Counters: stats.Reader{Socket: filepath.Join(l.dir, "stats.sock")}},
+	})
 	for _, life := range []string{"first", "second"} {
 		if life == "second" {
 			if err := l.restart(); err != nil {

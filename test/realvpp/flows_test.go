@@ -1,12 +1,9 @@
 package realvpp
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,19 +36,7 @@ endpoints: [{addresses: [10.3.0.1], conditions: {ready: true}}]
 
 // TestVPPFlows: an agent shows connections and dropped packets of a VPP with names, counts, NAT and the rule that decided, also after VPP restarted.
 func TestVPPFlows(t *testing.T) {
-	l, err := openLab(theVPP(t))
-	t.Cleanup(l.close)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(flowObjects), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	web := podAt("web", "node-1", "10.1.1.2")
-	if err := cni.New(l, "node-1").Apply(puts([]model.Object{nodeAt(1), web})); err != nil || l.err != nil {
-		t.Fatal(err, l.err)
-	}
+	l, web, dir := labWithWeb(t, theVPP(t), flowObjects)
 	cfg := agent.Config{
 		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
 		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
@@ -61,14 +46,7 @@ func TestVPPFlows(t *testing.T) {
 		Node: "node-1", Every: 100 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
 	})
 	cfg.Process.Flows = watcher
-	a, err := agent.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = a.Run(ctx) }()
-	t.Cleanup(func() { stop(); <-done })
+	runAgent(t, cfg)
 	for life := range uint16(2) {
 		if life > 0 {
 			if err := l.restart(); err != nil {
