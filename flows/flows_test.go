@@ -57,6 +57,9 @@ func TestStoreAddsUp(t *testing.T) {
 		n := s.Len()
 		other := base
 		change(&other)
+		if other.Identity() == base.Identity() || again.Identity() != base.Identity() {
+			t.Errorf("another %s: the identities do not agree with the store", name)
+		}
 		if s.Add(other); s.Len() != n+1 {
 			t.Errorf("another %s is not another flow", name)
 		}

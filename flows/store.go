@@ -37,6 +37,9 @@ func identityOf(f *Flow) identity {
 	return id
 }
 
+// Identity is equal for flows that a Store adds up, and differs for others. It can be the key of a map.
+func (f *Flow) Identity() any { return identityOf(f) }
+
 // NewStore returns a store without flows, for at most limit flows.
 func NewStore(limit int) *Store {
 	return &Store{limit: max(limit, 1), flows: map[identity]*list.Element{}, order: list.New()}
