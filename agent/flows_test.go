@@ -149,6 +149,13 @@ func TestFlowsHaveNamesAndReasons(t *testing.T) {
 	if !strings.HasSuffix(got, "; 1 connections, 1 packets, 40 bytes") {
 		t.Errorf("the latest flow is not the translated one, counted once:\n%s", got)
 	}
+	answer, err := w.watcher.Ask(t.Context(), 0, &flows.Filter{From: "default/client", To: "default/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if last := answer.Flows[len(answer.Flows)-1].Translation; last == nil || last.Service != "default/web" {
+		t.Errorf("the Service that was dialled: %+v", last)
+	}
 	if lines := w.lines(&flows.Filter{From: "default/client", To: "default/web"}); len(lines) != 3 {
 		t.Errorf("from the client's workload: %q", lines)
 	}

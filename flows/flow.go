@@ -63,8 +63,9 @@ type Decision struct {
 
 // Translation is a flow beside NAT.
 type Translation struct {
-	Dialled netip.AddrPort `json:"dialled"` // the destination before NAT
-	Source  netip.AddrPort `json:"source"`  // the source after NAT
+	Dialled netip.AddrPort `json:"dialled"`           // the destination before NAT
+	Source  netip.AddrPort `json:"source"`            // the source after NAT
+	Service string         `json:"service,omitempty"` // that has the dialled address: "prod/web"; "": none, as for node ports
 }
 
 // Counts are numbers since the first observation of a flow. A source that counts no packets or bytes leaves them 0.

@@ -85,6 +85,19 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 }
 
+// A reader learns how many changes it cannot read any more: those up to the latest one of a forgotten flow.
+func TestStoreCountsLostChanges(t *testing.T) {
+	s := NewStore(2)
+	for _, port := range []uint16{1, 1, 2, 3, 4} { // the flows of changes 2 and 3 are forgotten
+		s.Add(flow(client, web, port, Allowed))
+	}
+	for after, want := range map[uint64]uint64{0: 3, 2: 1, 3: 0, 5: 0} {
+		if got := s.Lost(after); got != want {
+			t.Errorf("%d changes after %d are lost, want %d", got, after, want)
+		}
+	}
+}
+
 // A reader that asks from the number it has seen gets each change once.
 func TestSelectContinues(t *testing.T) {
 	s := NewStore(10)
@@ -156,7 +169,7 @@ func FuzzFilter(f *testing.F) {
 
 func TestText(t *testing.T) {
 	f := flow(client, web, 80, Allowed)
-	f.Translation = &Translation{netip.MustParseAddrPort("10.96.0.1:8080"), netip.MustParseAddrPort("10.1.1.254:7")}
+	f.Translation = &Translation{Dialled: netip.MustParseAddrPort("10.96.0.1:8080"), Source: netip.MustParseAddrPort("10.1.1.254:7")}
 	g := flow(world, Peer{Kind: Node, Name: "node-1"}, 0, Dropped)
 	g.Counts, g.Decision, g.Direction = Counts{Packets: 1}, Decision{}, ""
 	h := flow(world, service, 80, Dropped)

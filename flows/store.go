@@ -13,6 +13,7 @@ type Store struct {
 	flows     map[identity]*list.Element
 	order     *list.List // of *Flow, the least recent first
 	forgotten uint64
+	lastGone  uint64 // the number of the flow that was forgotten last
 }
 
 // identity is the part of a flow by which observations are added up. The names are part of it, because an address may get another pod.
@@ -64,6 +65,7 @@ func (s *Store) Add(seen Flow) {
 		delete(s.flows, identityOf(oldest.Value.(*Flow)))
 		s.order.Remove(oldest)
 		s.forgotten++
+		s.lastGone = oldest.Value.(*Flow).Number
 	}
 }
 
@@ -75,6 +77,10 @@ func (s *Store) Number() uint64 { return s.number }
 
 // Forgotten counts the flows that the store had to forget.
 func (s *Store) Forgotten() uint64 { return s.forgotten }
+
+// Lost counts the changes after a number that Select no longer shows because their flows are forgotten. Changes between them that a later
+// change of the same flow replaced are counted, too.
+func (s *Store) Lost(after uint64) uint64 { return max(s.lastGone, after) - after }
 
 // Select returns copies of the latest flows that changed after a number and match the filter, at most that many, in the order of their
 // latest change.

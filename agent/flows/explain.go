@@ -46,6 +46,9 @@ func (w *Watcher) explain(l *Loop, seen []observation) []flows.Flow {
 			First: now, Last: now, Node: w.Node, Source: n.peers[o.source.Addr()], Destination: n.peers[o.destination.Addr()],
 			Protocol: model.Protocol(o.protocol).String(), Verdict: flows.Allowed, Translation: o.translation, Counts: o.counts, SeenBy: o.seenBy,
 		}
+		if p := n.peers[o.dialled().Addr()]; p.Kind == flows.Service {
+			f.Translation.Service = p.Namespace + "/" + p.Name
+		}
 		if hasPorts(o.protocol) {
 			f.SourcePort, f.Port = o.source.Port(), o.destination.Port()
 		}
@@ -105,7 +108,7 @@ type names struct {
 func newNames(l *Loop, seen []observation) *names {
 	n := &names{peers: map[netip.Addr]flows.Peer{}, ifaces: map[netip.Addr]string{}}
 	for i := range seen {
-		for _, a := range []netip.Addr{seen[i].source.Addr(), seen[i].destination.Addr()} {
+		for _, a := range []netip.Addr{seen[i].source.Addr(), seen[i].destination.Addr(), seen[i].dialled().Addr()} {
 			n.peers[a] = flows.Peer{Kind: flows.Outside, Address: a}
 		}
 	}

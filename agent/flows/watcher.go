@@ -14,6 +14,8 @@ import (
 	"net/netip"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
@@ -21,7 +23,8 @@ import (
 
 // Bounds of what is read and kept.
 const (
-	mostFlows      = 4096
+	// MostFlows is how many flows a watcher keeps.
+	MostFlows      = 4096
 	mostDropped    = 1000  // packets between two reads
 	mostSessions   = 10000 // of access lists: VPP 25.10 ends when the text of its answer has no room in the API's memory (16 MB)
 	mostTranslated = 20000
@@ -45,6 +48,8 @@ type Config struct {
 	Name   string        // differs from that of other agents with the same /tmp; letters and digits
 	Logger *slog.Logger
 	Now    func() time.Time
+	// Beside run as long as the watcher, and end when ctx ends: servers of its flows to other programs. The error of one ends the agent.
+	Beside []func(ctx context.Context, w *Watcher, l Loop) error
 }
 
 // Source is the state of a source of flows.
@@ -62,12 +67,14 @@ type Answer struct {
 	Next      uint64       `json:"next"` // ask for changes after this number to continue
 	Sources   []Source     `json:"sources"`
 	Forgotten uint64       `json:"forgotten,omitempty"` // flows that had no room
+	Lost      uint64       `json:"-"`                   // changes after the number that was asked for, up to the latest flow that had no room
 }
 
-// Watcher reads VPP and keeps flows. Run owns all but the channel.
+// Watcher reads VPP and keeps flows. The loop of Run owns all but the channel.
 type Watcher struct {
 	Config
 	asks    chan ask
+	waiting []ask // for a change
 	drops   *capture.Drops
 	store   *flows.Store
 	sources [3]Source
@@ -79,6 +86,8 @@ type Watcher struct {
 type ask struct {
 	after  uint64
 	filter *flows.Filter
+	most   int
+	ended  <-chan struct{} // not nil: the answer waits for a change; closed when the caller no longer waits
 	answer chan Answer
 }
 
@@ -88,7 +97,7 @@ func New(cfg Config) *Watcher {
 		cfg.Now = time.Now
 	}
 	return &Watcher{
-		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(mostFlows),
+		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
 		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, known: known{},
 	}
 }
@@ -98,13 +107,31 @@ var ErrOff = errors.New("this agent does not watch flows: run it with --flows")
 
 // Ask returns the flows that changed after a number and match the filter, the latest if they are many.
 func (w *Watcher) Ask(ctx context.Context, after uint64, filter *flows.Filter) (*Answer, error) {
+	return w.sendAsk(ctx, ask{after: after, filter: filter, most: mostSelected})
+}
+
+// All returns all flows that changed after a number.
+func (w *Watcher) All(ctx context.Context, after uint64) (*Answer, error) {
+	return w.sendAsk(ctx, ask{after: after, most: MostFlows})
+}
+
+// Follow waits until a flow has changed after a number, and returns all flows that have.
+func (w *Watcher) Follow(ctx context.Context, after uint64) (*Answer, error) {
+	return w.sendAsk(ctx, ask{after: after, most: MostFlows, ended: ctx.Done()})
+}
+
+func (w *Watcher) sendAsk(ctx context.Context, a ask) (*Answer, error) {
 	if w == nil {
 		return nil, ErrOff
 	}
-	a := ask{after, filter, make(chan Answer, 1)}
+	a.answer = make(chan Answer, 1)
 	select {
 	case w.asks <- a:
-		answer := <-a.answer
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case answer := <-a.answer:
 		return &answer, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -116,6 +143,15 @@ func (w *Watcher) Run(ctx context.Context, l Loop) error {
 	if w == nil {
 		return nil
 	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.watch(ctx, l) })
+	for _, serve := range w.Beside {
+		g.Go(func() error { return serve(ctx, w, l) })
+	}
+	return g.Wait()
+}
+
+func (w *Watcher) watch(ctx context.Context, l Loop) error {
 	tick := time.NewTicker(w.Every)
 	defer tick.Stop()
 	for {
@@ -123,17 +159,31 @@ func (w *Watcher) Run(ctx context.Context, l Loop) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case a := <-w.asks:
-			a.answer <- w.answer(a)
+			w.answerOrHold(a)
 		case <-tick.C:
 			w.Look(ctx, l)
+			waiting := w.waiting
+			w.waiting = nil
+			for _, a := range waiting {
+				w.answerOrHold(a)
+			}
 		}
 	}
 }
 
-func (w *Watcher) answer(a ask) Answer {
-	return Answer{
-		Node: w.Node, Flows: w.store.Select(a.after, a.filter, mostSelected), Next: w.store.Number(), Sources: append([]Source(nil), w.sources[:]...),
-		Forgotten: w.store.Forgotten(),
+// answerOrHold answers, or keeps the ask of a caller that waits for a change.
+func (w *Watcher) answerOrHold(a ask) {
+	if a.ended != nil && w.store.Number() <= a.after {
+		select {
+		case <-a.ended:
+		default:
+			w.waiting = append(w.waiting, a)
+		}
+		return
+	}
+	a.answer <- Answer{
+		Node: w.Node, Flows: w.store.Select(a.after, a.filter, a.most), Next: w.store.Number(), Sources: append([]Source(nil), w.sources[:]...),
+		Forgotten: w.store.Forgotten(), Lost: w.store.Lost(a.after),
 	}
 }
 
@@ -191,6 +241,14 @@ type observation struct {
 	translation         *flows.Translation
 	counts              flows.Counts
 	seenBy              string
+}
+
+// dialled is the destination before NAT; zero without NAT.
+func (o *observation) dialled() netip.AddrPort {
+	if o.translation == nil {
+		return netip.AddrPort{}
+	}
+	return o.translation.Dialled
 }
 
 func (w *Watcher) readDropped(ctx context.Context, l Loop) ([]observation, error) {
