@@ -2,82 +2,49 @@ package newuser
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // elsewhere are the pages and sections whose command blocks other tests execute.
 var elsewhere = map[string]string{
-	"README.md#Try it":  "TestReadme",
-	"docs/install.md":   "make e2e-nodes, word by word, with a list in the page's source of the blocks that it cannot run",
-	"docs/versions.md#": "TestWholeRelease of release",
+	"README.md#Try it in a minute": "TestReadme executes make run; CI executes make test and make run KUBE=1",
+	"README.md#Try it":             "TestReadme",
+	"docs/install.md":              "make e2e-nodes, word by word, with a list in the page's source of the blocks that it cannot run",
+	"docs/versions.md#":            "TestWholeRelease of release",
 }
 
-// cannotRun are the commands that no test executes, by how they begin, with the cause. TestPagesNameCommandsThatExist of cmd/contiv-agent parses those of this program.
+// cannotRun are the commands that no test executes, by how they begin, with the cause. TestBlocksNameCommandsThatExist of cmd/contiv-agent parses those of this
+// program and of its kubectl plugin.
 var cannotRun = map[string]string{
-	"contiv-agent status":                                   "needs an agent on a node; TestReadme runs it with the embedded VPP",
-	"contiv-agent trace":                                    "as above",
-	"contiv-agent plan":                                     "as above",
-	"contiv-agent flows":                                    "as above",
-	"contiv-agent verify  ":                                 "needs an agent on a node",
-	"kubectl contiv connectivity test":                      "needs a cluster; make e2e-nodes runs it",
-	"kubectl contiv status":                                 "needs a cluster",
-	"kubectl contiv trace":                                  "needs a cluster",
-	"helm install contiv-agent deploy/":                     "needs a cluster; make e2e-nodes runs that of docs/install.md",
-	"kubectl label namespace contiv-system":                 "as above",
-	"etcdctl ":                                              "needs etcdctl, and the address that make run ETCD=1 prints",
-	"contiv-agent run --kubeconfig":                         "needs a cluster and a VPP",
-	"contiv-agent verify --manifests cluster/ --node":       "needs an agent and its VPP",
-	"contiv-agent fanout --in-cluster":                      "needs a cluster",
-	"contiv-agent run --source typha":                       "needs a fan-out server",
-	"contiv-agent run --in-cluster":                         "needs a cluster",
-	`ln -s "$(command -v contiv-agent)" /usr/local/bin`:     "changes a folder of the machine",
-	"FELIX_USEINTERNALDATAPLANEDRIVER=false FELIX_DATAPLAN": "needs calico-felix; make interop runs one",
+	"kubectl ":              "needs a cluster; make e2e-nodes runs the pages about the installation",
+	"helm ":                 "as above",
+	"etcdctl ":              "needs etcdctl, and the address that make run ETCD=1 prints",
+	"curl ":                 "needs a node with --cni; the tests of plugins/cni send such requests",
+	"grpcurl ":              "needs grpcurl; the tests of plugins/extconfig/grpc send such requests",
+	"contiv-agent run ":     "needs a cluster, a fan-out server or a NIC; make e2e and make interop run agents with each of these",
+	"contiv-agent fanout ":  "needs a cluster and certificates; make e2e-nodes and make interop run some",
+	"contiv-agent sim --ho": "needs the network namespace of a node; make sim-test runs it",
+	"FELIX_":                "needs calico-felix; make interop runs one",
 }
 
-// cluster has two namespaces, and a policy that keeps one from the other.
-const cluster = `
-apiVersion: v1
-kind: Node
-metadata: {name: node-1}
-spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24]}
-status: {addresses: [{type: InternalIP, address: 192.168.16.1}]}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: dev, labels: {kubernetes.io/metadata.name: dev}}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: prod, labels: {kubernetes.io/metadata.name: prod}}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: a, namespace: dev}
-spec: {nodeName: node-1, containers: [{name: a, image: a}]}
-status: {phase: Running, podIP: 10.1.1.2, podIPs: [{ip: 10.1.1.2}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: b, namespace: prod}
-spec: {nodeName: node-1, containers: [{name: b, image: b}]}
-status: {phase: Running, podIP: 10.1.1.3, podIPs: [{ip: 10.1.1.3}]}
----
-apiVersion: networking.k8s.io/v1
-kind: NetworkPolicy
-metadata: {name: own, namespace: prod}
-spec: {podSelector: {}, ingress: [{from: [{podSelector: {}}]}]}
-`
+// parsed are the beginnings of commands that take minutes. TestLongCommandsExist compares their words with the Makefile and with the tests.
+var parsed = []string{"make ", "go test "}
 
 // block is a command block of a page.
 type block struct{ page, section, text string }
 
-// commandBlocks returns the blocks of sh on all pages, but those of separate modules.
-func commandBlocks(t *testing.T) (out []block) {
+// page is a Markdown file.
+type page struct{ name, text string }
+
+// pages returns all pages, but those of separate modules.
+func pages(t *testing.T) (out []page) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		name := strings.TrimPrefix(path, root+"/")
@@ -90,8 +57,21 @@ func commandBlocks(t *testing.T) (out []block) {
 			return nil
 		}
 		text, err := os.ReadFile(path)
+		out = append(out, page{name, string(text)})
+		return err
+	})
+	if err != nil || len(out) < 50 {
+		t.Fatalf("%d pages: %v", len(out), err)
+	}
+	return out
+}
+
+// commandBlocks returns the blocks of sh on all pages.
+func commandBlocks(t *testing.T) (out []block) {
+	t.Helper()
+	for _, p := range pages(t) {
 		section, open, body := "", false, ""
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(p.text) {
 			word := strings.TrimSpace(line)
 			switch {
 			case !open && strings.HasPrefix(line, "## "):
@@ -99,15 +79,14 @@ func commandBlocks(t *testing.T) (out []block) {
 			case !open && (word == "```sh" || word == "```bash" || word == "```shell"):
 				open, body = true, ""
 			case open && word == "```":
-				out, open = append(out, block{name, section, body}), false
+				out, open = append(out, block{p.name, section, body}), false
 			case open:
 				body += line
 			}
 		}
-		return err
-	})
-	if err != nil || len(out) < 20 {
-		t.Fatalf("%d blocks: %v", len(out), err)
+	}
+	if len(out) < 20 {
+		t.Fatalf("%d blocks", len(out))
 	}
 	return out
 }
@@ -128,8 +107,11 @@ func (b block) lines() (out []string) {
 	return out
 }
 
-// remaining are the commands that TestDocs has to execute. It fails for entries of the lists that are out of date.
-func remaining(t *testing.T) (out []string) {
+// environment matches what stands before the program of a command: sudo, and variables.
+var environment = regexp.MustCompile(`^(sudo )?([A-Z_]+=\S* )*`)
+
+// remaining are the commands that TestDocs has to execute, and those that take minutes. It fails for entries of the lists that are out of date.
+func remaining(t *testing.T) (run, long []string) {
 	t.Helper()
 	used := map[string]bool{}
 	for _, b := range commandBlocks(t) {
@@ -145,12 +127,18 @@ func remaining(t *testing.T) (out []string) {
 		for _, command := range b.lines() {
 			begin := ""
 			for prefix := range cannotRun {
-				if strings.HasPrefix(command, prefix) && len(prefix) > len(begin) {
+				if strings.HasPrefix(command, prefix) && !machineRuns(command) {
 					begin = prefix
 				}
 			}
-			if used[begin] = true; begin == "" {
-				out = append(out, command)
+			bare := environment.ReplaceAllString(command, "")
+			switch {
+			case begin != "":
+				used[begin] = true
+			case slices.ContainsFunc(parsed, func(p string) bool { return strings.HasPrefix(bare, p) }):
+				long = append(long, bare)
+			default:
+				run = append(run, command)
 			}
 		}
 	}
@@ -161,40 +149,95 @@ func remaining(t *testing.T) (out []string) {
 			}
 		}
 	}
-	return out
+	return run, long
 }
 
-// TestEachCommandIsHeld: a new command on a page is executed by TestDocs, or is in a list with the cause. This is how many there are of both kinds.
+// TestEachCommandIsHeld: a new command on a page is executed by TestDocs, or is in a list with the cause.
 func TestEachCommandIsHeld(t *testing.T) {
-	if out := remaining(t); len(out) != 2 || len(cannotRun) != 18 {
-		t.Errorf("TestDocs executes %d commands, want 2: %q; %d ways to begin are in the list of those that cannot run, want 18", len(out), out, len(cannotRun))
+	run, long := remaining(t)
+	for _, want := range []string{"contiv-agent status", "contiv-agent verify", "kubectl contiv status", "ln -s"} {
+		if !slices.ContainsFunc(run, func(command string) bool { return strings.HasPrefix(command, want) }) {
+			t.Errorf("TestDocs does not execute %s: %q", want, run)
+		}
+	}
+	if len(run) < 14 || len(long) < 10 {
+		t.Errorf("TestDocs executes %d commands, want 14 or more: %q; %d are parsed, want 10 or more: %q", len(run), run, len(long), long)
 	}
 }
 
-// TestDocs executes the commands of the pages that need no cluster, in a folder with the examples.
-func TestDocs(t *testing.T) {
-	if os.Getenv("CONTIV_NEWUSER") == "" {
-		t.Skip("it builds the agent: make newuser")
-	}
-	top, err := filepath.Abs(root)
+// TestLongCommandsExist compares what pages say about make and go test with the Makefile and with the tests.
+func TestLongCommandsExist(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := exec.CommandContext(t.Context(), "make", "build")
-	build.Dir = top
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("make build: %v\n%s", err, out)
+	_, long := remaining(t)
+	for _, command := range long {
+		command, _, _ = strings.Cut(command, " #")
+		if err := exists(strings.Fields(command), string(makefile)); err != nil {
+			t.Errorf("%s: %v", command, err)
+		}
 	}
-	dir := t.TempDir()
-	if err := errors.Join(os.Symlink(filepath.Join(top, "examples"), filepath.Join(dir, "examples")), os.Mkdir(filepath.Join(dir, "cluster"), 0o700),
-		os.WriteFile(filepath.Join(dir, "cluster", "all.yaml"), []byte(cluster), 0o600)); err != nil {
-		t.Fatal(err)
+}
+
+// exists reports what is wrong with a command of make or go test.
+func exists(words []string, makefile string) error {
+	if words[0] == "make" {
+		for _, word := range words[1:] {
+			name, _, isVariable := strings.Cut(word, "=")
+			switch {
+			case isVariable && !strings.Contains(makefile, "\n"+name+" "):
+				return fmt.Errorf("the Makefile has no variable %s", name)
+			case !isVariable && !strings.Contains(makefile, "\n"+name+": "):
+				return fmt.Errorf("the Makefile has no target %s", name)
+			}
+		}
+		return nil
 	}
-	for _, command := range remaining(t) {
-		cmd := exec.CommandContext(t.Context(), "bash", "-o", "pipefail", "-c", command)
-		cmd.Dir, cmd.Env = dir, append(os.Environ(), "PATH="+filepath.Join(top, "bin")+":"+os.Getenv("PATH"))
-		if out, err := cmd.CombinedOutput(); err != nil || len(out) == 0 {
-			t.Errorf("%s: %v\n%s", command, err, out)
+	at := slices.Index(words, "-run")
+	if at < 0 || at+1 == len(words) {
+		return errors.New("it names no test")
+	}
+	name, folder := strings.Trim(words[at+1], "'^$"), words[len(words)-1]
+	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(text), "\nfunc "+name+"(") {
+			return nil
+		}
+	}
+	return errors.Join(err, fmt.Errorf("%s has no test %s", folder, name))
+}
+
+// TestNoIndentedCommands: a command stands in a block of sh, which tests read, and not in a block that four spaces make.
+func TestNoIndentedCommands(t *testing.T) {
+	for _, p := range pages(t) {
+		open, before := false, ""
+		for at, line := range strings.Split(p.text, "\n") {
+			if strings.HasPrefix(strings.TrimSpace(line), "```") {
+				open = !open
+			}
+			if !open && before == "" && indentedCommand.MatchString(line) {
+				t.Errorf("%s:%d: a command in an indented block, which no test reads: put it between ```sh and ```", p.name, at+1)
+			}
+			before = line
+		}
+	}
+}
+
+// indentedCommand matches the first line of an indented block that has a command.
+var indentedCommand = regexp.MustCompile(`^(    |\t)(sudo |[A-Z_]+=\S* )*(bin/)?(contiv-agent|make|go|kubectl|helm|etcdctl|curl|grpcurl|docker|ln|cat|git|vppctl) `)
+
+func TestIndentedCommandsAreFound(t *testing.T) {
+	for line, want := range map[string]bool{
+		"    contiv-agent status": true, "    CONTIV_VPP=sim sudo make run": true, "\tgo test ./...": true,
+		"contiv-agent status": false, "  make run": false, "    pool, err := ipam.Open()": false,
+	} {
+		if got := indentedCommand.MatchString(line); got != want {
+			t.Errorf("%q: %v", line, got)
 		}
 	}
 }
