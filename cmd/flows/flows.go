@@ -24,12 +24,30 @@ import (
 // followEvery is the period in which a command that follows asks the agent.
 const followEvery = 500 * time.Millisecond
 
+// selection are the flags that the commands of a node and of a cluster share.
+type selection struct {
+	filter flows.Filter
+	follow bool
+	out    show.Output
+}
+
+func (s *selection) addFlags(cmd *cobra.Command) {
+	fs := cmd.Flags()
+	s.out.AddFlag(cmd)
+	fs.BoolVarP(&s.follow, "follow", "f", false, "print changes until Ctrl-C; JSON has one object in a line then, YAML one in a document")
+	fs.StringVar((*string)(&s.filter.Verdict), "verdict", "", "show only this verdict: allowed or dropped")
+	fs.StringVar(&s.filter.From, "from", "", "show only flows from NAMESPACE, NAMESPACE/NAME of a pod or workload, or an address")
+	fs.StringVar(&s.filter.To, "to", "", "show only flows to NAMESPACE, NAMESPACE/NAME of a pod, workload or Service, or an address")
+}
+
+// untilFlag is the flag by which the command of a cluster ends those of nodes: kubectl exec does not end the program that it started.
+const untilFlag = "until-input-ends"
+
 // New returns the command.
 func New() *cobra.Command {
 	var socket string
-	var filter flows.Filter
-	var follow bool
-	var out show.Output
+	var s selection
+	var until bool
 	cmd := &cobra.Command{
 		Use:   "flows",
 		Short: "Show connections that passed this node's VPP, and packets that it dropped, with the policies that decided",
@@ -46,39 +64,51 @@ Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not
   contiv-agent flows --to 192.0.2.7 -o json`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := filter.Validate(); err != nil {
+			if err := s.filter.Validate(); err != nil {
 				return exit.Usage(err)
 			}
-			return printAll(cmd.Context(), cmd.OutOrStdout(), flags.StatusSocket(socket), &filter, follow, out)
+			ctx := cmd.Context()
+			if until {
+				var stop func()
+				ctx, stop = untilEnd(ctx, cmd.InOrStdin())
+				defer stop()
+			}
+			return s.printAll(ctx, cmd.OutOrStdout(), flags.StatusSocket(socket))
 		},
 	}
-	fs := cmd.Flags()
-	out.AddFlag(cmd)
-	fs.StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
-	fs.BoolVarP(&follow, "follow", "f", false, "print changes until Ctrl-C; JSON has one object in a line then, YAML one in a document")
-	fs.StringVar((*string)(&filter.Verdict), "verdict", "", "show only this verdict: allowed or dropped")
-	fs.StringVar(&filter.From, "from", "", "show only flows from NAMESPACE, NAMESPACE/NAME of a pod or workload, or an address")
-	fs.StringVar(&filter.To, "to", "", "show only flows to NAMESPACE, NAMESPACE/NAME of a pod, workload or Service, or an address")
+	s.addFlags(cmd)
+	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	cmd.Flags().BoolVar(&until, untilFlag, false, "with -f: stop when standard input ends; kubectl contiv flows uses it")
 	return cmd
 }
 
-func printAll(ctx context.Context, w io.Writer, socket string, filter *flows.Filter, follow bool, out show.Output) error {
+// untilEnd returns a context that also ends when the input ends. The function frees what the context holds.
+func untilEnd(ctx context.Context, in io.Reader) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		_, _ = io.Copy(io.Discard, in) // its end is the message
+	}()
+	return ctx, cancel
+}
+
+func (s *selection) printAll(ctx context.Context, w io.Writer, socket string) error {
 	after := uint64(0)
 	for {
-		answer, err := fetch(ctx, socket, after, filter)
+		answer, err := fetch(ctx, socket, after, &s.filter)
 		switch {
-		case err != nil && follow && ctx.Err() != nil:
+		case err != nil && s.follow && ctx.Err() != nil:
 			return nil
 		case err != nil:
 			return err
-		case !follow && out.IsData():
-			return out.Print(w, answer, nil)
+		case !s.follow && s.out.IsData():
+			return s.out.Print(w, answer, nil)
 		}
-		if err := printFlows(w, answer.Flows, out); err != nil {
+		if err := printFlows(w, answer.Flows, s.out, false); err != nil {
 			return err
 		}
-		if !follow {
-			return printSources(w, answer)
+		if !s.follow {
+			return printSources(w, "", answer)
 		}
 		after = answer.Next
 		select {
@@ -95,7 +125,8 @@ func fetch(ctx context.Context, socket string, after uint64, filter *flows.Filte
 	return control.FetchFlows(ctx, socket, after, filter)
 }
 
-func printFlows(w io.Writer, list []flows.Flow, out show.Output) error {
+// printFlows prints each flow; lines of text have the node if they are of several nodes.
+func printFlows(w io.Writer, list []flows.Flow, out show.Output, nodes bool) error {
 	for i := range list {
 		var err error
 		switch f := &list[i]; {
@@ -107,7 +138,11 @@ func printFlows(w io.Writer, list []flows.Flow, out show.Output) error {
 			}
 		default:
 			terminal.PlainAll(f)
-			_, err = fmt.Fprintf(w, "%s %s\n", f.Last.Format(time.TimeOnly), f)
+			node := ""
+			if nodes {
+				node = f.Node + " "
+			}
+			_, err = fmt.Fprintf(w, "%s %s%s\n", f.Last.Local().Format(time.TimeOnly), node, f)
 		}
 		if err != nil {
 			return err
@@ -116,15 +151,16 @@ func printFlows(w io.Writer, list []flows.Flow, out show.Output) error {
 	return nil
 }
 
-func printSources(w io.Writer, a *agentflows.Answer) error {
+// printSources prints what an answer lacks, behind a prefix.
+func printSources(w io.Writer, prefix string, a *agentflows.Answer) error {
 	var err error
 	for _, s := range a.Sources {
 		if s.Problem != "" {
-			_, err = fmt.Fprintf(w, "incomplete: %s: %s (%d reads)\n", s.Name, s.Problem, s.Missed)
+			_, err = fmt.Fprintf(w, "incomplete: %s%s: %s (%d reads)\n", prefix, s.Name, s.Problem, s.Missed)
 		}
 	}
 	if a.Forgotten > 0 {
-		_, err = fmt.Fprintf(w, "incomplete: %d older flows had no room\n", a.Forgotten)
+		_, err = fmt.Fprintf(w, "incomplete: %s%d older flows had no room\n", prefix, a.Forgotten)
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -84,6 +85,28 @@ func (f *Agents) NodeOf(ctx context.Context, namespace, name string) (string, er
 // exec returns the arguments of kubectl for a command in an agent's container.
 func (f *Agents) exec(at Place, args ...string) []string {
 	return append([]string{"exec", "--namespace=" + f.Namespace, at.pod, "--container=" + f.Container, "--", f.Program}, args...)
+}
+
+// Stream runs a command of an agent that writes lines until its standard input ends, and calls line with each. The input ends when ctx ends, or this
+// program: the end of kubectl exec alone does not end the command.
+func (f *Agents) Stream(ctx context.Context, at Place, line func([]byte) error, args ...string) error {
+	in, open, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	defer open.Close()
+	defer context.AfterFunc(ctx, func() { _ = open.Close() })()
+	var complaint strings.Builder
+	args = append([]string{"exec", "--stdin"}, f.exec(at, args...)[1:]...)
+	code, err := f.feedKubectl(ctx, in, &splitter{line: line}, &complaint, args...)
+	switch {
+	case err != nil:
+		return err
+	case code != exit.OK:
+		return fmt.Errorf("exit code %d: %s", code, strings.TrimSpace(complaint.String()))
+	}
+	return nil
 }
 
 // StatusOf returns the status of an agent.
@@ -161,6 +184,11 @@ func (f *Agents) Collect(ctx context.Context, complaints io.Writer, asks []Quest
 		all.Items = append(all.Items, one)
 	}
 	return all, worst, nil
+}
+
+// Unanswered returns the list for an agent that gave no answer.
+func (f *Agents) Unanswered(at Place) *Answers {
+	return &Answers{APIVersion: "v1", Kind: "List", Items: []Answer{{at.Node, at.pod, exit.Failed, nil}}}
 }
 
 // Agents are the agents of a cluster, as kubectl reaches them.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
@@ -50,6 +51,7 @@ node has a finding; 0 no finding.`,
   kubectl contiv status policies -o yaml
   kubectl contiv plan --node node-1
   kubectl contiv doctor
+  kubectl contiv flows -f --verdict dropped
   kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -65,7 +67,7 @@ node has a finding; 0 no finding.`,
 	fs.StringVarP(&f.agents.Container, "container", "c", "agent", "container of the agent in its pod")
 	fs.StringVar(&f.agents.Program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
-	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), f.doctor(), f.logLevel(), f.config(), acceptance.OfCluster(&f.agents, &f.node))
+	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), f.doctor(), f.logLevel(), f.config(), flows.OfCluster(&f.agents, &f.node), acceptance.OfCluster(&f.agents, &f.node))
 	return root
 }
 
