@@ -153,9 +153,9 @@ type Tier struct {
 
 // Policy is a policy of any kind, as Felix's calculation reads it.
 type Policy struct {
-	ID             PolicyID
-	Created        time.Time // metadata.creationTimestamp, in whole seconds; zero: not known, as in a manifest
-	UID            string    // metadata.uid; "": not known
+	ID PolicyID
+	Birth
+	Staged         StagedAction // of a staged policy whose kind does not say so, or whose action is not Set; see StagedAction
 	Tier           string
 	Order          Order
 	Namespace      string // of a namespaced policy; "" for cluster-wide ones
@@ -168,6 +168,12 @@ type Policy struct {
 	PreDNAT        bool // host endpoints: before DNAT, ingress only
 	ApplyOnForward bool // host endpoints: forwarded traffic too
 	Everywhere     bool // performance hint AssumeNeededOnEveryNode: active before it has endpoints
+}
+
+// Birth distinguishes objects that have the same name one after the other.
+type Birth struct {
+	Created time.Time // metadata.creationTimestamp, in whole seconds; zero: not known, as in a manifest
+	UID     string    // metadata.uid; "": not known
 }
 
 // FelixName is the name of the policy on Felix's wire.

@@ -37,6 +37,10 @@ func (r *reader) policy(data []byte) *model.Policy {
 		Untracked: v.DoNotTrack, PreDNAT: v.PreDNAT, ApplyOnForward: v.ApplyOnForward,
 		Everywhere: slices.Contains(v.PerformanceHints, hintEverywhere),
 	}
+	kind, _ := r.key.Object().Kind.Info()
+	if a := model.StagedAction(v.StagedAction); kind.Staged && (a == model.StagedLearn || a == model.StagedIgnore) {
+		p.Staged = a
+	}
 	if r.key.Kind == KeyPolicy {
 		p.Tier = v.Tier
 		if v.Tier == "" {

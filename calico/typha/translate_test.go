@@ -39,6 +39,9 @@ func text(c event.Change) string {
 		out = fmt.Sprintf("%s %v %v", c.Ref, o.Labels, o.Rules)
 	case *model.Policy:
 		out = fmt.Sprintf("%s tier %s order %v in=%v out=%v %s", c.Ref, o.Tier, o.Order.Value, o.Ingress, o.Egress, o.Selector)
+		if a := o.StagedAction(); a != "" {
+			out += " " + string(a)
+		}
 		for _, r := range append(o.InboundRules, o.OutboundRules...) {
 			out += fmt.Sprintf(" [%s: %s]", r.Origin, r.Action)
 		}
@@ -162,11 +165,15 @@ func TestTranslate(t *testing.T) {
 				`/calico/v1/policy/tier/adminnetworkpolicy/policy/kanp.adminnetworkpolicy.x {"order":5,"selector":"all()","types":["ingress"]}`,
 				`/calico/v1/policy/tier/sec/policy/sec.deny {"selector":"all()","types":["ingress"]}`,
 				`/calico/v1/policy/tier/sec/policy/prod%2fstaged:sec.deny {"selector":"all()","types":["ingress"]}`,
+				`/calico/v1/policy/tier/default/policy/prod%2fstaged:knp.default.web {"selector":"all()","types":["ingress"],"staged_action":"Learn"}`,
+				`/calico/v1/policy/tier/sec/policy/sec.enforced {"selector":"all()","types":["ingress"],"staged_action":"Ignore"}`,
 			},
 			[]string{
 				"AdminNetworkPolicy x tier adminnetworkpolicy order 5 in=true out=false all()",
 				"GlobalNetworkPolicy sec.deny tier sec order 0 in=true out=false all()",
-				"StagedNetworkPolicy prod/sec.deny tier sec order 0 in=true out=false all()",
+				"StagedNetworkPolicy prod/sec.deny tier sec order 0 in=true out=false all() Set",
+				"StagedKubernetesNetworkPolicy prod/web tier default order 0 in=true out=false all() Learn",
+				"GlobalNetworkPolicy sec.enforced tier sec order 0 in=true out=false all()",
 			},
 		},
 		{

@@ -224,6 +224,11 @@ func TestFrontendsAndRulesCount(t *testing.T) {
 	if pass := b.takeChanges([]event.Change{remove(big)}, at(0)); len(pass) != 0 || b.measure() != "29 of 29 allow rules" {
 		t.Error(pass, b.measure())
 	}
+	staged := *big
+	staged.Staged = model.StagedSet
+	if pass := with(nil, &staged).takeChanges([]event.Change{remove(&staged)}, at(0)); len(pass) != 1 {
+		t.Error("the removal of a policy that is not enforced is held")
+	}
 	changed := *big
 	changed.InboundRules = nil
 	if pass := with(nil, big).takeChanges([]event.Change{put(&changed)}, at(0)); len(pass) != 1 {

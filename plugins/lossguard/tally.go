@@ -58,7 +58,7 @@ func parts(obj model.Object) (n int) {
 	case *model.Service:
 		return len(o.Ports) * len(addrsOf(o))
 	case *model.Policy:
-		if info, known := o.ID.Kind.Info(); known && info.Staged {
+		if o.StagedAction() != "" {
 			return 0
 		}
 		for _, rules := range [2][]model.Rule{o.InboundRules, o.OutboundRules} {

@@ -107,6 +107,9 @@ func (p *Processor) give(name any, o model.Object) {
 	switch name := name.(type) {
 	case model.PolicyID:
 		obj, _ := o.(*model.Policy)
+		if obj != nil && !obj.Listed() {
+			obj = nil
+		}
 		p.gate.SetPolicy(name, obj)
 		p.graph.SetPolicy(name, obj)
 	case profileName:

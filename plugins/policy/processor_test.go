@@ -300,6 +300,27 @@ func TestRefusedPolicyIsolates(t *testing.T) {
 	}
 }
 
+// A staged policy without a kind that says so, and one that stages a removal, is in no message. It is listed, and applies to nothing.
+func TestStagedPoliciesAreNotSent(t *testing.T) {
+	p, _ := newTest()
+	apply(p, pod("web", "10.1.1.2"), web(), web(func(p *model.Policy) { p.ID.Name, p.Staged = "try", model.StagedSet }),
+		web(func(p *model.Policy) {
+			p.ID.Kind, p.Staged, p.InboundRules = model.KindStagedKubernetesPolicy, model.StagedDelete, nil
+		}))
+	_ = p.Flush()
+	before := len(p.sent.policies)
+	for _, s := range p.Policies() {
+		if (len(s.Endpoints) > 0) != (s.Policy.Staged == "") {
+			t.Errorf("%s is applied to %v", s.Policy.ID, s.Endpoints)
+		}
+	}
+	apply(p, web(func(p *model.Policy) { p.Staged = model.StagedSet }))
+	_ = p.Flush()
+	if tiers := p.sent.workloads["prod/web"].Tiers; before != 1 || len(p.sent.policies) != 0 || len(tiers) != 0 {
+		t.Errorf("%d policies before, then %v; tiers %v", before, p.sent.policies, tiers)
+	}
+}
+
 func TestNamespacesAndAccounts(t *testing.T) {
 	p, _ := newTest()
 	labels := func(profile string) map[string]string { return p.parents[profile].profile(profile).Labels }

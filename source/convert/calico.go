@@ -140,26 +140,6 @@ func (ps *problems) calicoTypes(spec *v3.Spec) (ingress, egress bool) {
 	return ingress, egress
 }
 
-// convert reads a staged policy. A policy that stages a removal converts to nothing.
-func (o *stagedKubernetesPolicy) convert(ps *problems) *model.Policy {
-	if !ps.staged(o.Spec.StagedAction) {
-		return nil
-	}
-	return networkPolicy(model.KindStagedKubernetesPolicy, &o.Spec.NetworkPolicySpec, ps)
-}
-
-// staged reports whether a staged policy has rules to show, as opposed to staging a removal.
-func (ps *problems) staged(action string) bool {
-	switch action {
-	case "", "Set", "Learn", "Ignore":
-		return true
-	case "Delete":
-		return false
-	}
-	ps.Add("spec.stagedAction", "must be Set, Delete, Learn or Ignore", action)
-	return true
-}
-
 // valid checks a selector; the empty text means no selector.
 func (ps *problems) valid(field, text string) bool {
 	if text == "" {

@@ -224,6 +224,7 @@ func typed(obj any, ps *problems) (model.Object, error) {
 		ps.applyDistrust(p)
 		if m, ok := obj.(metav1.Object); ok {
 			p.Created, p.UID = m.GetCreationTimestamp().UTC(), string(m.GetUID())
+			readStaged(p, m.GetAnnotations(), ps)
 		}
 	}
 	return finishClosed(p, ps)
@@ -253,13 +254,9 @@ func policy(obj any, ps *problems) *model.Policy {
 	case *globalPolicy:
 		return globalNetworkPolicy(&spec.GlobalSpec, ps)
 	case *stagedPolicy:
-		if ps.staged(spec.StagedAction) {
-			return calicoNetworkPolicy(&spec.GlobalSpec, ps)
-		}
+		return ps.withAction(calicoNetworkPolicy(&spec.GlobalSpec, ps), spec.StagedAction)
 	case *stagedGlobalPolicy:
-		if ps.staged(spec.StagedAction) {
-			return globalNetworkPolicy(&spec.GlobalSpec, ps)
-		}
+		return ps.withAction(globalNetworkPolicy(&spec.GlobalSpec, ps), spec.StagedAction)
 	}
 	return nil
 }

@@ -137,6 +137,9 @@ func describe(t *testing.T, b *strings.Builder, obj model.Object) {
 				fmt.Fprintf(b, ", %s", f.name)
 			}
 		}
+		if o.Staged != "" {
+			fmt.Fprintf(b, ", staged: %s", o.Staged)
+		}
 		fmt.Fprintf(b, "\napplies to {%s}\n", o.Selector)
 		parses(t, o.Selector)
 		describeRules(t, b, o.InboundRules)

@@ -83,7 +83,7 @@ func Read(s *space.Space, objects []model.Object) *Cluster {
 		case *model.Tier:
 			c.tiers, named[o.Name] = append(c.tiers, o), true
 		case *model.Policy:
-			if k, known := o.ID.Kind.Info(); !known || !k.Staged {
+			if o.StagedAction() == "" {
 				c.Policies = append(c.Policies, o)
 			}
 		}

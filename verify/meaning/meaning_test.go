@@ -66,6 +66,19 @@ spec:
   - {name: rest, action: Deny, from: [{namespaces: {}}]}
 `
 
+const staged = `
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: try, namespace: dev, annotations: {contiv-agent.io/staged: "true"}}
+spec: {podSelector: {}, policyTypes: [Ingress, Egress]}
+---
+apiVersion: projectcalico.org/v3
+kind: StagedGlobalNetworkPolicy
+metadata: {name: try}
+spec: {egress: [{action: Deny}]}
+`
+
 const baseline = `
 ---
 apiVersion: policy.networking.k8s.io/v1alpha1
@@ -125,6 +138,7 @@ func TestMeaning(t *testing.T) {
 		{objects + admin, "web", false, "10.1.1.3 10.1.1.2 8080", true, "allowed by NetworkPolicy prod/web ingress rule 1"},
 		{objects + admin, "web", false, "10.1.1.3 10.1.1.2 9000", false, "denied by AdminNetworkPolicy admin ingress rule 3"},
 		{objects + admin, "web", false, "198.51.100.7 10.1.1.2 9000", true, "allowed by NetworkPolicy prod/web ingress rule 2"},
+		{objects + staged, "client", true, "10.1.1.3 203.0.113.1 80", true, "allowed: no policy selects dev/client for egress"},
 		{objects + baseline, "client", true, "10.1.1.3 203.0.113.1 80", false, "denied by BaselineAdminNetworkPolicy default egress rule 1"},
 		{objects + baseline, "client", true, "10.1.1.3 203.0.114.1 80", true, "allowed: no policy of dev/client decides for egress"},
 	} {

@@ -68,9 +68,7 @@ func encodeModelPolicy(p *model.Policy) (calico.KV, error) {
 	if p.Everywhere {
 		out.PerformanceHints = []string{"AssumeNeededOnEveryNode"}
 	}
-	if kind, _ := p.ID.Kind.Info(); kind.Staged {
-		out.StagedAction = "Set"
-	}
+	out.StagedAction = string(p.StagedAction())
 	for i := range p.InboundRules {
 		out.InboundRules = append(out.InboundRules, encodeModelRule(&p.InboundRules[i]))
 	}
@@ -78,6 +76,22 @@ func encodeModelPolicy(p *model.Policy) (calico.KV, error) {
 		out.OutboundRules = append(out.OutboundRules, encodeModelRule(&p.OutboundRules[i]))
 	}
 	return datastore.NewKV(datastore.Key{Kind: datastore.KeyTieredPolicy, Tier: p.Tier, Name: p.FelixName()}, out)
+}
+
+// encodeStaged writes a staged policy that data planes do not get in its own form.
+func encodeStaged(p *model.Policy) ([]calico.KV, error) {
+	staged := *p
+	switch p.ID.Kind {
+	case model.KindNetworkPolicy:
+		staged.ID.Kind = model.KindStagedKubernetesPolicy
+	case model.KindCalicoNetworkPolicy:
+		staged.ID.Kind = model.KindStagedNetworkPolicy
+	case model.KindGlobalNetworkPolicy:
+		staged.ID.Kind = model.KindStagedGlobalPolicy
+	default:
+		return nil, nil
+	}
+	return one(encodeModelPolicy(&staged))
 }
 
 func encodeModelRule(in *model.Rule) datastore.Rule {

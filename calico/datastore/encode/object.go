@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/calico"
 	v3 "github.com/contiv-agent/contiv-agent/calico/v3"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/convert"
 )
 
@@ -30,7 +31,13 @@ var ErrNotEncoded = errors.New("the datastore has no keys for this kind")
 //
 // An object without meaning in the datastore (a pod of the host's network) gives no keys and no error. An error says why an
 // object that should have keys has none, or not all of them.
+//
+// A policy that an annotation stages is written as one of Calico's staged kinds, so that no reader enforces it. A kind without a staged one has no
+// keys then, and neither has a staged policy whose action is Delete, as in Calico.
 func Object(raw runtime.Object, converted convert.Result) ([]calico.KV, error) {
+	if p, ok := converted.Object.(*model.Policy); ok && !p.Listed() {
+		return encodeStaged(p)
+	}
 	if converted.Refused() {
 		if kv, ok, err := encodeClosed(converted.Object); ok {
 			return one(kv, err)

@@ -104,6 +104,27 @@ func TestEncode(t *testing.T) {
 	}
 }
 
+// A policy that an annotation stages is enforced by no reader.
+func TestEncodeStaged(t *testing.T) {
+	for kind, want := range map[model.PolicyKind]string{
+		model.KindNetworkPolicy:       `/calico/v1/policy/tier/default/policy/prod%2fstaged:knp.default.web {"namespace":"prod","selector":"has(x)","types":["ingress"],"staged_action":"Set"}`,
+		model.KindCalicoNetworkPolicy: `/calico/v1/policy/tier/default/policy/prod%2fstaged:web {"namespace":"prod","selector":"has(x)","types":["ingress"],"staged_action":"Set"}`,
+		model.KindGlobalNetworkPolicy: `/calico/v1/policy/tier/default/policy/staged:web {"selector":"has(x)","types":["ingress"],"staged_action":"Set"}`,
+		model.KindAdminNetworkPolicy:  "",
+	} {
+		p := &model.Policy{ID: model.PolicyID{Kind: kind, Name: "web"}, Staged: model.StagedSet, Tier: model.TierDefault, Selector: "has(x)", Ingress: true}
+		if info, _ := kind.Info(); info.Namespaced {
+			p.ID.Namespace, p.Namespace = "prod", "prod"
+		}
+		raw := fromYAML(t, `{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: web, namespace: prod}, spec: {}}`)
+		for _, refused := range []bool{false, true} {
+			if got := strings.Join(keysOf(t, raw, p, refused), "; "); got != want {
+				t.Errorf("%s, refused %v: %s\nwant %s", kind, refused, got, want)
+			}
+		}
+	}
+}
+
 // A policy that was refused or that Calico cannot convert is written in the form that fails closed.
 func TestEncodeFailsClosed(t *testing.T) {
 	closed := &model.Policy{
