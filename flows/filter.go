@@ -12,11 +12,13 @@ type Filter struct {
 	Verdict Verdict
 	// From and To are a namespace ("prod"), a pod, workload or Service in it ("prod/web"), or an address ("10.1.1.2").
 	From, To string
+	// Staged is a verdict that staged policies would change the flow's verdict to.
+	Staged Verdict
 }
 
 // Matches reports whether a flow matches all fields. A nil Filter matches all flows.
 func (f *Filter) Matches(flow *Flow) bool {
-	return f == nil || (f.Verdict == "" || f.Verdict == flow.Verdict) && matchesPeer(f.From, &flow.Source) && matchesPeer(f.To, &flow.Destination)
+	return f == nil || (f.Staged == "" || f.Staged == flow.WouldChange()) && (f.Verdict == "" || f.Verdict == flow.Verdict) && matchesPeer(f.From, &flow.Source) && matchesPeer(f.To, &flow.Destination)
 }
 
 func matchesPeer(text string, p *Peer) bool {
@@ -32,8 +34,10 @@ func matchesPeer(text string, p *Peer) bool {
 
 // Validate returns an error for a field that can match no flow.
 func (f *Filter) Validate() error {
-	if f.Verdict != "" && f.Verdict != Allowed && f.Verdict != Dropped {
-		return fmt.Errorf("verdict %q: must be %s or %s", f.Verdict, Allowed, Dropped)
+	for name, v := range map[string]Verdict{"verdict": f.Verdict, "staged": f.Staged} {
+		if v != "" && v != Allowed && v != Dropped {
+			return fmt.Errorf("%s %q: must be %s or %s", name, v, Allowed, Dropped)
+		}
 	}
 	for name, text := range map[string]string{"from": f.From, "to": f.To} {
 		if namespace, rest, named := strings.Cut(text, "/"); text != "" && (namespace == "" || named && rest == "" || strings.Contains(rest, "/")) {
@@ -46,7 +50,7 @@ func (f *Filter) Validate() error {
 // Query writes the filter as parameters of a request. ParseFilter reads them.
 func (f *Filter) Query() url.Values {
 	q := url.Values{}
-	for name, text := range map[string]string{"verdict": string(f.Verdict), "from": f.From, "to": f.To} {
+	for name, text := range map[string]string{"verdict": string(f.Verdict), "from": f.From, "to": f.To, "staged": string(f.Staged)} {
 		if text != "" {
 			q.Set(name, text)
 		}
@@ -56,6 +60,6 @@ func (f *Filter) Query() url.Values {
 
 // ParseFilter reads and validates the parameters of a request.
 func ParseFilter(q url.Values) (*Filter, error) {
-	f := &Filter{Verdict: Verdict(q.Get("verdict")), From: q.Get("from"), To: q.Get("to")}
+	f := &Filter{Verdict: Verdict(q.Get("verdict")), From: q.Get("from"), To: q.Get("to"), Staged: Verdict(q.Get("staged"))}
 	return f, f.Validate()
 }

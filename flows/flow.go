@@ -59,6 +59,26 @@ type Decision struct {
 	Policy string `json:"policy,omitempty"` // "NetworkPolicy prod/web"; "": no rule of a policy decides
 	Tier   string `json:"tier,omitempty"`
 	Rule   string `json:"rule,omitempty"` // "ingress rule 2"
+	// Staged is the decision that would be made if all staged policies were enforced; nil: the same.
+	Staged *Staged `json:"staged,omitempty"`
+}
+
+// Staged is a decision that staged policies would make.
+type Staged struct {
+	Verdict Verdict `json:"verdict"`
+	By      string  `json:"by"` // the staged policy that changes the decision: "StagedNetworkPolicy prod/web"
+	Text    string  `json:"text"`
+	Policy  string  `json:"policy,omitempty"` // whose rule would decide, under the name that it would have
+	Tier    string  `json:"tier,omitempty"`
+	Rule    string  `json:"rule,omitempty"`
+}
+
+// WouldChange returns the verdict that staged policies would change the flow's verdict to; "": they would not change it.
+func (f *Flow) WouldChange() Verdict {
+	if s := f.Decision.Staged; s != nil && s.Verdict != f.Verdict {
+		return s.Verdict
+	}
+	return ""
 }
 
 // Translation is a flow beside NAT.
@@ -112,6 +132,9 @@ func (f *Flow) String() string {
 	}
 	if f.Decision.Text != "" {
 		b.WriteString(", " + f.Decision.Text)
+	}
+	if v := f.WouldChange(); v != "" {
+		fmt.Fprintf(&b, " (with %s: %s, %s)", f.Decision.Staged.By, v, f.Decision.Staged.Text)
 	}
 	separator := "; "
 	for _, c := range []struct {

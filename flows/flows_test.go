@@ -50,6 +50,7 @@ func TestStoreAddsUp(t *testing.T) {
 		"verdict":     func(f *Flow) { f.Verdict = Dropped },
 		"direction":   func(f *Flow) { f.Direction = "egress" },
 		"decision":    func(f *Flow) { f.Decision.Text = "another" },
+		"staged":      func(f *Flow) { f.Decision.Staged = &Staged{Verdict: Dropped, By: "StagedNetworkPolicy prod/web"} },
 		"node":        func(f *Flow) { f.Node = "node-2" },
 		"seen by":     func(f *Flow) { f.SeenBy = "another" },
 		"translation": func(f *Flow) { f.Translation = &Translation{Dialled: netip.MustParseAddrPort("10.96.0.1:80")} },
@@ -139,11 +140,20 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%+v: matches %v", c.filter, !c.matches)
 		}
 	}
+	staged := f
+	staged.Decision.Staged = &Staged{Verdict: Allowed}
+	if all := (&Filter{Staged: Allowed}); !all.Matches(&staged) || all.Matches(&f) || (&Filter{Staged: Dropped}).Matches(&staged) {
+		t.Error("staged")
+	}
+	staged.Decision.Staged.Verdict = Dropped // another rule, the same verdict
+	if (&Filter{Staged: Dropped}).Matches(&staged) {
+		t.Error("a verdict that stays the same is no change")
+	}
 	var none *Filter
 	if !none.Matches(&f) {
 		t.Error("no filter must match all")
 	}
-	for _, bad := range []Filter{{Verdict: "maybe"}, {From: "/x"}, {To: "x/"}, {To: "a/b/c"}} {
+	for _, bad := range []Filter{{Verdict: "maybe"}, {Staged: "maybe"}, {From: "/x"}, {To: "x/"}, {To: "a/b/c"}} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v is valid", bad)
 		}
@@ -152,10 +162,10 @@ func TestFilter(t *testing.T) {
 
 // A filter in a request is read as it was written, or refused.
 func FuzzFilter(f *testing.F) {
-	f.Add("dropped", "prod/web", "10.1.1.2")
-	f.Add("", "", "")
-	f.Fuzz(func(t *testing.T, verdict, from, to string) {
-		want := Filter{Verdict: Verdict(verdict), From: from, To: to}
+	f.Add("dropped", "prod/web", "10.1.1.2", "")
+	f.Add("", "", "", "dropped")
+	f.Fuzz(func(t *testing.T, verdict, from, to, staged string) {
+		want := Filter{Verdict: Verdict(verdict), From: from, To: to, Staged: Verdict(staged)}
 		q, err := url.ParseQuery(want.Query().Encode())
 		if err != nil {
 			t.Fatal(err)
@@ -172,9 +182,10 @@ func TestText(t *testing.T) {
 	f.Translation = &Translation{Dialled: netip.MustParseAddrPort("10.96.0.1:8080"), Source: netip.MustParseAddrPort("10.1.1.254:7")}
 	g := flow(world, Peer{Kind: Node, Name: "node-1"}, 0, Dropped)
 	g.Counts, g.Decision, g.Direction = Counts{Packets: 1}, Decision{}, ""
+	f.Decision.Staged = &Staged{Verdict: Dropped, By: "StagedNetworkPolicy prod/web", Text: "denied"}
 	h := flow(world, service, 80, Dropped)
 	for want, flow := range map[string]*Flow{
-		"allowed TCP prod/client:40000 -> prod/web:80 (dialled 10.96.0.1:8080, source 10.1.1.254:7) ingress, because; 1 connections, 2 packets, 80 bytes": &f,
+		"allowed TCP prod/client:40000 -> prod/web:80 (dialled 10.96.0.1:8080, source 10.1.1.254:7) ingress, because (with StagedNetworkPolicy prod/web: dropped, denied); 1 connections, 2 packets, 80 bytes": &f,
 		"dropped TCP 192.0.2.7:40000 -> node node-1; 1 packets":                                                  &g,
 		"dropped TCP 192.0.2.7:40000 -> service shop/db:80 ingress, because; 1 connections, 2 packets, 80 bytes": &h,
 	} {

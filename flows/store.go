@@ -24,6 +24,7 @@ type identity struct {
 	port                      uint16
 	verdict                   Verdict
 	direction, reason, seenBy string
+	staged                    string
 	dialled                   netip.AddrPort
 }
 
@@ -31,6 +32,9 @@ func identityOf(f *Flow) identity {
 	id := identity{
 		node: f.Node, source: f.Source.String(), destination: f.Destination.String(), from: f.Source.Address, to: f.Destination.Address,
 		protocol: f.Protocol, port: f.Port, verdict: f.Verdict, direction: f.Direction, reason: f.Decision.Text, seenBy: f.SeenBy,
+	}
+	if s := f.Decision.Staged; s != nil {
+		id.staged = string(s.Verdict) + " " + s.By + " " + s.Text
 	}
 	if f.Translation != nil {
 		id.dialled = f.Translation.Dialled
