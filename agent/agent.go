@@ -283,7 +283,7 @@ func (p *parts) observer() controller.Observer {
 	return controller.Observer{
 		Event: p.cfg.Process.Recorder.Observe,
 		Changed: func(ch event.Change) {
-			p.reader.Proof.Changed(ch)
+			p.cfg.Process.Flows.Changed(p.reader.Proof.Changed(ch), ch.Object)
 			p.metrics.proxy.Changed(ch.Ref, time.Now())
 			p.proxy.Took()
 		},
@@ -411,7 +411,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Removals.Run(ctx) })
 	g.Go(func() error {
-		return a.cfg.Process.Flows.Run(ctx, flows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent})
+		return a.cfg.Process.Flows.Run(ctx, flows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Policies: a.policies, Sent: a.values.Sent})
 	})
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {

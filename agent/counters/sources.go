@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -98,7 +99,8 @@ func (s *SourceChecks) Count(ctx context.Context) error {
 	var pods map[string]string // by interface; "": none is behind it
 	if err := s.InLoop(ctx, func() {
 		pods = s.Policies.PodsByInterface()
-		for _, name := range s.Policies.OutsideInterfaces() {
+		names, _ := s.Policies.InterfacesAt(netip.Addr{})
+		for _, name := range names {
 			pods[name] = ""
 		}
 	}); err != nil {

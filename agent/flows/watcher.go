@@ -70,7 +70,7 @@ type Answer struct {
 	Lost      uint64       `json:"-"`                   // changes after the number that was asked for, up to the latest flow that had no room
 }
 
-// Watcher reads VPP and keeps flows. The loop of Run owns all but the channel.
+// Watcher reads VPP and keeps flows. The loop of Run owns all but the channel and the index.
 type Watcher struct {
 	Config
 	asks    chan ask
@@ -81,6 +81,7 @@ type Watcher struct {
 	next    [3]time.Time
 	rules   rules
 	known   known
+	index   index
 }
 
 type ask struct {
@@ -98,7 +99,7 @@ func New(cfg Config) *Watcher {
 	}
 	return &Watcher{
 		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
-		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, known: known{},
+		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{},
 	}
 }
 

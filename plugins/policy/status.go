@@ -108,9 +108,13 @@ func (p *Processor) PodsByInterface() map[string]string {
 	return out
 }
 
-// OutsideInterfaces returns the uplink and the overlay, as far as the node has them. They lead to other nodes and the outside world.
-func (p *Processor) OutsideInterfaces() []string {
-	return slices.DeleteFunc([]string{p.node.Uplink, p.node.Overlay}, func(name string) bool { return name == "" })
+// InterfacesAt returns the interfaces whose lists may decide about packets of an address: that of the local pod, as the driver knows it, or the
+// uplink and the overlay, as far as the node has them, for any other, also the zero one. They lead to other nodes and the outside world.
+func (p *Processor) InterfacesAt(a netip.Addr) (names []string, ofPod bool) {
+	if iface := p.node.Interfaces[a]; iface != "" {
+		return []string{iface}, true
+	}
+	return slices.DeleteFunc([]string{p.node.Uplink, p.node.Overlay}, func(name string) bool { return name == "" }), false
 }
 
 // podInterfaces returns the interfaces of all local pods, sorted.
