@@ -68,13 +68,18 @@ func (c *clients) forget() {
 	clear(c.acked)
 }
 
-// check compares what was acknowledged with VPP.
+// check compares what was acknowledged with VPP, which never has two interfaces for one value.
 func (c *clients) check(dump string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
+	for _, name := range names {
+		if list := externalLines(dump, name); len(list) > 1 {
+			errs = append(errs, fmt.Errorf("VPP has %d interfaces for a client's %s: %q", len(list), name, list))
+		}
+	}
 	for name, mtu := range c.acked {
-		line := externalLine(dump, name)
+		line := strings.Join(externalLines(dump, name), "")
 		if want := fmt.Sprintf(" mtu %d", mtu); mtu == 0 && line != "" || mtu != 0 && !strings.Contains(line, want) {
 			errs = append(errs, fmt.Errorf("a client's interface %s was acknowledged with MTU %d (0: removed), and VPP has %q", name, mtu, line))
 		}
@@ -82,12 +87,12 @@ func (c *clients) check(dump string) error {
 	return errors.Join(errs...)
 }
 
-// externalLine is the line of a client's interface in a dump; "": it has none.
-func externalLine(dump, name string) string {
+// externalLines are the lines of a client's interface in a dump.
+func externalLines(dump, name string) (out []string) {
 	for line := range strings.Lines(dump) {
 		if strings.HasPrefix(line, "interface ") && strings.Contains(line, name) {
-			return line
+			out = append(out, line)
 		}
 	}
-	return ""
+	return out
 }

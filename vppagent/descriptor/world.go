@@ -262,11 +262,32 @@ func (w *World) Learn(d *Dump) error {
 	for _, m := range ifs {
 		all = append(all, w.iface(m))
 	}
+	w.nameCopies(all)
 	w.SetInterfaces(all)
 	if workers, err := Details[*nat44_ed.NatWorkerDetails](d, idWorkers); err == nil {
 		w.Workers = len(workers)
 	}
 	return nil
+}
+
+// nameCopies finds interfaces of ours that have the same tag. One of them keeps the name: the one that had it before this dump, or the one with the
+// smallest index. The others get VPP's name, which no value has, so that the agent removes them and what is on them.
+func (w *World) nameCopies(all []*Iface) {
+	holders := make(map[string]*Iface, len(all))
+	for _, i := range all {
+		if !i.Ours {
+			continue
+		}
+		holder, was := holders[i.Name], w.byName[i.Name]
+		switch {
+		case holder == nil:
+			holders[i.Name] = i
+		case was != nil && was.Index == i.Index:
+			holders[i.Name], holder.Name = i, holder.VPPName
+		default:
+			i.Name = i.VPPName
+		}
+	}
 }
 
 func (w *World) iface(m *interfaces.SwInterfaceDetails) *Iface {
