@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
 )
 
 // While the API server is empty for less than the time of a hold, no agent removes anything from its VPP, also if it starts again meanwhile. If it stays
@@ -31,7 +33,7 @@ func TestEmptyAnswerIsHeld(t *testing.T) {
 				for _, n := range r.nodes {
 					n.sim.ClearLog()
 				}
-				r.server.change(func(s *server) { s.empty++ })
+				r.server.Change(func(f *apiserver.Faults) { f.Empty++ })
 				if time.Sleep(5 * time.Second); c.killed {
 					for _, n := range r.nodes {
 						n.link.setFault(func(*link) { n.killAgent(time.Second, nil) })
@@ -43,7 +45,7 @@ func TestEmptyAnswerIsHeld(t *testing.T) {
 						t.Errorf("%s: %d writes; held: %v", n.name, n.sim.Writes(), n.guard.Load().Held())
 					}
 				}
-				r.server.change(func(s *server) { s.empty-- })
+				r.server.Change(func(f *apiserver.Faults) { f.Empty-- })
 				if err := r.rest("the return of the objects"); err != nil {
 					t.Error(err)
 				}

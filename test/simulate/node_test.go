@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/source/kube"
 )
 
 // node is a node: a VPP, the CNI that makes its interfaces, and an agent that is started again whenever it ends.
@@ -139,9 +140,13 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 		s, err := extconfig.OpenStore(file)
 		return &store{s, n, l}, err
 	}})
+	source, err := r.newSource(r.lives.Add(1))
+	if err != nil {
+		return err
+	}
 	cfg := agent.Config{
 		NodeName: n.name, Override: cni.Located(),
-		Sources:  map[string]agent.Source{sourceName: &watch{r.server, rand.New(rand.NewPCG(r.Seed, r.lives.Add(1)))}},
+		Sources:  map[string]agent.Source{kube.Name: source},
 		External: []controller.ExternalConfigSource{l.named()},
 	}
 	cfg.VPP.Dial = n.link.Dial

@@ -1,25 +1,23 @@
 package simulate
 
 import (
-	"context"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy/generate"
+	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
 )
 
 // version is the cluster at one moment of its history.
 type version struct {
 	objects map[model.Ref]event.Change
 	list    []model.Object // the same, in the generator's order
+	stored  []apiserver.Object
 	changes []event.Change
 	spec    *policy.Cluster
 	flows   []policy.Flow // a sample of those that are worth a packet
@@ -37,6 +35,7 @@ func history(seed uint64, versions int) ([]*version, error) {
 		var all []generate.Change
 		for _, o := range w.Objects() {
 			all = append(all, generate.Change{Key: policy.KeyOf(o), Object: o})
+			v.stored = append(v.stored, o)
 		}
 		var err error
 		if v.changes, err = hear.All(all); err != nil {
@@ -84,95 +83,4 @@ func changesBetween(from, to map[model.Ref]event.Change) []event.Change {
 		return strings.Compare(a.Ref.String(), b.Ref.String())
 	})
 	return out
-}
-
-// server is the API server: the objects, and whether clients reach it.
-type server struct {
-	mu      sync.Mutex
-	objects map[model.Ref]event.Change
-	cut     int           // faults that make it unreachable
-	empty   int           // faults that hide all objects
-	changed chan struct{} // closed at the next change
-}
-
-func newServer(objects map[model.Ref]event.Change) *server {
-	return &server{objects: objects, changed: make(chan struct{})}
-}
-
-// change changes the server, and wakes its clients.
-func (s *server) change(f func(*server)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(s)
-	close(s.changed)
-	s.changed = make(chan struct{})
-}
-
-func (s *server) look() (objects map[model.Ref]event.Change, cut bool, changed <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.empty > 0 {
-		return nil, s.cut > 0, s.changed
-	}
-	return s.objects, s.cut > 0, s.changed
-}
-
-// sourceName is the name of the API source for agents.
-const sourceName = "kube"
-
-// watch is the source of one agent. Like source/kube, it keeps its state while the server is cut off, and afterwards emits the differences.
-type watch struct {
-	server *server
-	rand   *rand.Rand
-}
-
-// Run implements agent.Source.
-func (w *watch) Run(ctx context.Context, emit func(event.Event)) error {
-	known, started, failing := map[model.Ref]event.Change{}, false, false
-	emit(&event.SyncStatus{Source: sourceName})
-	for {
-		objects, cut, changed := w.server.look()
-		switch {
-		case cut && !failing:
-			status := event.WaitForReady
-			if started {
-				status = event.InSync
-			}
-			emit(&event.SyncStatus{Source: sourceName, Status: status, Err: context.DeadlineExceeded})
-			failing = true
-		case !cut && !started:
-			emit(&event.SyncStatus{Source: sourceName, Status: event.ResyncInProgress})
-			emit(&event.Update{Source: sourceName, Changes: changesBetween(known, objects)})
-			emit(&event.SyncStatus{Source: sourceName, Status: event.InSync})
-			known, started, failing = objects, true, false
-		case !cut:
-			if failing {
-				emit(&event.SyncStatus{Source: sourceName, Status: event.InSync})
-			}
-			w.emitChanges(changesBetween(known, objects), emit)
-			known, failing = objects, false
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-changed:
-		}
-		t := time.NewTimer(time.Duration(1+w.rand.IntN(300)) * time.Millisecond) // the watch's latency
-		select {
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		case <-t.C:
-		}
-	}
-}
-
-// emitChanges emits changes in any order, since each kind has a watch; in one update or in several.
-func (w *watch) emitChanges(changes []event.Change, emit func(event.Event)) {
-	w.rand.Shuffle(len(changes), func(i, j int) { changes[i], changes[j] = changes[j], changes[i] })
-	for len(changes) > 0 {
-		n := 1 + w.rand.IntN(len(changes))
-		emit(&event.Update{Source: sourceName, Changes: changes[:n]})
-		changes = changes[n:]
-	}
 }

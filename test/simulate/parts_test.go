@@ -24,18 +24,21 @@ func TestSameSeedDrawsTheSameSchedule(t *testing.T) {
 		if s.String() != Draw(seed).String() {
 			t.Fatalf("seed %d draws two schedules", seed)
 		}
-		changes := 0
-		for i, a := range s.Actions {
-			seen[a.Kind] = true
-			if a.ID != i || a.Round >= s.Rounds || a.Kind == Change && a.N != changes+1 || a.N >= s.Versions && (a.Kind == Change || a.Kind == BackAPI) {
+		changes, ids := 0, map[int]bool{}
+		for _, a := range s.Actions {
+			seen[a.Kind], ids[a.ID] = true, true
+			if a.ID >= len(s.Actions) || a.Round >= s.Rounds || a.Kind == Change && a.N != changes+1 || a.N >= s.Versions && (a.Kind == Change || a.Kind == BackAPI) {
 				t.Errorf("seed %d, %d versions: %s", seed, s.Versions, a)
 			}
 			if a.Kind == Change {
 				changes++
 			}
 		}
+		if len(ids) != len(s.Actions) || !slices.IsSortedFunc(s.Actions, inTime) {
+			t.Errorf("seed %d: actions in disorder, or with one number:\n%s", seed, s)
+		}
 	}
-	for _, k := range append(slices.Clone(faults), Change) {
+	for _, k := range slices.Concat(faults, apiFaults, []Kind{Change}) {
 		if !seen[k] {
 			t.Errorf("no seed draws %q", k)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
 )
 
 // Figures count what a simulation did.
@@ -47,9 +48,10 @@ type run struct {
 	Figures
 	cfg      Config
 	log      *slog.Logger
-	server   *server
+	server   *apiserver.Server
 	history  []*version
 	now      int // index of the present version
+	former   int // of the version before it
 	nodes    []*node
 	lives    atomic.Uint64
 	faulting sync.WaitGroup // actions that last
@@ -130,7 +132,10 @@ func (r *run) begin() (end func(), err error) {
 	if r.history, err = history(r.Seed, r.Versions); err != nil {
 		return end, err
 	}
-	r.server = newServer(r.history[0].objects)
+	r.server = apiserver.New(r.Seed)
+	if err := r.server.Set(r.history[0].stored); err != nil {
+		return end, err
+	}
 	for _, o := range r.history[0].list {
 		if o, ok := o.(*model.Node); ok {
 			n, err := r.addNode(o.Name)
@@ -175,6 +180,9 @@ func (r *run) playRound(round int) {
 		if a.Kind == Change || a.Kind == BackAPI {
 			versions = append(versions, a.N)
 		}
+		if a.Kind == StaleAPI {
+			versions = append(versions, r.former)
+		}
 		quietRound = quietRound && !slices.Contains([]Kind{KillVPP, BareVPP, LosePower, DriftVPP, EmptyAPI, LoseDumps}, a.Kind)
 	}
 	if quietRound {
@@ -208,6 +216,9 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 	switch a.Kind {
 	case Change, BackAPI:
 		r.moveTo(a.N)
+		if a.Kind == BackAPI && a.ID%2 == 0 { // restored from a backup: clients have to list again
+			r.server.Expire()
+		}
 	case External:
 		r.faulting.Go(func() { n.clients.request(n, rng) })
 	case KillVPP, BareVPP:
@@ -233,10 +244,8 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 		if err := drift(n, rng); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			r.failf("drift: %w", err)
 		}
-	case CutAPI:
-		r.during(a, func() { r.server.change(func(s *server) { s.cut++ }) }, func() { r.server.change(func(s *server) { s.cut-- }) })
-	case EmptyAPI:
-		r.during(a, func() { r.server.change(func(s *server) { s.empty++ }) }, func() { r.server.change(func(s *server) { s.empty-- }) })
+	case CutAPI, EmptyAPI, SlowAPI, FailAPI, CutWatch, TearWatch, ExpireAPI, StaleAPI:
+		r.actAPI(a)
 	case FullDisk:
 		r.during(a, func() { n.disk.full.Add(1) }, func() { n.disk.full.Add(-1) })
 	case NoJournal:
@@ -283,14 +292,16 @@ func (r *run) actEnd(a Action, n *node, rng *rand.Rand) {
 func (r *run) moveTo(to int) {
 	r.mu.Lock()
 	was := r.now
-	r.now = to
+	r.former, r.now = was, to
 	r.mu.Unlock()
 	for _, n := range r.nodes {
 		if err := n.plumb(changesBetween(r.history[was].objects, r.history[to].objects)); err != nil {
 			r.failf("the CNI of %s: %w", n.name, err)
 		}
 	}
-	r.server.change(func(s *server) { s.objects = r.history[to].objects })
+	if err := r.server.Set(r.history[to].stored); err != nil {
+		r.failf("%w", err)
+	}
 }
 
 // refuse lets VPP refuse more of 1,000 requests that change something, or fewer.

@@ -84,11 +84,14 @@ func Draw(seed uint64, only ...Kind) Schedule {
 		for range 1 + rng.IntN(5) {
 			list = append(list, drawFault(rng, only, s.Versions))
 		}
-		slices.SortStableFunc(list, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+		slices.SortStableFunc(list, inTime)
 		for _, a := range list {
 			a.ID, a.Round = len(s.Actions), round
 			s.Actions = append(s.Actions, a)
 		}
+	}
+	if slices.Equal(only, faults) {
+		s.drawMore()
 	}
 	s.Versions++
 	for i := range s.Actions { // versions in the order in which they are used
@@ -98,6 +101,21 @@ func Draw(seed uint64, only ...Kind) Schedule {
 	}
 	return s
 }
+
+// drawMore draws further faults by a separate generator, so that the others keep their numbers.
+func (s *Schedule) drawMore() {
+	rng := rand.New(rand.NewPCG(s.Seed, 22))
+	for round := range s.Rounds {
+		for range rng.IntN(3) {
+			a := drawFault(rng, apiFaults, s.Versions)
+			a.ID, a.Round = len(s.Actions), round
+			s.Actions = append(s.Actions, a)
+		}
+	}
+	slices.SortStableFunc(s.Actions, inTime)
+}
+
+func inTime(a, b Action) int { return cmp.Or(cmp.Compare(a.Round, b.Round), cmp.Compare(a.At, b.At)) }
 
 func countChanges(list []Action) (n int) {
 	for _, a := range list {
@@ -120,7 +138,9 @@ func drawFault(rng *rand.Rand, only []Kind, versions int) Action {
 		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than vpp.Config.Silence
 	case SlowVPP:
 		a.N = 1 + a.N%200
-	case RefuseVPP:
+	case SlowAPI:
+		a.N = []int{500, 5000, 30000}[a.N%3]
+	case RefuseVPP, FailAPI:
 		a.N = []int{50, 300, 1000}[a.N%3]
 	case CutVPP, KillAgent, SetClock, LosePower:
 		a.N = 1 + a.N%[]int{8, 60, 300}[rng.IntN(3)]
