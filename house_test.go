@@ -85,7 +85,7 @@ var fences = map[string][]string{
 	"k8s.io/client-go":                   {"source/kube"},
 	"go.fd.io/govpp":                     {"vpp", "vppagent/descriptor", "sim", "doctor", "verify/dump"},
 	"go.etcd.io/etcd":                    {"plugins/extconfig/etcd"},
-	"google.golang.org/grpc":             {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client"},
+	"google.golang.org/grpc":             {"plugins/extconfig/grpc", "plugins/extconfig/etcd", "client", "agent/flows/hubble"},
 	"go.etcd.io/bbolt":                   {"boltstore"},
 	"github.com/google/nftables":         {"vppagent/descriptor/linux"},
 	"github.com/vishvananda":             {"vppagent/descriptor/linux", "source/kube/reach"},

@@ -95,6 +95,20 @@ type Counts struct {
 	Bytes       uint64 `json:"bytes,omitempty"` // of IP packets
 }
 
+// Text is "3 connections, 7 packets, 612 bytes", without what is 0.
+func (c Counts) Text() string {
+	var out []string
+	for _, part := range []struct {
+		n    uint64
+		name string
+	}{{c.Connections, "connections"}, {c.Packets, "packets"}, {c.Bytes, "bytes"}} {
+		if part.n > 0 {
+			out = append(out, fmt.Sprintf("%d %s", part.n, part.name))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
 func (c *Counts) raise(by Counts) {
 	c.Connections += by.Connections
 	c.Packets += by.Packets
@@ -136,15 +150,8 @@ func (f *Flow) String() string {
 	if v := f.WouldChange(); v != "" {
 		fmt.Fprintf(&b, " (with %s: %s, %s)", f.Decision.Staged.By, v, f.Decision.Staged.Text)
 	}
-	separator := "; "
-	for _, c := range []struct {
-		n    uint64
-		name string
-	}{{f.Connections, "connections"}, {f.Packets, "packets"}, {f.Bytes, "bytes"}} {
-		if c.n > 0 {
-			fmt.Fprintf(&b, "%s%d %s", separator, c.n, c.name)
-			separator = ", "
-		}
+	if counts := f.Counts.Text(); counts != "" {
+		b.WriteString("; " + counts)
 	}
 	return b.String()
 }

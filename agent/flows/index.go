@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -29,7 +30,16 @@ func (w *Watcher) Changed(was, now model.Object) {
 	for _, a := range addrsOf(now) {
 		w.index.insert(a, now)
 	}
+	if n, ok := was.(*model.Node); ok {
+		delete(w.nodes, n.Name)
+	}
+	if n, ok := now.(*model.Node); ok {
+		w.nodes[n.Name] = n
+	}
 }
+
+// Nodes returns the nodes of the cluster in any order, in the loop.
+func (w *Watcher) Nodes() []*model.Node { return slices.Collect(maps.Values(w.nodes)) }
 
 // addrsOf returns the addresses that an object has for itself. A pod of the host's network has those of its node.
 func addrsOf(object model.Object) []netip.Addr {

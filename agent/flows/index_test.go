@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -58,6 +59,9 @@ func TestIndexFollowsChanges(t *testing.T) {
 		fresh := New(Config{})
 		for _, o := range objects {
 			fresh.Changed(nil, o)
+		}
+		if !maps.Equal(w.nodes, fresh.nodes) || len(w.Nodes()) != len(fresh.nodes) {
+			t.Fatalf("step %d: %d nodes, want %d", step, len(w.Nodes()), len(fresh.nodes))
 		}
 		if len(w.index) != len(fresh.index) {
 			t.Fatalf("step %d: %d addresses, want %d", step, len(w.index), len(fresh.index))

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/contiv-agent/contiv-agent/flows"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
 )
@@ -70,7 +71,7 @@ type Answer struct {
 	Lost      uint64       `json:"-"`                   // changes after the number that was asked for, up to the latest flow that had no room
 }
 
-// Watcher reads VPP and keeps flows. The loop of Run owns all but the channel and the index.
+// Watcher reads VPP and keeps flows. The loop of Run owns all but the channel, the index and the nodes.
 type Watcher struct {
 	Config
 	asks    chan ask
@@ -82,6 +83,7 @@ type Watcher struct {
 	rules   rules
 	known   known
 	index   index
+	nodes   map[string]*model.Node
 }
 
 type ask struct {
@@ -99,7 +101,7 @@ func New(cfg Config) *Watcher {
 	}
 	return &Watcher{
 		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
-		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{},
+		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{},
 	}
 }
 

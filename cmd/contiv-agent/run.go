@@ -77,6 +77,8 @@ With --etcd-endpoints, other programs add configuration through an etcd: keys /v
 JSON. Each change of etcd is one transaction. The agent writes the result of each key to /vnf-agent/LABEL/config-status/…, until it ends.
 That status and the status command name a value that cannot be used; such a value changes nothing.
 
+With --hubble-listen, hubble, Hubble Relay and other clients of Cilium read the flows that --flows watches. They cannot change anything.
+
 For Services with a healthCheckNodePort it answers load balancers at that port as kube-proxy does: 200 while a ready endpoint is on the node
 and VPP is in sync, 503 otherwise. It listens in the node's own network stack: if VPP has the node's addresses, VPP must pass these
 packets to the node (a host interface with punting), or --health-check-addresses names other addresses.
@@ -95,6 +97,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
   contiv-agent run --source typha --in-cluster --typha-service calico-system/calico-typha --service-cidr 10.96.0.0/16
   contiv-agent run --in-cluster --grpc-socket /run/contiv-agent/grpc.sock --grpc-listen 0.0.0.0:9111 --grpc-cert tls.crt --grpc-key tls.key --grpc-ca ca.crt
   contiv-agent run --in-cluster --etcd-endpoints https://10.0.0.1:2379,https://10.0.0.2:2379 --etcd-ca ca.crt --etcd-cert tls.crt --etcd-key tls.key
+  contiv-agent run --in-cluster --flows 1s --hubble-listen unix:/run/contiv-agent/hubble.sock
   contiv-agent run --in-cluster --dataplane-driver /usr/local/bin/contiv-felix-driver`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.runAgent(cmd) },
@@ -200,7 +203,9 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 		return err
 	}
 	f.removals.Apply(&cfg)
-	f.watch.flows.Apply(&cfg)
+	if err := f.watch.flows.Apply(&cfg, version); err != nil {
+		return err
+	}
 	removed, err := f.pods.Removal(ctx, &cfg, &f.sources)
 	if err != nil {
 		return err

@@ -10,19 +10,26 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/flows"
+	"github.com/contiv-agent/contiv-agent/agent/flows/hubble"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 )
 
 // Flows are the flags of the watcher of flows.
 type Flows struct {
 	every  time.Duration
 	folder string
+	hubble struct{ listen, cert, key, ca string }
 }
 
 // AddFlags adds the flags.
 func (f *Flows) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.every, "flows", 0, "how often to read dropped packets and connections from VPP, which the flows command shows; 1s is a good value; 0: never")
 	fs.StringVar(&f.folder, "flows-folder", "/tmp", "VPP's /tmp as the agent sees it: VPP writes captures of dropped packets there; the agent reads and removes them")
+	fs.StringVar(&f.hubble.listen, "hubble-listen", "", "address of Hubble's API over the flows (HOST:PORT; Cilium's port is 4244), or unix:PATH for programs of the same user; without certificates it must be a loopback address")
+	fs.StringVar(&f.hubble.cert, "hubble-cert", "", "file with the certificate for --hubble-listen; needs --hubble-key and --hubble-ca")
+	fs.StringVar(&f.hubble.key, "hubble-key", "", "file with its private key")
+	fs.StringVar(&f.hubble.ca, "hubble-ca", "", "file with the authorities that sign the clients' certificates")
 }
 
 // Check returns the errors of the flags.
@@ -32,18 +39,58 @@ func (f *Flows) Check() error {
 		return exit.Usage(fmt.Errorf("--flows %s: must be 0, or at least 100ms", f.every))
 	case f.every > 0 && f.folder == "":
 		return exit.Usage(errors.New("--flows-folder: must not be empty"))
+	case f.hubble.listen != "" && f.every == 0:
+		return exit.Usage(errors.New("--hubble-listen: needs --flows"))
+	case f.hubble.listen == "" && f.certificates() > 0:
+		return exit.Usage(errors.New("--hubble-cert, --hubble-key and --hubble-ca need --hubble-listen"))
+	case f.certificates()%3 != 0:
+		return exit.Usage(errors.New("--hubble-cert, --hubble-key and --hubble-ca need each other"))
+	case f.hubble.listen != "":
+		_, err := f.hubbleServer(hubble.Config{})
+		return exit.Usage(err)
 	}
 	return nil
 }
 
-// Apply puts the watcher into the configuration, which has its logger and the socket of its VPP, if the flags ask for one.
-func (f *Flows) Apply(cfg *agent.Config) {
+// certificates counts the files of certificates.
+func (f *Flows) certificates() (n int) {
+	for _, file := range []string{f.hubble.cert, f.hubble.key, f.hubble.ca} {
+		if file != "" {
+			n++
+		}
+	}
+	return n
+}
+
+// Apply puts the watcher into the configuration, which has its logger and the socket of its VPP, if the flags ask for one. The version is
+// the agent's, for clients.
+func (f *Flows) Apply(cfg *agent.Config, version string) error {
 	if f.every == 0 {
-		return
+		return nil
 	}
 	name := fnv.New32a()
 	_, _ = name.Write([]byte(cfg.NodeName + " " + cfg.VPP.Socket)) // a hash returns no error
-	cfg.Process.Flows = flows.New(flows.Config{
+	watcher := flows.Config{
 		Node: cfg.NodeName, Every: f.every, Folder: f.folder, Name: fmt.Sprintf("%08x", name.Sum32()), Logger: cfg.Process.Logger,
-	})
+	}
+	if f.hubble.listen != "" {
+		server, err := f.hubbleServer(hubble.Config{Node: cfg.NodeName, Version: version, Logger: cfg.Process.Logger})
+		if err != nil {
+			return err
+		}
+		watcher.Beside = append(watcher.Beside, server.Serve)
+	}
+	cfg.Process.Flows = flows.New(watcher)
+	return nil
+}
+
+func (f *Flows) hubbleServer(cfg hubble.Config) (*hubble.Server, error) {
+	cfg.Listen = f.hubble.listen
+	if f.hubble.cert != "" {
+		var err error
+		if cfg.TLS, err = extgrpc.LoadTLS(f.hubble.cert, f.hubble.key, f.hubble.ca); err != nil {
+			return nil, fmt.Errorf("hubble: %w", err)
+		}
+	}
+	return hubble.New(cfg)
 }

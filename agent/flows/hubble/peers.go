@@ -1,0 +1,117 @@
+package hubble
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/proto/hubble/peer"
+)
+
+// node is a node of the cluster, with the address at which other nodes reach it.
+type node struct {
+	name    string
+	address netip.Addr
+}
+
+// nodesOf returns the nodes that have an address, sorted by name. All is called in the loop.
+func nodesOf(l agentflows.Loop, all func() []*model.Node) func(context.Context) ([]node, error) {
+	return func(ctx context.Context) (out []node, err error) {
+		err = l.InLoop(ctx, func() {
+			for _, n := range all() {
+				if len(n.Addrs()) > 0 {
+					out = append(out, node{n.Name, n.Addrs()[0]})
+				}
+			}
+		})
+		slices.SortFunc(out, func(a, b node) int { return strings.Compare(a.name, b.name) })
+		return out, err
+	}
+}
+
+// askNodes is how often a call that follows the nodes asks for them.
+const askNodes = 5 * time.Second
+
+// notify serves Notify.
+func (s *Server) notify(_ *peer.NotifyRequest, to grpc.ServerStream) error {
+	tick := time.NewTicker(askNodes)
+	defer tick.Stop()
+	was := map[string]*peer.ChangeNotification{}
+	for {
+		nodes, err := s.nodes(to.Context())
+		if err != nil {
+			return statusOf(err)
+		}
+		now := map[string]*peer.ChangeNotification{}
+		for _, n := range s.peersOf(nodes) {
+			now[n.GetName()] = n
+			kind := peer.ChangeNotificationType_PEER_UPDATED
+			switch before := was[n.GetName()]; {
+			case before == nil:
+				kind = peer.ChangeNotificationType_PEER_ADDED
+			case proto.Equal(before, n):
+				continue
+			}
+			if err := sendPeer(to, n, kind); err != nil {
+				return err
+			}
+		}
+		for name, n := range was {
+			if now[name] == nil {
+				if err := sendPeer(to, n, peer.ChangeNotificationType_PEER_DELETED); err != nil {
+					return err
+				}
+			}
+		}
+		was = now
+		select {
+		case <-to.Context().Done():
+			return status.FromContextError(to.Context().Err()).Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func sendPeer(to grpc.ServerStream, n *peer.ChangeNotification, kind peer.ChangeNotificationType) error {
+	out := proto.CloneOf(n)
+	out.Type = kind
+	return to.SendMsg(out)
+}
+
+// peersOf returns the nodes with the addresses of their servers, which are taken to listen at the same port. A server that only its own node
+// reaches lists only what that node reaches: itself, and nodes with addresses of loopback.
+func (s *Server) peersOf(nodes []node) []*peer.ChangeNotification {
+	own := &peer.ChangeNotification{Name: s.cfg.Node, Address: s.address}
+	out := []*peer.ChangeNotification{own}
+	listens, err := netip.ParseAddrPort(s.address)
+	for _, n := range nodes {
+		at := netip.AddrPortFrom(n.address, listens.Port()).String()
+		switch {
+		case err != nil: // a unix socket
+		case n.name == s.cfg.Node && listens.Addr().IsUnspecified():
+			own.Address = at
+		case n.name != s.cfg.Node && (!listens.Addr().IsLoopback() || n.address.IsLoopback()):
+			out = append(out, &peer.ChangeNotification{Name: n.name, Address: at})
+		}
+	}
+	if s.cfg.TLS != nil {
+		for _, n := range out {
+			n.Tls = &peer.TLS{ServerName: serverName(n.GetName())}
+		}
+	}
+	slices.SortFunc(out, func(a, b *peer.ChangeNotification) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return out
+}
+
+// serverName is the name that the certificate of a node's server must have: that of Cilium, so that its tools can make them.
+func serverName(node string) string {
+	return strings.ReplaceAll(node, ".", "-") + "." + cluster + ".hubble-grpc.cilium.io"
+}

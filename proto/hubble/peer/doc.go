@@ -1,0 +1,3 @@
+// Package peer turns the list of nodes into messages on the wire and back: Hubble's API restated. Invariant: names and numbers are an
+// interface to other programs; they are added to, never changed.
+package peer
