@@ -292,3 +292,28 @@ func TestFlowsPause(t *testing.T) {
 		t.Errorf("after the pause: %q", lines)
 	}
 }
+
+// Where no rule of a policy decides, a flow names the policy for which the tier ends, or the profile.
+func TestFlowsNameTriggersAndProfiles(t *testing.T) {
+	w := watchFlows(t, "triggers", `
+apiVersion: v1
+kind: Pod
+metadata: {name: free, namespace: other}
+spec: {nodeName: node-1, containers: [{name: c, image: i}]}
+status: {podIP: 10.1.1.9, podIPs: [{ip: 10.1.1.9}], phase: Running}
+`)
+	w.send(webDoor, tcp("10.1.1.2:1004", "10.4.0.1:53"))
+	w.send("uplink", tcp("10.4.0.1:1005", "10.1.1.9:80"))
+	w.look()
+	answer, err := w.watcher.Ask(t.Context(), 0, nil)
+	if err != nil || len(answer.Flows) != 2 {
+		t.Fatalf("%+v, %v", answer, err)
+	}
+	want := []flows.Decision{
+		{Text: "denied: NetworkPolicy default/web isolates default/web for egress and no rule allows it", Tier: "default", Trigger: "NetworkPolicy default/web"},
+		{Text: "allowed: no policy selects other/free for ingress", Profile: "kns.other"},
+	}
+	if diff := cmp.Diff(want, []flows.Decision{answer.Flows[0].Decision, answer.Flows[1].Decision}); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

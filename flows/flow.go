@@ -59,6 +59,9 @@ type Decision struct {
 	Policy string `json:"policy,omitempty"` // "NetworkPolicy prod/web"; "": no rule of a policy decides
 	Tier   string `json:"tier,omitempty"`
 	Rule   string `json:"rule,omitempty"` // "ingress rule 2"
+	// Trigger is, at the end of a tier, the first policy of the tier that applies: "NetworkPolicy prod/web" isolates the pod.
+	Trigger string `json:"trigger,omitempty"`
+	Profile string `json:"profile,omitempty"` // whose rule decides: "kns.prod", of a namespace
 	// Staged is the decision that would be made if all staged policies were enforced; nil: the same.
 	Staged *Staged `json:"staged,omitempty"`
 }

@@ -84,9 +84,12 @@ func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) {
 		if !ok || r.Denied != (o.dropped != "") {
 			continue
 		}
-		f.Decision = flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule}
+		f.Decision = flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule, Profile: r.Profile}
 		if r.Policy != (model.Ref{}) {
 			f.Decision.Policy = r.Policy.String()
+		}
+		if r.Trigger != (model.Ref{}) {
+			f.Decision.Trigger = r.Trigger.String()
 		}
 		if f.Direction = "ingress"; r.Egress || !r.Decides && o.input {
 			f.Direction = "egress"

@@ -18,6 +18,8 @@ type Reason struct {
 	Tier    string    // of a rule, and of the end of a tier
 	Egress  bool      // direction, as the endpoint sees it
 	Rule    string    // "ingress rule 2"; "" if no rule of a policy decides
+	Trigger model.Ref // of the end of a tier: the first policy of the tier that applies
+	Profile string    // of a rule of a profile: "kns.prod"
 }
 
 // String returns the line.
@@ -65,9 +67,12 @@ func (p *Processor) reason(c dataplane.Cause) Reason {
 		r.Policy, r.Rule = p.PolicyRef(c.Tier, c.Policy), p.ruleName(c)
 		r.Text = fmt.Sprintf("%s by %s %s", verb, r.Policy, r.Rule)
 	case dataplane.CauseEndOfTier:
-		r.Text = verb + ": " + p.endOfTier(c)
+		refs := p.tierRefs(c)
+		if r.Text = verb + ": " + p.endOfTier(c, refs); len(refs) > 0 {
+			r.Trigger = refs[0]
+		}
 	case dataplane.CauseProfileRule:
-		r.Text = verb + ": " + p.byProfile(c)
+		r.Text, r.Profile = verb+": "+p.byProfile(c), c.Profile
 	case dataplane.CauseNoMatch:
 		if !c.Denied { // for forwarded traffic
 			r.Text = fmt.Sprintf("%s: no policy of %s denies it", verb, c.Endpoint)
@@ -143,8 +148,7 @@ func named(id string, egress bool) string {
 }
 
 // endOfTier names the policies that apply and do not decide.
-func (p *Processor) endOfTier(c dataplane.Cause) string {
-	refs := p.tierRefs(c)
+func (p *Processor) endOfTier(c dataplane.Cause, refs []model.Ref) string {
 	plain := c.Tier == model.TierDefault && len(refs) > 0
 	for _, ref := range refs {
 		plain = plain && ref.Kind == model.Kind(model.KindNetworkPolicy)

@@ -64,41 +64,45 @@ func TestReasons(t *testing.T) {
 			web(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Tier: "default",
-				Text: "denied: NetworkPolicy prod/deny, prod/web isolate prod/web for ingress and no rule allows it",
+				Text:    "denied: NetworkPolicy prod/deny, prod/web isolate prod/web for ingress and no rule allows it",
+				Trigger: model.Ref{Kind: "NetworkPolicy", Namespace: "prod", Name: "deny"},
 			},
 		},
 		{
 			web(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Egress: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Egress: true, Tier: "default",
-				Text: "denied: NetworkPolicy prod/deny isolates prod/web for egress and no rule allows it",
+				Text:    "denied: NetworkPolicy prod/deny isolates prod/web for egress and no rule allows it",
+				Trigger: model.Ref{Kind: "NetworkPolicy", Namespace: "prod", Name: "deny"},
 			},
 		},
 		{
 			web(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: model.TierAdmin}),
 			Reason{
 				Denied: true, Decides: true, Tier: model.TierAdmin,
-				Text: "denied: end of tier adminnetworkpolicy, ingress of prod/web is governed by AdminNetworkPolicy guard and no rule decides",
+				Text:    "denied: end of tier adminnetworkpolicy, ingress of prod/web is governed by AdminNetworkPolicy guard and no rule decides",
+				Trigger: model.Ref{Kind: "AdminNetworkPolicy", Name: "guard"},
 			},
 		},
 		{ // in a tier with policies of other kinds, the end of the tier decides
 			free(dataplane.Cause{Kind: dataplane.CauseEndOfTier, Denied: true, Tier: "default"}),
 			Reason{
 				Denied: true, Decides: true, Tier: "default",
-				Text: "denied: end of tier default, ingress of prod/free is governed by CalicoNetworkPolicy prod/default.extra, NetworkPolicy prod/free and no rule decides",
+				Text:    "denied: end of tier default, ingress of prod/free is governed by CalicoNetworkPolicy prod/default.extra, NetworkPolicy prod/free and no rule decides",
+				Trigger: model.Ref{Kind: "CalicoNetworkPolicy", Namespace: "prod", Name: "default.extra"},
 			},
 		},
 		{
 			free(dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "kns.prod", Egress: true}),
-			Reason{Decides: true, Egress: true, Text: "allowed: no policy selects prod/free for egress"},
+			Reason{Decides: true, Egress: true, Text: "allowed: no policy selects prod/free for egress", Profile: "kns.prod"},
 		},
 		{
 			web(dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "kns.prod"}),
-			Reason{Decides: true, Text: "allowed: no policy of prod/web decides for ingress"},
+			Reason{Decides: true, Text: "allowed: no policy of prod/web decides for ingress", Profile: "kns.prod"},
 		},
 		{
 			web(dataplane.Cause{Kind: dataplane.CauseProfileRule, Profile: "lab", Denied: true, Rule: 2}),
-			Reason{Denied: true, Decides: true, Text: "denied: Profile lab ingress rule 3"},
+			Reason{Denied: true, Decides: true, Text: "denied: Profile lab ingress rule 3", Profile: "lab"},
 		},
 		{
 			dataplane.Cause{Kind: dataplane.CauseNoMatch, Endpoint: "up", Host: true, Denied: true, Egress: true},
