@@ -9,7 +9,6 @@
 package meaning
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -250,50 +249,4 @@ func rulesOf(p *model.Policy, egress bool) []model.Rule {
 		return p.OutboundRules
 	}
 	return p.InboundRules
-}
-
-// Reason is one line that says which rule decides about a header in a direction of a pod.
-func (c *Cluster) Reason(p *Pod, egress bool, h space.Header) string {
-	direction, governed := "ingress", false
-	if egress {
-		direction = "egress"
-	}
-tiers:
-	for _, t := range c.tiers {
-		policies := c.governing(t.Name, p, egress)
-		if len(policies) == 0 {
-			continue
-		}
-		governed = true
-		var names []string
-		for _, q := range policies {
-			names = append(names, q.ID.String())
-			rules := rulesOf(q, egress)
-			for i := range rules {
-				r := &rules[i]
-				m, _ := c.match(r)
-				if r.Action == model.ActionLog || !c.space.Contains(m, h) {
-					continue
-				}
-				name := r.Origin
-				if name == "" {
-					name = fmt.Sprintf("%s rule %d", direction, i+1)
-				}
-				switch {
-				case r.Action.Allows():
-					return fmt.Sprintf("allowed by %s %s", q.ID, name)
-				case r.Action.Passes():
-					continue tiers
-				}
-				return fmt.Sprintf("denied by %s %s", q.ID, name)
-			}
-		}
-		if !t.DefaultAction.Passes() {
-			return fmt.Sprintf("denied: no rule of %s allows it (%s of %s, tier %s)", strings.Join(names, ", "), direction, p.ID, t.Name)
-		}
-	}
-	if !governed {
-		return fmt.Sprintf("allowed: no policy selects %s for %s", p.ID, direction)
-	}
-	return fmt.Sprintf("allowed: no policy of %s decides for %s", p.ID, direction)
 }
