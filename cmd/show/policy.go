@@ -1,6 +1,7 @@
 package show
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -76,7 +77,7 @@ func writeDirection(w io.Writer, name string, tiers []policy.Tier, profiles []st
 			}
 			fmt.Fprintf(tw, "      %s%s\n", p.Object, staged)
 			for _, r := range p.Rules {
-				fmt.Fprintf(tw, "        %s\t%s\t%s%s\n", r.Name, r.Action, counts.cell(r.Hits), orAny(r.Match))
+				fmt.Fprintf(tw, "        %s\t%s\t%s%s\n", r.Name, r.Action, counts.cell(r.Hits), orAny(cmp.Or(r.Words, r.Match)))
 			}
 		}
 		fmt.Fprintf(tw, "      packets that no rule decides: %s\n", t.End)

@@ -53,6 +53,9 @@ type Rule struct {
 	Action string `json:"action"`         // allow, deny, pass, log
 	Match  string `json:"match"`          // "tcp from {app == 'client'} to ports 80"; "" everything
 	Hits   *Hits  `json:"hits,omitempty"` // nil: not counted, see DescribeCounted
+
+	Words   string   `json:"words,omitempty"`   // Match of a rule of a Kubernetes policy, in the words of kubectl describe; "" if it has none
+	Matches *Matches `json:"matches,omitempty"` // Match as fields; nil: unknown
 }
 
 // Describe returns the policies of a pod of this node; false: the pod has no endpoint here.
@@ -110,7 +113,9 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 	msg := p.sent.policies[model.WireName{Tier: tier, Name: name}]
 	out := Policy{Object: p.PolicyRef(tier, name).String(), Selector: msg.GetOriginalSelector(), Staged: staged(name), Rules: []Rule{}}
 	var object []model.Rule
+	kubernetes := false
 	if obj, ok := p.graph.Origin(tier, name); ok {
+		kubernetes = isKubernetes(obj.ID.Kind)
 		if object = obj.InboundRules; egress {
 			object = obj.OutboundRules
 		}
@@ -129,8 +134,13 @@ func (p *Processor) describePolicy(tier, name string, egress bool, tally map[cou
 		case p.stream != nil:
 			said := written(r)
 			_, rule.Match, _ = strings.Cut(said.String(), " ")
+			rule.Matches = matchesOf(&said)
 		case at < len(object):
 			_, rule.Match, _ = strings.Cut(object[at].String(), " ")
+			rule.Matches = matchesOf(&object[at])
+			if kubernetes {
+				rule.Words, _ = kubernetesWords(&object[at], egress)
+			}
 			at++
 		}
 		out.Rules = append(out.Rules, rule)

@@ -1,9 +1,11 @@
 package policy
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
@@ -191,8 +193,12 @@ func TestDescribe(t *testing.T) {
 			Object: "StagedGlobalNetworkPolicy try", Selector: `app == "web"`, Staged: true, Rules: []Rule{},
 		}}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" || !ok {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Rule{}, "Matches")); diff != "" || !ok {
 		t.Errorf("-want +got\n%s", diff)
+	}
+	fields, err := json.Marshal(got.Ingress[0].Policies[0].Rules[1].Matches)
+	if text := `{"ipVersion":4,"notProtocol":"17","source":{"ports":["1000-2000","http"],"notSelector":"app == 'x'"},"destination":{"service":"prod/db"}}`; err != nil || string(fields) != text {
+		t.Errorf("fields %s, want %s (%v)", fields, text, err)
 	}
 	if got, ok := p.Describe(model.PodID{Namespace: "prod", Name: "other"}); ok {
 		t.Errorf("a pod that is not there: %v", got)
