@@ -17,6 +17,7 @@ type Verdict string
 // The verdicts, from harmless to urgent.
 const (
 	OK        Verdict = "ok"
+	Skipped   Verdict = "skipped"   // it means nothing for the simulated VPP
 	Note      Verdict = "note"      // worth knowing; nothing to do
 	Unknown   Verdict = "unknown"   // VPP did not report it
 	Missing   Verdict = "missing"   // the agent needs it and VPP lacks it
@@ -26,7 +27,7 @@ const (
 
 // rank orders verdicts by urgency.
 func (v Verdict) rank() int {
-	for i, o := range [...]Verdict{OK, Note, Unknown, Missing, Wrong, Dangerous} {
+	for i, o := range [...]Verdict{OK, Skipped, Note, Unknown, Missing, Wrong, Dangerous} {
 		if v == o {
 			return i
 		}
@@ -80,6 +81,8 @@ type Check struct {
 type Report struct {
 	// Version is the version that VPP reports.
 	Version string `json:"version"`
+	// Simulated means that it is the simulated VPP, which has no memory segments, no stats socket and no startup.conf.
+	Simulated bool `json:"simulated,omitempty"`
 	// PID is VPP's process id.
 	PID uint32 `json:"pid"`
 	// Worst is the most urgent verdict.

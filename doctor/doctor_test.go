@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -110,16 +111,40 @@ func TestOnlyReads(t *testing.T) {
 	}
 }
 
+// TestOnlyTheSimulatedVPPSkips: a real VPP that does not report its memory, or has no stats socket, is not excused; and the simulated one is for nothing that it has.
+func TestOnlyTheSimulatedVPPSkips(t *testing.T) {
+	f := &facts{cfg: Config{Stats: "/run/vpp/stats.sock"}, stats: errors.New("no such file"), state: vpp.State{Version: "25.10-release"}}
+	find := func(name string) Check {
+		for _, c := range judge(f).Checks {
+			if c.Name == name {
+				return c
+			}
+		}
+		t.Fatalf("no check %q", name)
+		return Check{}
+	}
+	want(t, find("stats socket"), Missing, "statseg { socket-name")
+	want(t, find("main heap"), Unknown, "")
+	f.state.Simulated = true
+	want(t, find("stats socket"), Skipped, "")
+	f.state.Version = "main"
+	want(t, find("version"), Unknown, "")
+	full := []Check{{Name: "acl sessions", Verdict: Dangerous}}
+	if skip(full); full[0].Verdict != Dangerous {
+		t.Errorf("a full table is skipped: %+v", full)
+	}
+}
+
 func TestHealthySim(t *testing.T) {
 	v := sim.New(sim.Config{})
 	defer v.Close()
 	r := look(t, v, Config{})
-	if !r.Well() || r.Worst != Unknown || r.PID == 0 {
+	if !r.Well() || r.Worst != Note || r.PID == 0 || !r.Simulated {
 		t.Errorf("%+v", r)
 	}
 	for name, verdict := range map[string]Verdict{
 		"version": OK, "messages": OK, natPlugin: OK, aclPlugin: OK, "cnat_plugin.so": OK, "acl reclassify": OK, "nat44": OK,
-		"main heap": Unknown, "stats segment": Unknown, "api trace": Unknown, "cnat sessions": Unknown, "stats socket": Unknown,
+		"main heap": Skipped, "stats segment": Skipped, "api trace": Skipped, "cnat sessions": Skipped, "stats socket": Skipped,
 	} {
 		want(t, r.of(t, name), verdict, "")
 	}
@@ -231,7 +256,7 @@ func TestFindsWhatIsWrong(t *testing.T) {
 	want(t, look(t, v, Config{Stats: filepath.Join(t.TempDir(), "no.sock")}).of(t, "nat44 interfaces"), OK, "")
 	want(t, r.of(t, "nat44 mappings"), Note, "1 of an agent's, 1 foreign")
 	want(t, r.of(t, "access lists"), Note, "1 foreign")
-	want(t, r.of(t, "stats socket"), Missing, "statseg { socket-name")
+	want(t, r.of(t, "stats socket"), Skipped, "")
 	ask(vpp.Call{Msg: &nat44_ed.Nat44ForwardingEnableDisable{Enable: true}})
 	want(t, look(t, v, Config{}).of(t, "nat44"), Wrong, "--nat-sessions")
 	for _, c := range look(t, v, Config{CNAT: true, NoPolicies: true}).Checks {

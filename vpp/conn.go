@@ -142,8 +142,8 @@ type State struct {
 	Connected bool
 	// Generation counts connections, from 1. VPP may have lost all configuration between two of them.
 	Generation uint64
-	// Version is VPP's version (show_version, VPP 24.06), e.g. v24.06-release.
-	Version string
+	Version    string // of VPP (show_version, VPP 24.06), e.g. v24.06-release
+	Simulated  bool   // VPP is a package sim: it says so where others name the folder of their build
 	// PID is VPP's process id (control_ping_reply.vpe_pid): the same PID after a reconnect means that VPP did not restart.
 	PID uint32
 	// Missing lists the messages in Needs that VPP lacks, as name_crc, sorted.
@@ -321,7 +321,7 @@ func (c *Conn) greet(ctx context.Context, s *session) (State, error) {
 	}
 	st.PID = replies[0].Msg.(*memclnt.ControlPingReply).VpePID
 	if v, ok := replies[1].Msg.(*vpe.ShowVersionReply); ok {
-		st.Version = v.Version
+		st.Version, st.Simulated = v.Version, v.BuildDirectory == "/sim"
 	}
 	var errs []error
 	for i, r := range replies[1:] {

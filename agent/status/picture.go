@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -155,7 +154,8 @@ func (p *Picture) build(texts bool) *Status {
 	for _, v := range st.Unwell {
 		out.Unwell = append(out.Unwell, Value{Key: v.Key, State: v.State.String(), Error: v.Err, Waiting: v.Details})
 	}
-	out.Waiting, out.Spoofed, out.Mappings = Waiting(st), p.Counters.Drops(p.pods), p.mappings
+	out.Awaits, out.Spoofed, out.Mappings = waits(st), p.Counters.Drops(p.pods), p.mappings
+	out.Waiting = waitText(out.Awaits)
 	p.others(out)
 	out.Felix = p.felix
 	p.objects(out, st, texts)
@@ -195,9 +195,11 @@ func (r *Reader) History() []Transaction {
 
 // others adds state from outside the loop: whether VPP answers, the driver, and the NAT session table.
 func (r *Reader) others(out *Status) {
-	if why := r.Conn.State().Silent.Text(time.Now()); why != "" {
+	conn := r.Conn.State()
+	out.VPP.Simulated = conn.Simulated
+	if why := conn.Silent.Text(time.Now()); why != "" {
 		out.Ready, out.VPP.Silent = false, why
-		out.Waiting = strings.TrimSuffix(why+"; "+out.Waiting, "; ")
+		out.alsoAwaits(true, Wait{For: awaitAnswer, Error: why})
 	}
 	r.driverStatus(out)
 	r.natStatus(out)
@@ -211,10 +213,7 @@ func (r *Reader) natStatus(out *Status) {
 		return
 	}
 	out.Ready = false
-	if out.Waiting != "" {
-		out.Waiting += "; "
-	}
-	out.Waiting += "NAT session table: " + out.NAT.Problem
+	out.alsoAwaits(false, Wait{For: awaitNATTable, Error: out.NAT.Problem})
 }
 
 // driverStatus adds the state of the driver. Until the driver has received everything, the agent is not healthy.
@@ -229,10 +228,11 @@ func (r *Reader) driverStatus(out *Status) {
 	}
 	out.InSync, out.Ready = false, false
 	if out.Waiting == "" {
-		out.Waiting = "the dataplane driver"
-		if st.PID == 0 && st.Trouble != "" {
-			out.Waiting += ": " + st.Trouble
+		w := Wait{For: awaitDriver, Name: out.Driver.Path}
+		if st.PID == 0 {
+			w.Error = st.Trouble
 		}
+		out.alsoAwaits(false, w)
 	}
 }
 

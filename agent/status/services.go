@@ -1,7 +1,6 @@
 package status
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,40 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/renderer"
-	"github.com/contiv-agent/contiv-agent/vpp"
 )
-
-// Waiting returns what is missing for being in sync; "": nothing.
-func Waiting(st *controller.Status) string {
-	if st.Synced() {
-		return ""
-	}
-	var what []string
-	for _, src := range st.Sources {
-		if src.Status != event.InSync {
-			text := "source " + src.Source + " is " + src.Status.String()
-			if src.Err != nil { // e.g. a missing right: the administrator looks here first
-				text += ": " + src.Err.Error()
-			}
-			what = append(what, text)
-		}
-	}
-	switch {
-	case errors.Is(st.VPP.Err, vpp.ErrOwned):
-		what = append(what, st.VPP.Err.Error())
-	case !st.VPP.Connected:
-		what = append(what, "VPP is not connected")
-	case !st.Started:
-		what = append(what, "the first sync has not begun")
-	case st.InFlight != 0:
-		what = append(what, fmt.Sprintf("transaction %d is running", st.InFlight))
-	case st.Left > 0:
-		what = append(what, fmt.Sprintf("%d values wait for pauses between requests", st.Left))
-	case st.Last != nil && st.Last.Err != nil:
-		what = append(what, "the last transaction failed: "+st.Last.Err.Error())
-	}
-	return strings.Join(what, "; ")
-}
 
 // objects joins the reports of the processors, the renderers and VPP about each Service and each policy, and collects other
 // remarks.
@@ -108,7 +74,7 @@ func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswer
 	}
 	if svc.Rendered != nil {
 		if text {
-			s.Text = svc.Rendered.String()
+			s.Text, s.Serves = svc.Rendered.String(), served(svc.Rendered)
 		}
 		s.Reasons = append(s.Reasons, endpointless(svc.Rendered)...)
 	}

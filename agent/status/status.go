@@ -45,6 +45,13 @@ type Status struct {
 	// Busy is why this is an earlier state, not the present one; "": the present state.
 	Busy string `json:"busy,omitempty"`
 
+	Awaited
+}
+
+// Awaited is Waiting as fields, and the driver that the agent may wait for.
+type Awaited struct {
+	Awaits []Wait `json:"waitingFor,omitempty"`
+
 	driver *felix.SupervisorStatus // the source of Driver and of the states of policies; nil: no driver
 }
 
@@ -52,7 +59,8 @@ type Status struct {
 type VPP struct {
 	Connected   bool   `json:"connected"`
 	Version     string `json:"version,omitempty"`
-	Connections uint64 `json:"connections"` // number of connections so far
+	Simulated   bool   `json:"simulated,omitempty"` // it is the simulated VPP
+	Connections uint64 `json:"connections"`         // number of connections so far
 	// Reclassify is whether VPP evaluates established flows again when policies change: "on", "off" or "unknown".
 	Reclassify string `json:"reclassify"`
 	Error      string `json:"error,omitempty"`
@@ -83,7 +91,8 @@ type Service struct {
 	Name    string   `json:"name"`  // namespace/name
 	State   string   `json:"state"` // CONFIGURED, PENDING, …; SKIPPED: another proxy serves it; PARTIAL, REFUSED: see Reasons
 	Reasons []string `json:"reasons,omitempty"`
-	Text    string   `json:"text,omitempty"` // addresses, ports and endpoints in one line
+	Text    string   `json:"text,omitempty"`   // addresses, ports and endpoints in one line
+	Serves  *Served  `json:"serves,omitempty"` // Text as fields
 }
 
 // Refusal is a refused object.

@@ -28,6 +28,7 @@ var ill = map[string]struct {
 	"Node":     {nil, "a name"},
 	"InSync":   {nil, "a transaction may be under way; Ready says what matters"},
 	"Waiting":  {nil, "is shown if Ready is false"},
+	"Awaited":  {nil, "Waiting as fields"},
 	"Ready":    {&Status{Waiting: "a change is overdue"}, ""},
 	"Healthy":  {nil, "follows from Problems"},
 	"Summary":  {nil, "follows from Problems"},

@@ -293,8 +293,12 @@ func (f *runFlags) afterSync(ctx context.Context, w io.Writer, a *agent.Agent, e
 			served++
 		}
 	}
-	fmt.Fprintf(w, "node %s: %d of %d services served by %d mappings, policies %d, %d messages to VPP, %s\n",
-		st.Node, served, len(st.Services), st.Mappings, len(st.Policies), ev.Writes, ev.Took.Round(10*time.Microsecond))
+	where := ""
+	if st.VPP.Simulated {
+		where = ", on the simulated VPP"
+	}
+	fmt.Fprintf(w, "node %s: %d of %d services served by %d mappings, policies %d, %d messages to VPP, %s%s\n",
+		st.Node, served, len(st.Services), st.Mappings, len(st.Policies), ev.Writes, ev.Took.Round(10*time.Microsecond), where)
 	for _, s := range st.Services {
 		fmt.Fprintf(w, "  %-11s %s\n", s.State, s.Name)
 		for _, reason := range s.Reasons {

@@ -32,7 +32,7 @@ func NewDoctor() *cobra.Command {
 session tables of NAT44, access lists and cnat, and foreign objects. It changes nothing. VPP does not forward while it prints its tables:
 some milliseconds for tens of thousands of sessions or rules.
 
-Each finding has a verdict: ok; note (worth knowing); unknown (VPP did not report it); missing (the agent needs it); wrong (it works, but
+Each finding has a verdict: ok; skipped (the simulated VPP does not have it); note (worth knowing); unknown (VPP did not report it); missing (the agent needs it); wrong (it works, but
 not as it should); dangerous (traffic is lost or let through, or VPP may end). Give --service-renderer, --no-policies, --host-address and
 --host-interface as for run, so that doctor knows what the agent will need. With --cni it also examines this node: forwarding and rules of
 the kernel, the links of pods, the CNI plugin and its configuration, and the running agent. Without --all, doctor only counts the checks that are ok.

@@ -28,8 +28,11 @@ func Status(w io.Writer, st *status.Status, all, more bool) {
 	}
 	fmt.Fprintf(tw, "node\t%s\t%s; %s\n", st.Node, state, health)
 	vpp := "connected"
-	if !st.VPP.Connected {
+	switch {
+	case !st.VPP.Connected:
 		vpp = "not connected"
+	case st.VPP.Simulated:
+		vpp = "connected; the simulated VPP"
 	}
 	fmt.Fprintf(tw, "vpp\t%s\t%s\n", orDash(st.VPP.Version), withReason(vpp, st.VPP.Error))
 	if p := st.VPP.Proof; p != nil {
