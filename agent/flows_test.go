@@ -293,7 +293,7 @@ func TestFlowsPause(t *testing.T) {
 	}
 }
 
-// Where no rule of a policy decides, a flow names the policy for which the tier ends, or the profile.
+// A flow that no rule decides names the policy for which the tier ends, or the profile.
 func TestFlowsNameTriggersAndProfiles(t *testing.T) {
 	w := watchFlows(t, "triggers", `
 apiVersion: v1
