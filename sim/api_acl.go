@@ -65,24 +65,32 @@ func aclRuleMessages(t *apiTable) {
 		}
 		return &aclapi.ACLDelReply{Retval: q.acl.Del(m.ACLIndex)}
 	})
-	onDump(t, func(q *call, m *aclapi.ACLDump, send func(*aclapi.ACLDetails)) {
+	onDump(t, func(q *call, m *aclapi.ACLDump, _ func(*aclapi.ACLDetails)) {
 		for _, a := range q.acl.ACLs(m.ACLIndex) {
-			send(&aclapi.ACLDetails{ACLIndex: a.Index, Tag: a.Tag, Count: uint32(len(a.Rules)), R: toACLRules(a)})
+			q.details(encodedACL{&aclapi.ACLDetails{}, encodeACL(a)})
 		}
 	})
 }
 
-// toACLRules converts the rules of an ACL at its first dump.
-func toACLRules(a acl.ACL) []acl_types.ACLRule {
-	if done, ok := (*a.Form).([]acl_types.ACLRule); ok {
-		return done
+// encodedACL are the details of an ACL, which its first dump encodes. Its methods are the generated ones, with these bytes.
+type encodedACL struct {
+	*aclapi.ACLDetails
+	wire []byte
+}
+
+func (m encodedACL) Size() int                        { return len(m.wire) }
+func (m encodedACL) Marshal(b []byte) ([]byte, error) { return b[:copy(b, m.wire)], nil }
+
+func encodeACL(a acl.ACL) (wire []byte) {
+	if wire, _ = (*a.Form).([]byte); wire == nil {
+		m := &aclapi.ACLDetails{ACLIndex: a.Index, Tag: a.Tag, Count: uint32(len(a.Rules))}
+		for _, r := range a.Rules {
+			m.R = append(m.R, toACLRule(r))
+		}
+		wire, _ = m.Marshal(nil) // generated: it has no error
+		*a.Form = wire
 	}
-	out := make([]acl_types.ACLRule, len(a.Rules))
-	for i, r := range a.Rules {
-		out[i] = toACLRule(r)
-	}
-	*a.Form = out
-	return out
+	return wire
 }
 
 // arrayFits compares a u32 count, at some offset of the message, with the bytes that the message has for the elements.

@@ -160,7 +160,7 @@ func (v *VPP) classifyText(i uint32) string {
 		base = fmt.Sprintf("packet%+d", t.Offset)
 	}
 	s := fmt.Sprintf("  table buckets %d %s skip %d mask %x miss %s\n", t.Buckets, base, t.Skip, t.Mask, classifyIndex(t.Miss))
-	list := v.classify.Sessions(i)
+	list := slices.Clone(v.classify.Sessions(i))
 	slices.SortFunc(list, func(a, b classify.Session) int { return cmp.Compare(string(a.Match), string(b.Match)) })
 	for _, e := range list {
 		hit := fmt.Sprint(e.Hit)

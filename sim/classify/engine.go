@@ -24,6 +24,7 @@ type Engine struct {
 type table struct {
 	Table
 	sessions map[key]*Session
+	list     []Session // the same, as Sessions returns them; nil: not made since the last change
 }
 
 // New returns a classifier without tables.
@@ -108,20 +109,21 @@ func (e *Engine) Table(i uint32) (Table, int) {
 	return t.Table, len(t.sessions)
 }
 
-// Sessions returns the sessions of a table, in an unspecified order.
+// Sessions returns the sessions of a table, in an unspecified order. The caller must not change them.
 func (e *Engine) Sessions(i uint32) []Session {
 	t := e.table(i)
 	if t == nil {
 		return nil
 	}
-	keys := slices.SortedFunc(maps.Keys(t.sessions), func(a, b key) int {
-		return cmp.Or(cmp.Compare(crc32.ChecksumIEEE(a[:]), crc32.ChecksumIEEE(b[:])), bytes.Compare(a[:], b[:]))
-	})
-	var out []Session
-	for _, k := range keys {
-		out = append(out, *t.sessions[k])
+	if t.list == nil {
+		keys := slices.SortedFunc(maps.Keys(t.sessions), func(a, b key) int {
+			return cmp.Or(cmp.Compare(crc32.ChecksumIEEE(a[:]), crc32.ChecksumIEEE(b[:])), bytes.Compare(a[:], b[:]))
+		})
+		for _, k := range keys {
+			t.list = append(t.list, *t.sessions[k])
+		}
 	}
-	return out
+	return t.list
 }
 
 // SetSession adds a session to a table, replaces one with the same bytes under the mask, or deletes it. s.Match includes the skipped
@@ -136,6 +138,7 @@ func (e *Engine) SetSession(i uint32, s Session, add bool) int32 {
 	}
 	under := t.under(s.Match[t.Skip*vector:])
 	s.Match = slices.Clone(under[:len(t.Mask)])
+	t.list = nil
 	switch have := t.sessions[under]; {
 	case !add && have == nil:
 		return rvNoSuchEntry

@@ -254,6 +254,9 @@ func (n *node) killVPP(away time.Duration, bare bool, rng *rand.Rand) error {
 	}
 	time.Sleep(away)
 	n.link.setFault(func(l *link) { l.down-- })
+	if !bare {
+		return nil // it may be restored from another end
+	}
 	for _, f := range again {
 		time.Sleep(time.Duration(rng.IntN(300)) * time.Millisecond)
 		if err := f(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -211,6 +212,33 @@ func detachLists(r *run) error {
 		}
 	}
 	return nil
+}
+
+// The CNI waits until a VPP that was killed twice is restored.
+func TestVPPKilledTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRun(Draw(3), Config{Dir: t.TempDir()})
+		end, err := r.begin()
+		defer end()
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := r.nodes[0]
+		for _, bare := range []bool{false, true} {
+			r.faulting.Go(func() {
+				if err := n.killVPP(10*time.Second, bare, rand.New(rand.NewPCG(1, 1))); err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(5 * time.Second)
+		}
+		time.Sleep(time.Second)
+		r.moveTo(1) // after the end of the first kill
+		r.faulting.Wait()
+		if err := r.rest("two kills"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A packet that no version allows, and that passes after a message, is found.
