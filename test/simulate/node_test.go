@@ -25,6 +25,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/kube"
+	"github.com/contiv-agent/contiv-agent/test/simulate/network"
 )
 
 // node is a node: a VPP, the CNI that makes its interfaces, and an agent that is started again whenever it ends.
@@ -33,6 +34,7 @@ type node struct {
 	dir  string // of the agent's files
 	sim  *sim.VPP
 	link *link
+	etcd *network.Network // to the etcd; nil: none
 
 	mu      sync.Mutex
 	cni     *cni.CNI
@@ -144,10 +146,14 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 	if err != nil {
 		return err
 	}
+	stored, err := r.etcdSource(n, l)
+	if err != nil {
+		return err
+	}
 	cfg := agent.Config{
 		NodeName: n.name, Override: cni.Located(),
 		Sources:  map[string]agent.Source{kube.Name: source},
-		External: []controller.ExternalConfigSource{l.named()},
+		External: append(stored, l.named()),
 	}
 	cfg.VPP.Dial = n.link.Dial
 	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = n.disk.journal(), config.DefaultRecheck
@@ -207,6 +213,9 @@ func (n *node) killAgent(away time.Duration, before func() error) {
 				n.before = append(n.before, before)
 			}
 			n.agent.dead.Store(true)
+			if n.etcd != nil {
+				n.etcd.Sever()
+			}
 			n.agent.kill()
 		}
 	}()

@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
+	"github.com/contiv-agent/contiv-agent/test/simulate/etcdserver"
 )
 
 // Figures count what a simulation did.
@@ -49,6 +50,7 @@ type run struct {
 	cfg      Config
 	log      *slog.Logger
 	server   *apiserver.Server
+	etcd     *etcdserver.Server // nil: agents follow none
 	history  []*version
 	now      int // index of the present version
 	former   int // of the version before it
@@ -126,6 +128,9 @@ func (r *run) begin() (end func(), err error) {
 			n.stop()
 			n.sim.Close()
 		}
+		if r.etcd != nil {
+			r.etcd.Stop()
+		}
 		stop()
 		serving.Wait()
 	}
@@ -136,12 +141,16 @@ func (r *run) begin() (end func(), err error) {
 	if err := r.server.Set(r.history[0].stored); err != nil {
 		return end, err
 	}
+	if r.Etcd {
+		r.etcd = etcdserver.New()
+	}
 	for _, o := range r.history[0].list {
 		if o, ok := o.(*model.Node); ok {
 			n, err := r.addNode(o.Name)
 			if err != nil {
 				return end, err
 			}
+			r.joinEtcd(n)
 			serving.Go(func() { _ = n.sim.Serve(ctx, n.link) })
 			go n.run(r)
 		}
@@ -246,6 +255,8 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 		}
 	case CutAPI, EmptyAPI, SlowAPI, FailAPI, CutWatch, TearWatch, ExpireAPI, StaleAPI:
 		r.actAPI(a)
+	case PutEtcd, CutEtcd, HangEtcd, SlowEtcd, CompactEtcd, BackEtcd, LoseLease:
+		r.actEtcd(a, n, rng)
 	case FullDisk:
 		r.during(a, func() { n.disk.full.Add(1) }, func() { n.disk.full.Add(-1) })
 	case NoJournal:

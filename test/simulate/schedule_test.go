@@ -56,8 +56,9 @@ func (a Action) String() string {
 // Schedule is what happens in one simulation.
 type Schedule struct {
 	Seed     uint64
-	Versions int // of the objects
-	Rounds   int // each ends with a quiet time and the checks
+	Versions int  // of the objects
+	Rounds   int  // each ends with a quiet time and the checks
+	Etcd     bool // agents follow an etcd
 	Actions  []Action
 }
 
@@ -73,7 +74,9 @@ func Draw(seed uint64, only ...Kind) Schedule {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	s := Schedule{Seed: seed, Rounds: 3 + rng.IntN(3)}
 	if len(only) == 0 {
-		only = faults
+		only, s.Etcd = faults, seed%2 == 0
+	} else {
+		s.Etcd = slices.ContainsFunc(only, func(k Kind) bool { return slices.Contains(etcdFaults, k) })
 	}
 	for round := range s.Rounds {
 		var list []Action
@@ -91,7 +94,10 @@ func Draw(seed uint64, only ...Kind) Schedule {
 		}
 	}
 	if slices.Equal(only, faults) {
-		s.drawMore()
+		s.drawMore(22, 3, apiFaults)
+		if s.Etcd {
+			s.drawMore(23, 4, etcdFaults)
+		}
 	}
 	s.Versions++
 	for i := range s.Actions { // versions in the order in which they are used
@@ -102,12 +108,12 @@ func Draw(seed uint64, only ...Kind) Schedule {
 	return s
 }
 
-// drawMore draws further faults by a separate generator, so that the others keep their numbers.
-func (s *Schedule) drawMore() {
-	rng := rand.New(rand.NewPCG(s.Seed, 22))
+// drawMore draws fewer than most further faults of each round by a separate generator, so that the others keep their numbers.
+func (s *Schedule) drawMore(generator uint64, most int, kinds []Kind) {
+	rng := rand.New(rand.NewPCG(s.Seed, generator))
 	for round := range s.Rounds {
-		for range rng.IntN(3) {
-			a := drawFault(rng, apiFaults, s.Versions)
+		for range rng.IntN(most) {
+			a := drawFault(rng, kinds, s.Versions)
 			a.ID, a.Round = len(s.Actions), round
 			s.Actions = append(s.Actions, a)
 		}
@@ -138,6 +144,9 @@ func drawFault(rng *rand.Rand, only []Kind, versions int) Action {
 		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than vpp.Config.Silence
 	case SlowVPP:
 		a.N = 1 + a.N%200
+	case CutEtcd, SlowEtcd:
+		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than an agent waits for etcd, and than its lease
+		a.N = []int{50, 500, 4000}[a.N%3]
 	case SlowAPI:
 		a.N = []int{500, 5000, 30000}[a.N%3]
 	case RefuseVPP, FailAPI:

@@ -42,7 +42,10 @@ func dial(ctx context.Context, cfg *Config) (*client, error) {
 		c.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if c.TLS != nil && c.TLS.ServerName != "" { // the client's resolver sets a name per endpoint, which grpc prefers to that of TLS
-		c.DialOptions = []grpc.DialOption{grpc.WithAuthority(c.TLS.ServerName)}
+		c.DialOptions = append(c.DialOptions, grpc.WithAuthority(c.TLS.ServerName))
+	}
+	if cfg.Dial != nil {
+		c.DialOptions = append(c.DialOptions, grpc.WithContextDialer(cfg.Dial))
 	}
 	etcd, err := connect(ctx, c)
 	if err != nil {

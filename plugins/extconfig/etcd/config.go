@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -29,7 +30,9 @@ type Config struct {
 	Prefix    string // prefix of all agents' keys; "": DefaultPrefix
 	Label     string // this node's part of the key after the prefix; must not be empty, and has no slash
 	// TLS is for all endpoints except http ones; nil: https endpoints are verified with the system's certificates.
-	TLS      *tls.Config
+	TLS *tls.Config
+	// Dial connects to a member, given as host:port; nil: TCP. TLS is above it.
+	Dial     func(ctx context.Context, address string) (net.Conn, error)
 	Username string // "": no authentication except by certificate
 	Password string
 	// StartWait is how long the agent's first sync waits for etcd. After that the agent starts without etcd's values, and they
