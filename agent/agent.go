@@ -377,7 +377,7 @@ func New(cfg Config) (*Agent, error) {
 	if a.cni != nil {
 		err = errors.Join(err, a.registry.Register(a.cni.Metrics()))
 	}
-	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Recorder.Register(a.registry),
+	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Flows.StagedMetrics().Register(a.registry), cfg.Process.Recorder.Register(a.registry),
 		p.cfg.Process.Removals.Register(a.registry), p.cfg.VPPAgent.Quarantine.Register(a.registry))
 }
 
@@ -411,7 +411,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Removals.Run(ctx) })
 	g.Go(func() error {
-		return a.cfg.Process.Flows.Run(ctx, flows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Policies: a.policies, Sent: a.values.Sent})
+		return a.cfg.Process.Flows.Run(ctx, flows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent})
 	})
 	for name, src := range a.cfg.Sources {
 		g.Go(func() error {

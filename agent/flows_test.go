@@ -72,7 +72,7 @@ func watchFlows(t *testing.T, name string, more ...string) *watched {
 func (w *watched) look() {
 	a := w.agent
 	w.now = w.now.Add(w.pause)
-	w.watcher.Look(context.Background(), agentflows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Policies: a.policies, Sent: a.values.Sent})
+	w.watcher.Look(context.Background(), agentflows.Loop{Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent})
 }
 
 func (w *watched) send(in string, p packet.Packet) sim.Fate { return w.vpp.Send(in, p) }

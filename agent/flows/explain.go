@@ -21,6 +21,7 @@ type Loop struct {
 	// The rest is called in the loop.
 	Policies *policy.Processor // nil: policies are not enforced
 	Sent     func(key string) proto.Message
+	Objects  func() []model.Object
 }
 
 // droppedBy reads a drop: its text, whether an access list dropped the packet, and whether that was at an interface's input.
@@ -32,11 +33,11 @@ func droppedBy(node, text string) (why string, byList, input bool) {
 	return node + ": " + text, byList && strings.HasPrefix(text, "ACL deny"), strings.HasPrefix(rest, "in-")
 }
 
-// explain returns the flows of observations; in the loop.
-func (w *Watcher) explain(l *Loop, seen []observation) []flows.Flow {
+// explain returns the flows of observations, and the headers of their packets; in the loop.
+func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.Header) {
 	w.rules.dropUnused()
 	now := w.Now()
-	out := make([]flows.Flow, 0, len(seen))
+	out, headers := make([]flows.Flow, 0, len(seen)), make([]space.Header, 0, len(seen))
 	for i := range seen {
 		o := &seen[i]
 		f := flows.Flow{
@@ -56,9 +57,18 @@ func (w *Watcher) explain(l *Loop, seen []observation) []flows.Flow {
 			f.Verdict = flows.Dropped
 		}
 		w.findDecision(l, o, &f)
-		out = append(out, f)
+		out, headers = append(out, f), append(headers, o.headerOf())
 	}
-	return out
+	return out, headers
+}
+
+// headerOf returns the header of the packet between the two ends.
+func (o *observation) headerOf() space.Header {
+	h := space.Header{Src: o.source.Addr(), Dst: o.destination.Addr(), Protocol: o.protocol, SrcPort: o.source.Port(), DstPort: o.destination.Port(), Flags: o.flags}
+	if o.dropped == "" && o.protocol == space.TCP {
+		h.Flags = space.SYN
+	}
+	return h
 }
 
 func hasPorts(protocol uint8) bool {
@@ -71,10 +81,7 @@ func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) {
 	if l.Policies == nil || o.dropped != "" && !o.byList {
 		return
 	}
-	h := space.Header{Src: o.source.Addr(), Dst: o.destination.Addr(), Protocol: o.protocol, SrcPort: o.source.Port(), DstPort: o.destination.Port(), Flags: o.flags}
-	if o.dropped == "" && o.protocol == space.TCP {
-		h.Flags = space.SYN
-	}
+	h := o.headerOf()
 	if o.translation != nil { // the sender's list sees what it dialled
 		h.Dst, h.DstPort = o.translation.Dialled.Addr(), o.translation.Dialled.Port()
 	}

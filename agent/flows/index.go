@@ -24,6 +24,7 @@ func (w *Watcher) Changed(was, now model.Object) {
 	if w == nil {
 		return
 	}
+	w.changes.note(was, now)
 	for _, a := range addrsOf(was) {
 		w.index.remove(a, was)
 	}

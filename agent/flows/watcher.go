@@ -16,8 +16,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/contiv-agent/contiv-agent/agent/flows/tally"
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
 )
@@ -68,6 +70,8 @@ type Answer struct {
 	Next      uint64       `json:"next"` // ask for changes after this number to continue
 	Sources   []Source     `json:"sources"`
 	Forgotten uint64       `json:"forgotten,omitempty"` // flows that had no room
+	Staged    []tally.Row  `json:"staged,omitempty"`
+	Uncounted string       `json:"uncounted,omitempty"` // what Staged lacks
 	Lost      uint64       `json:"-"`                   // changes after the number that was asked for, up to the latest flow that had no room
 }
 
@@ -84,6 +88,8 @@ type Watcher struct {
 	known   known
 	index   index
 	nodes   map[string]*model.Node
+	staged  *tally.Tally
+	changes changes
 }
 
 type ask struct {
@@ -101,7 +107,7 @@ func New(cfg Config) *Watcher {
 	}
 	return &Watcher{
 		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
-		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{},
+		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{}, staged: tally.New(cfg.Now),
 	}
 }
 
@@ -184,10 +190,12 @@ func (w *Watcher) answerOrHold(a ask) {
 		}
 		return
 	}
-	a.answer <- Answer{
+	answer := Answer{
 		Node: w.Node, Flows: w.store.Select(a.after, a.filter, a.most), Next: w.store.Number(), Sources: append([]Source(nil), w.sources[:]...),
 		Forgotten: w.store.Forgotten(), Lost: w.store.Lost(a.after),
 	}
+	answer.Staged, answer.Uncounted = w.staged.Rows()
+	a.answer <- answer
 }
 
 // Look reads each source whose pause is over, and adds its flows. It must not run beside Run.
@@ -205,15 +213,24 @@ func (w *Watcher) Look(ctx context.Context, l Loop) {
 		w.noteResult(&w.sources[i], len(more), err)
 		seen = append(seen, more...)
 	}
-	if len(seen) == 0 {
+	if len(seen) == 0 && l.Policies == nil {
 		return
 	}
 	var found []flows.Flow
-	if err := l.InLoop(ctx, func() { found = w.explain(&l, seen) }); err != nil {
+	var headers []space.Header
+	var staged reading
+	if err := l.InLoop(ctx, func() {
+		found, headers = w.explain(&l, seen)
+		staged = w.newReading(&l)
+	}); err != nil {
 		return // the agent ends
 	}
-	for _, f := range found {
-		w.store.Add(f)
+	if staged.due {
+		w.staged.Read(staged.version, staged.objects)
+	}
+	for i := range found {
+		w.staged.Mark(&found[i], headers[i])
+		w.store.Add(found[i])
 	}
 }
 

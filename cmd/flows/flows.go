@@ -36,6 +36,7 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	s.out.AddFlag(cmd)
 	fs.BoolVarP(&s.follow, "follow", "f", false, "print changes until Ctrl-C; JSON has one object in a line then, YAML one in a document")
 	fs.StringVar((*string)(&s.filter.Verdict), "verdict", "", "show only this verdict: allowed or dropped")
+	fs.StringVar((*string)(&s.filter.Staged), "staged", "", "show only flows whose verdict staged policies would change to this one: allowed or dropped")
 	fs.StringVar(&s.filter.From, "from", "", "show only flows from NAMESPACE, NAMESPACE/NAME of a pod or workload, or an address")
 	fs.StringVar(&s.filter.To, "to", "", "show only flows to NAMESPACE, NAMESPACE/NAME of a pod, workload or Service, or an address")
 }
@@ -61,6 +62,7 @@ Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not
 		Example: `  contiv-agent flows
   contiv-agent flows -f --verdict dropped
   contiv-agent flows --from prod/client --to prod
+  contiv-agent flows --staged dropped
   contiv-agent flows --to 192.0.2.7 -o json`,
 		Args: exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -67,7 +67,7 @@ node has a finding; 0 no finding.`,
 	fs.StringVarP(&f.agents.Container, "container", "c", "agent", "container of the agent in its pod")
 	fs.StringVar(&f.agents.Program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
-	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), f.doctor(), f.logLevel(), f.config(), flows.OfCluster(&f.agents, &f.node), acceptance.OfCluster(&f.agents, &f.node))
+	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), f.doctor(), f.logLevel(), f.config(), flows.OfCluster(&f.agents, &f.node), f.everywhere(flows.NewStaged()), acceptance.OfCluster(&f.agents, &f.node))
 	return root
 }
 
