@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/buildinfo"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/player"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
@@ -44,6 +45,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string) int {
 	root.SetErr(stderr)
 	root.SetIn(stdin.Until(ctx, root.InOrStdin()))
 	exit.Groups(root)
+	flags.GroupUsage(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	var coded *exit.Error
 	switch {

@@ -27,6 +27,11 @@ func manuals(t *testing.T) map[string]string {
 		}
 		text := string(page)
 		out[cmd.CommandPath()] = text
+		cmd.NonInheritedFlags().VisitAll(func(f *pflag.Flag) {
+			if n := strings.Count(text, "\\fB--"+f.Name+"\\fP"); !f.Hidden && n != 1 {
+				t.Errorf("%s: the manual page has --%s %d times", cmd.CommandPath(), f.Name, n)
+			}
+		})
 		if _, rest, found := strings.Cut(text, "\n.SH EXIT STATUS\n.TP\n\\fB0\\fP\n"); !found || !strings.Contains(rest, "\n\\fB1\\fP\n") || !strings.Contains(rest, "\n\\fB2\\fP\n") {
 			t.Errorf("%s: the manual page has no exit status", cmd.CommandPath())
 		}
@@ -49,6 +54,9 @@ func manuals(t *testing.T) map[string]string {
 // TestManualPagesHaveExitStatusFilesAndEnvironment holds the pages against the help, the flags and the variables that the program reads.
 func TestManualPagesHaveExitStatusFilesAndEnvironment(t *testing.T) {
 	pages := manuals(t)
+	if text := pages["contiv-agent run"]; !strings.Contains(text, "\n.SS Flags for sources\n\\fB--api-server\\fP") || strings.Count(text, "\n.SS ") < 8 {
+		t.Error("the manual page of run does not have its flags by group")
+	}
 	_, list, _ := strings.Cut(newRoot().Long, "\n3 ")
 	list, _, _ = strings.Cut(list, "; 130 ")
 	commands := regexp.MustCompile(`"([a-z ]+)( --[a-z-]+)?"`).FindAllStringSubmatch(list, -1)

@@ -30,8 +30,11 @@ type Agent struct {
 // AddFlags adds the flags to a command.
 func (f *Agent) AddFlags(cmd *cobra.Command) {
 	fs := cmd.Flags()
-	for _, group := range []interface{ addFlags(*pflag.FlagSet) }{&f.services, &f.renderers, &f.policies, &f.interfaces, &f.nat, &f.limits} {
-		group.addFlags(fs)
+	for _, group := range []struct {
+		title string
+		flags interface{ addFlags(*pflag.FlagSet) }
+	}{{ForServices, &f.services}, {ForServices, &f.renderers}, {ForPolicies, &f.policies}, {ForVPP, &f.interfaces}, {ForServices, &f.nat}, {ForLimits, &f.limits}} {
+		Group(fs, group.title, func() { group.flags.addFlags(fs) })
 	}
 }
 

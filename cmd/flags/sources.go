@@ -33,7 +33,7 @@ type Sources struct {
 // AddFlags adds the flags to a command.
 func (f *Sources) AddFlags(cmd *cobra.Command) {
 	f.Typha.AddFlags(cmd, "typha")
-	f.Report.AddFlags(cmd.Flags())
+	Group(cmd.Flags(), ForReports, func() { f.Report.AddFlags(cmd.Flags()) })
 	fs := cmd.Flags()
 	fs.StringVar(&f.source, "source", "", "source of objects: manifest, kube or typha (default: the one that other flags name; typha before kube, which then only finds the endpoints of --typha-service)")
 	fs.StringSliceVar(&f.Manifests, "manifests", nil, "follow folders or files of Kubernetes YAML or JSON; - reads standard input once")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 )
 
 // Write writes the pages of a command and of all below it to a folder.
@@ -47,7 +49,7 @@ func Page(cmd *cobra.Command) ([]byte, error) {
 	if err := doc.GenMan(cmd, header, &b); err != nil {
 		return nil, err
 	}
-	page, also, found := strings.Cut(b.String(), "\n.SH SEE ALSO\n")
+	page, also, found := strings.Cut(byGroup(cmd, b.String()), "\n.SH SEE ALSO\n")
 	page += sections(cmd)
 	if found {
 		page += "\n.SH SEE ALSO\n" + also
@@ -55,17 +57,51 @@ func Page(cmd *cobra.Command) ([]byte, error) {
 	return []byte(page), nil
 }
 
+// option matches the name of a flag at the begin of its paragraph.
+var option = regexp.MustCompile(`^(?:\\fB-\w\\fP, )?\\fB--([a-z0-9-]+)\\fP`)
+
+// byGroup orders the options of a page by group, with a heading for each.
+func byGroup(cmd *cobra.Command, page string) string {
+	const head, between = "\n.SH OPTIONS\n", "\n\n.PP\n"
+	groups := flags.Sections(cmd.NonInheritedFlags())
+	before, rest, found := strings.Cut(page, head)
+	if groups == nil || !found {
+		return page
+	}
+	options, after, more := strings.Cut(rest, "\n.SH ")
+	text := map[string]string{}
+	for _, o := range strings.Split(strings.TrimRight(options, "\n"), between) {
+		if m := option.FindStringSubmatch(o); m != nil {
+			text[m[1]] = o
+		}
+	}
+	var b strings.Builder
+	b.WriteString(before + head)
+	for i, g := range groups {
+		if i > 0 {
+			b.WriteString(".SS " + g.Title + "\n")
+		}
+		var list []string
+		g.Flags.VisitAll(func(f *pflag.Flag) { list = append(list, text[f.Name]) })
+		b.WriteString(strings.Join(list, between) + "\n\n")
+	}
+	if more {
+		b.WriteString("\n.SH " + after)
+	}
+	return b.String()
+}
+
 // sections are EXIT STATUS, FILES and ENVIRONMENT.
 func sections(cmd *cobra.Command) string {
 	var b strings.Builder
 	writeSection(&b, "EXIT STATUS", exits(cmd))
 	var files, variables []item
-	flags := map[string]bool{}
+	seen := map[string]bool{}
 	visit := func(f *pflag.Flag) {
-		if f.Hidden || flags[f.Name] {
+		if f.Hidden || seen[f.Name] {
 			return
 		}
-		flags[f.Name] = true
+		seen[f.Name] = true
 		if of, ok := flagFiles[f.Name]; ok && (of.only == "" || of.only == cmd.Name()) {
 			files = append(files, item{of.path, of.text + " (--" + f.Name + ")"})
 		}
