@@ -24,7 +24,8 @@ type Place struct{ Node, pod string }
 // Question is a command for one agent.
 type Question struct {
 	Place
-	Args []string
+	Args  []string
+	Input string // for its standard input; "": it gets none
 }
 
 // List returns the agent's pods, of one node or of all, sorted by node; at least one.
@@ -143,13 +144,22 @@ func (f *Agents) Ask(ctx context.Context, out, complaints io.Writer, headings bo
 			}
 			fmt.Fprintf(out, "== %s (%s)\n", a.Node, a.pod)
 		}
-		code, err := f.runKubectl(ctx, out, complaints, f.exec(a.Place, a.Args...)...)
+		code, err := f.sendQuestion(ctx, &a, out, complaints)
 		if err != nil {
 			return worst, err
 		}
 		worst = exit.Worse(worst, code)
 	}
 	return worst, nil
+}
+
+// sendQuestion asks one agent. It returns the exit code.
+func (f *Agents) sendQuestion(ctx context.Context, a *Question, out, complaints io.Writer) (int, error) {
+	args := f.exec(a.Place, a.Args...)
+	if a.Input == "" {
+		return f.runKubectl(ctx, out, complaints, args...)
+	}
+	return f.feedKubectl(ctx, strings.NewReader(a.Input), out, complaints, slices.Insert(args, 1, "--stdin")...)
 }
 
 // Answers are the answers of agents, in the form of a list of Kubernetes.
@@ -172,7 +182,7 @@ func (f *Agents) Collect(ctx context.Context, complaints io.Writer, asks []Quest
 	all = &Answers{APIVersion: "v1", Kind: "List", Items: []Answer{}}
 	for _, a := range asks {
 		var text strings.Builder
-		code, err := f.runKubectl(ctx, &text, complaints, f.exec(a.Place, a.Args...)...)
+		code, err := f.sendQuestion(ctx, &a, &text, complaints)
 		if err != nil {
 			return nil, worst, err
 		}

@@ -1,5 +1,7 @@
 package manual
 
+import "maps"
+
 // item is a name and what is to be known about it.
 type item struct{ name, text string }
 
@@ -15,6 +17,9 @@ var findings = map[string]string{
 	"replay":            "--bisect: no record changed the verdict",
 	"connectivity test": "a check failed",
 }
+
+// Findings returns what exit code 3 means, by command.
+func Findings() map[string]string { return maps.Clone(findings) }
 
 // flagFile is the file or folder that a flag names by default.
 type flagFile struct{ path, text, only string } // only: for this command

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,14 +145,7 @@ func readFiles(cmd *cobra.Command, files []string) (docs []client.Document, err 
 	}
 	var errs []error
 	for _, name := range files {
-		var data []byte
-		if name == "-" {
-			name = "standard input"
-			stdin.Prompt(cmd.InOrStdin(), cmd.ErrOrStderr(), "YAML documents, such as key: … and value: …. Ctrl-D ends.")
-			data, err = io.ReadAll(cmd.InOrStdin())
-		} else {
-			data, err = os.ReadFile(name)
-		}
+		data, err := readText(cmd, &name)
 		if err == nil {
 			var some []client.Document
 			some, err = client.ReadDocuments(name, data)
@@ -160,6 +154,35 @@ func readFiles(cmd *cobra.Command, files []string) (docs []client.Document, err 
 		errs = append(errs, err)
 	}
 	return docs, exit.Usage(errors.Join(errs...))
+}
+
+// readTexts returns files as one stream of YAML documents. It fails if one of them is not valid.
+func readTexts(cmd *cobra.Command, files []string) (string, error) {
+	if len(files) == 0 {
+		return "", exit.Usage(errors.New("-f is required"))
+	}
+	var all []string
+	for _, name := range files {
+		data, err := readText(cmd, &name)
+		if err == nil {
+			_, err = client.ReadDocuments(name, data)
+		}
+		if err != nil {
+			return "", exit.Usage(err)
+		}
+		all = append(all, string(data))
+	}
+	return strings.Join(all, "\n---\n"), nil
+}
+
+// readText returns the content of a file, or of standard input, which gets a name.
+func readText(cmd *cobra.Command, name *string) ([]byte, error) {
+	if *name != "-" {
+		return os.ReadFile(*name)
+	}
+	*name = "standard input"
+	stdin.Prompt(cmd.InOrStdin(), cmd.ErrOrStderr(), "YAML documents, such as key: … and value: …. Ctrl-D ends.")
+	return io.ReadAll(cmd.InOrStdin())
 }
 
 func newConfigPut(f *configFlags) *cobra.Command {

@@ -80,7 +80,7 @@ func like(other *cobra.Command, flags ...string) *cobra.Command {
 	for _, name := range flags {
 		cmd.Flags().AddFlag(other.Flags().Lookup(name))
 	}
-	if output := other.Flags().Lookup("output"); output != nil { // log-level has no formats
+	if output := other.Flags().Lookup("output"); output != nil { // config diff has no formats
 		cmd.Flags().AddFlag(output)
 	}
 	return cmd
@@ -157,13 +157,44 @@ func (f *pluginFlags) logLevel() *cobra.Command {
 	return cmd
 }
 
-// config has the one subcommand that changes nothing and reads no files.
+// config has the subcommands that change nothing.
 func (f *pluginFlags) config() *cobra.Command {
 	cmd := &cobra.Command{Use: "config", Short: "Show the configuration of other programs in agents, and VPP's actual state"}
 	get := f.everywhere(newConfigGet(&configFlags{}), "vpp")
 	get.Long = "get shows the desired state of the client without a name, in agents that serve their gRPC API on a unix socket. With --vpp it shows the values that VPP has acknowledged, of all owners."
 	get.Example = "  kubectl contiv config get --node node-1\n  kubectl contiv config get --vpp vpp.interfaces -o json"
-	cmd.AddCommand(get)
+	cmd.AddCommand(get, f.configDiff())
+	return cmd
+}
+
+// configDiff reads the files here, and sends them to each agent on its standard input.
+func (f *pluginFlags) configDiff() *cobra.Command {
+	var files []string
+	cmd := like(newConfigDiff(&configFlags{}), "resync")
+	cmd.Args = exit.NoArgs
+	cmd.Long = "diff compares every item of the files with the item of the client without a name in each agent, and with VPP's value of the same key: see contiv-agent config diff.\n\n" +
+		"Exit code 0: no difference; 3: a difference on a node."
+	cmd.Example = "  kubectl contiv config diff -f loop.yaml --node node-1"
+	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents on this machine; - is standard input")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		text, err := readTexts(cmd, files)
+		if err != nil {
+			return err
+		}
+		args := []string{"config", "diff", "--file=-"}
+		if resync := cmd.Flags().Lookup("resync"); resync.Changed {
+			args = append(args, "--resync="+resync.Value.String())
+		}
+		pods, err := f.agents.List(cmd.Context(), f.node)
+		if err != nil {
+			return err
+		}
+		var asks []kubectl.Question
+		for _, pod := range pods {
+			asks = append(asks, kubectl.Question{Place: pod, Args: args, Input: text})
+		}
+		return f.queryAll(cmd, asks)
+	}
 	return cmd
 }
 

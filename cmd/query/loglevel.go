@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -13,11 +14,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
 // NewLogLevel returns the command log-level.
 func NewLogLevel() *cobra.Command {
 	var socket string
+	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "log-level [debug|info|warn|error]",
 		Short: "Show or change the log level of a running agent",
@@ -25,7 +28,7 @@ func NewLogLevel() *cobra.Command {
 or the end of the agent; at its next start --log-level applies again.
 
 Only the agent's user can open the socket. No network listener can change the level.`,
-		Example:   "  contiv-agent log-level\n  contiv-agent log-level debug",
+		Example:   "  contiv-agent log-level\n  contiv-agent log-level debug\n  contiv-agent log-level -o json",
 		ValidArgs: []string{"debug", "info", "warn", "error"},
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 1 && !slices.Contains([]string{"debug", "info", "warn", "error"}, args[0]) {
@@ -38,16 +41,19 @@ Only the agent's user can open the socket. No network listener can change the le
 			defer cancel()
 			at := flags.StatusSocket(socket)
 			if len(args) == 1 {
-				return control.SetLogLevel(ctx, at, args[0])
+				if err := control.SetLogLevel(ctx, at, args[0]); err != nil || out.IsText() {
+					return err
+				}
 			}
 			level, err := control.FetchLogLevel(ctx, at)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), strings.ToLower(level))
-			return nil
+			answer := map[string]string{"level": strings.ToLower(level)}
+			return out.Print(cmd.OutOrStdout(), answer, func(w io.Writer) { fmt.Fprintln(w, answer["level"]) })
 		},
 	}
+	out.AddFlag(cmd)
 	addSocket(cmd.Flags(), &socket)
 	return cmd
 }

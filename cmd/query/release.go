@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,11 +11,13 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/show"
 )
 
 // NewRelease returns the command release.
 func NewRelease() *cobra.Command {
 	var socket string
+	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "release",
 		Short: "Carry out removals that a running agent holds, and end quarantines",
@@ -26,7 +29,7 @@ Before that, look at the source: contiv-agent status says what would be removed.
 instead: when they are back, the agent holds nothing any more, and nothing was removed.
 
 Only the agent's user can open the socket.`,
-		Example: "  contiv-agent release",
+		Example: "  contiv-agent release\n  contiv-agent release -o json",
 		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
@@ -35,15 +38,20 @@ Only the agent's user can open the socket.`,
 			if err != nil {
 				return err
 			}
-			if len(released) == 0 {
-				fmt.Fprintln(cmd.OutOrStdout(), "the agent holds nothing, and keeps nothing out")
-			}
-			for _, line := range released {
-				fmt.Fprintln(cmd.OutOrStdout(), "released: "+line)
-			}
-			return nil
+			answer := struct {
+				Released []string `json:"released"`
+			}{append([]string{}, released...)}
+			return out.Print(cmd.OutOrStdout(), &answer, func(w io.Writer) {
+				if len(released) == 0 {
+					fmt.Fprintln(w, "the agent holds nothing, and keeps nothing out")
+				}
+				for _, line := range answer.Released {
+					fmt.Fprintln(w, "released: "+line)
+				}
+			})
 		},
 	}
+	out.AddFlag(cmd)
 	addSocket(cmd.Flags(), &socket)
 	return cmd
 }
