@@ -15,10 +15,10 @@ import (
 // Differences are problems of the Services, and of the Node for all else. Many share one.
 func TestDifferences(t *testing.T) {
 	var list []service.Status
-	var many []string
+	var many, each []string
 	for i := range mostDifferences + 1 {
 		list = append(list, service.Status{ID: model.ServiceID{Namespace: "default", Name: fmt.Sprintf("s%02d", i)}})
-		many = append(many, list[i].ID.String())
+		many, each = append(many, list[i].ID.String()), append(each, "Service "+list[i].ID.String()+" VPPDiffers")
 	}
 	for name, c := range map[string]struct {
 		last *proof.Summary
@@ -31,7 +31,8 @@ func TestDifferences(t *testing.T) {
 			&proof.Summary{Repeats: true, Differing: []string{"default/s03", "default/web, ingress", "nat44 mapping 10.96.0.1:80/TCP"}},
 			[]string{"Service default/s03 VPPDiffers packets to the Service", "Node node-1 VPPDiffers passes or drops"},
 		},
-		"as many as have an Event each": {&proof.Summary{Repeats: true, Differing: many[:2]}, []string{"Service default/s00 VPPDiffers", "Service default/s01 VPPDiffers"}},
+		"a pod alone":                   {&proof.Summary{Repeats: true, Differing: []string{"default/web, ingress"}}, []string{"Node node-1 VPPDiffers passes or drops"}},
+		"as many as have an Event each": {&proof.Summary{Repeats: true, Differing: many[:mostDifferences]}, each[:mostDifferences]},
 		"too many":                      {&proof.Summary{Repeats: true, Differing: many}, []string{"Node node-1 VPPDiffers more than 20 Services"}},
 	} {
 		p := &Picture{Reader: &Reader{Node: "node-1", Services: true}, services: func() []service.Status { return list }}
