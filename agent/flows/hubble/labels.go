@@ -27,8 +27,8 @@ func compileSelectors(texts []string, of func(*flow.Flow) []string) (match, erro
 	}, nil
 }
 
-// anySource is the source of a key without one.
-const anySource = "any"
+// Sources of keys that match labels of all sources: that of a key without one, and another name for it.
+const anySource, unspecified = "any", "unspec"
 
 // qualify writes SOURCE:KEY as SOURCE.KEY, which is a key for Kubernetes, and KEY as any.KEY.
 func qualify(selector string) string {
@@ -74,7 +74,7 @@ func (s sourced) Lookup(key string) (value string, exists bool) {
 	source, name, _ := strings.Cut(key, ".")
 	for _, l := range s {
 		is, rest, _ := strings.Cut(l, ":")
-		if has, value, _ := strings.Cut(rest, "="); has == name && (source == anySource || source == is) {
+		if has, value, _ := strings.Cut(rest, "="); has == name && (source == anySource || source == unspecified || source == is) {
 			return value, true
 		}
 	}

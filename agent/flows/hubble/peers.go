@@ -2,6 +2,7 @@ package hubble
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,23 +17,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/hubble/peer"
 )
 
-// node is a node of the cluster, with the address at which other nodes reach it.
-type node struct {
-	name    string
-	address netip.Addr
+// Node is a node of the cluster, with the address at which other nodes reach it.
+type Node struct {
+	Name    string
+	Address netip.Addr
 }
 
 // nodesOf returns the nodes that have an address, sorted by name. All is called in the loop.
-func nodesOf(l agentflows.Loop, all func() []*model.Node) func(context.Context) ([]node, error) {
-	return func(ctx context.Context) (out []node, err error) {
+func nodesOf(l agentflows.Loop, all func() []*model.Node) func(context.Context) ([]Node, error) {
+	return func(ctx context.Context) (out []Node, err error) {
 		err = l.InLoop(ctx, func() {
 			for _, n := range all() {
 				if len(n.Addrs()) > 0 {
-					out = append(out, node{n.Name, n.Addrs()[0]})
+					out = append(out, Node{n.Name, n.Addrs()[0]})
 				}
 			}
 		})
-		slices.SortFunc(out, func(a, b node) int { return strings.Compare(a.name, b.name) })
+		slices.SortFunc(out, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 		return out, err
 	}
 }
@@ -64,8 +65,8 @@ func (s *Server) notify(_ *peer.NotifyRequest, to grpc.ServerStream) error {
 				return err
 			}
 		}
-		for name, n := range was {
-			if now[name] == nil {
+		for _, name := range slices.Sorted(maps.Keys(was)) {
+			if n := was[name]; now[name] == nil {
 				if err := sendPeer(to, n, peer.ChangeNotificationType_PEER_DELETED); err != nil {
 					return err
 				}
@@ -88,18 +89,18 @@ func sendPeer(to grpc.ServerStream, n *peer.ChangeNotification, kind peer.Change
 
 // peersOf returns the nodes with the addresses of their servers, which are taken to listen at the same port. A server that only its own node
 // reaches lists only what that node reaches: itself, and nodes with addresses of loopback.
-func (s *Server) peersOf(nodes []node) []*peer.ChangeNotification {
+func (s *Server) peersOf(nodes []Node) []*peer.ChangeNotification {
 	own := &peer.ChangeNotification{Name: s.cfg.Node, Address: s.address}
 	out := []*peer.ChangeNotification{own}
 	listens, err := netip.ParseAddrPort(s.address)
 	for _, n := range nodes {
-		at := netip.AddrPortFrom(n.address, listens.Port()).String()
+		at := netip.AddrPortFrom(n.Address, listens.Port()).String()
 		switch {
 		case err != nil: // a unix socket
-		case n.name == s.cfg.Node && listens.Addr().IsUnspecified():
+		case n.Name == s.cfg.Node && listens.Addr().IsUnspecified():
 			own.Address = at
-		case n.name != s.cfg.Node && (!listens.Addr().IsLoopback() || n.address.IsLoopback()):
-			out = append(out, &peer.ChangeNotification{Name: n.name, Address: at})
+		case n.Name != s.cfg.Node && (!listens.Addr().IsLoopback() || n.Address.IsLoopback()):
+			out = append(out, &peer.ChangeNotification{Name: n.Name, Address: at})
 		}
 	}
 	if s.cfg.TLS != nil {

@@ -32,10 +32,11 @@ const (
 	maxIdle    = 5 * time.Minute
 )
 
-// The names of Hubble's services.
+// The names of Hubble's services, and the one by which clients ask for their health.
 const (
 	observerService = "observer.Observer"
 	peerService     = "peer.Peer"
+	healthName      = "hubble.server.Observer"
 )
 
 // Source has flows; an agent's Watcher is one.
@@ -51,13 +52,13 @@ type Server struct {
 	cfg     Config
 	began   time.Time
 	source  Source
-	nodes   func(context.Context) ([]node, error)
+	nodes   func(context.Context) ([]Node, error)
 	address string // at which it listens: HOST:PORT or unix://PATH
 	streams atomic.Int64
 	converter
 }
 
-// New returns a server. Serve starts it.
+// New returns a server. Serve or Run starts it.
 func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -74,11 +75,11 @@ func New(cfg Config) (*Server, error) {
 
 // Serve serves the flows of a watcher until ctx ends. A Server serves once.
 func (s *Server) Serve(ctx context.Context, w *agentflows.Watcher, l agentflows.Loop) error {
-	return s.run(ctx, w, nodesOf(l, w.Nodes), func(net.Addr) {})
+	return s.Run(ctx, w, nodesOf(l, w.Nodes), func(net.Addr) {})
 }
 
-// run calls listening with its address when it listens.
-func (s *Server) run(ctx context.Context, source Source, nodes func(context.Context) ([]node, error), listening func(net.Addr)) error {
+// Run serves the flows of a source until ctx ends, and the nodes of the cluster. It calls listening with its address when it listens.
+func (s *Server) Run(ctx context.Context, source Source, nodes func(context.Context) ([]Node, error), listening func(net.Addr)) error {
 	s.source, s.nodes = source, nodes
 	l, err := s.listen(ctx)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Server) newServer() *grpc.Server {
 		server.RegisterService(desc, s)
 	}
 	well := health.NewServer()
-	well.SetServingStatus(observerService, healthpb.HealthCheckResponse_SERVING)
+	well.SetServingStatus(healthName, healthpb.HealthCheckResponse_SERVING)
 	healthpb.RegisterHealthServer(server, well)
 	return server
 }

@@ -41,8 +41,8 @@ func serveSample(t *testing.T, source Source) (conn *grpc.ClientConn, address st
 	now = began.Add(10 * time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
 	listening, ended := make(chan net.Addr, 1), make(chan error, 1)
-	nodes := func(context.Context) ([]node, error) { return nil, nil }
-	go func() { ended <- s.run(ctx, source, nodes, func(a net.Addr) { listening <- a }) }()
+	nodes := func(context.Context) ([]Node, error) { return nil, nil }
+	go func() { ended <- s.Run(ctx, source, nodes, func(a net.Addr) { listening <- a }) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -129,7 +129,7 @@ func TestStatus(t *testing.T) {
 	if diff := cmp.Diff([]string{"default/early", "default/prod", "default/shop"}, names); diff != "" {
 		t.Error(diff)
 	}
-	well, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "observer.Observer"})
+	well, err := grpc_health_v1.NewHealthClient(conn).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{Service: "hubble.server.Observer"})
 	if err != nil || well.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", well, err)
 	}
@@ -238,7 +238,7 @@ func TestConfig(t *testing.T) {
 
 // The nodes are announced at the port of this one, where other nodes reach them.
 func TestPeers(t *testing.T) {
-	nodes := []node{{"node-1", addr("10.0.0.1")}, {"node-2.b", addr("fd00::2")}, {"node-3", addr("127.0.1.3")}}
+	nodes := []Node{{"node-1", addr("10.0.0.1")}, {"node-2.b", addr("fd00::2")}, {"node-3", addr("127.0.1.3")}}
 	for address, want := range map[string][]string{
 		"[::]:4244":        {"node-1 10.0.0.1:4244", "node-2.b [fd00::2]:4244", "node-3 127.0.1.3:4244"},
 		"10.0.0.9:4244":    {"node-1 10.0.0.9:4244", "node-2.b [fd00::2]:4244", "node-3 127.0.1.3:4244"},
