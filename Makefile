@@ -16,6 +16,7 @@ ETCD      ?=
 KUBE      ?=
 COUNT     ?= 10
 CASES     ?= 5000
+HUBBLE_CASES ?= 1000
 SEED      ?=
 NODES     ?= 200
 SHORT     ?=
@@ -36,7 +37,7 @@ VERSION   ?=
 URL       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec chart man
+.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-hubble interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec chart man
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,13 +158,16 @@ etcd-test: ## configuration from real etcds: embedded, and Debian's where it is 
 monitoring-test: ## the dashboard and the alert rules of deploy/monitoring, by Prometheus' parser: what they name is exported
 	$(GO) test -C tools/monitoring -mod=mod -count=1 .
 
-interop: interop-ligato ## the real Felix, Typha and an etcd as partners, ligato's clients, and CASES random clusters in both graphs (SEED=n: from there)
+interop: interop-ligato interop-hubble ## the real Felix, Typha and an etcd as partners, ligato's clients, and CASES random clusters in both graphs (SEED=n: from there)
 	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \
 	  $(GO) test -vet=off -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES) $(if $(SEED),-seed $(SEED))
 
 .PHONY: interop-ligato
 interop-ligato: # ligato's vpp-agent v2.5.1 as a witness: keys, encodings, and its client against an agent of ours
 	cd interop/ligato && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 .
+
+interop-hubble: ## Cilium's hubble, Hubble Relay and filters (built the first time) beside agents' flows: HUBBLE_CASES random requests (SEED=n: from there)
+	cd interop/hubble && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -tags grpcnotrace -vet=off -count=1 -timeout 30m -v . -cases $(HUBBLE_CASES) $(if $(SEED),-seed $(SEED))
 
 interop-cni: ## the CNI plugin with the real libcni, cnitool, host-local and plugins of a chain, and killed at every step (CASES=n seeds, SEED=n: from there)
 	cd interop/cni && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 10m -v .
