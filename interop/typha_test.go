@@ -219,7 +219,7 @@ func (a *authority) issue(cn, uri string, valid time.Duration) (cert, key string
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(a.n + 1), Subject: pkix.Name{CommonName: cn},
-		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(valid), KeyUsage: x509.KeyUsageDigitalSignature,
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: time.Now().Add(valid), KeyUsage: x509.KeyUsageDigitalSignature, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if u, err := url.Parse(uri); err == nil && uri != "" {

@@ -11,15 +11,17 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/flows/hubble"
+	"github.com/contiv-agent/contiv-agent/agent/goldmane"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 )
 
 // Flows are the flags of the watcher of flows.
 type Flows struct {
-	every  time.Duration
-	folder string
-	hubble struct{ listen, cert, key, ca string }
+	every    time.Duration
+	folder   string
+	hubble   struct{ listen, cert, key, ca string }
+	goldmane goldmane.Config
 }
 
 // AddFlags adds the flags.
@@ -30,6 +32,12 @@ func (f *Flows) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.hubble.cert, "hubble-cert", "", "file with the certificate for --hubble-listen; needs --hubble-key and --hubble-ca")
 	fs.StringVar(&f.hubble.key, "hubble-key", "", "file with its private key")
 	fs.StringVar(&f.hubble.ca, "hubble-ca", "", "file with the authorities that sign the clients' certificates")
+	g := &f.goldmane
+	fs.StringVar(&g.Addr, "goldmane", "", "Calico's Goldmane to which flows are pushed, as host:port (goldmane.calico-system.svc:7443); needs --flows")
+	fs.StringVar(&g.CA, "goldmane-ca", "", "file with the authorities that sign Goldmane's certificate; needs --goldmane-cert and --goldmane-key")
+	fs.StringVar(&g.Cert, "goldmane-cert", "", "file with the client certificate for Goldmane")
+	fs.StringVar(&g.Key, "goldmane-key", "", "file with the key of that certificate")
+	fs.BoolVar(&g.Insecure, "goldmane-insecure", false, "push flows in plaintext to an address that is not loopback: everyone on the path can read them")
 }
 
 // Check returns the errors of the flags.
@@ -46,8 +54,28 @@ func (f *Flows) Check() error {
 	case f.certificates()%3 != 0:
 		return exit.Usage(errors.New("--hubble-cert, --hubble-key and --hubble-ca need each other"))
 	case f.hubble.listen != "":
-		_, err := f.hubbleServer(hubble.Config{})
-		return exit.Usage(err)
+		if _, err := f.hubbleServer(hubble.Config{}); err != nil {
+			return exit.Usage(err)
+		}
+	}
+	return f.checkGoldmane()
+}
+
+func (f *Flows) checkGoldmane() error {
+	switch g := &f.goldmane; {
+	case g.Addr == "" && g.CA+g.Cert+g.Key == "" && !g.Insecure:
+		return nil
+	case g.Addr == "":
+		return exit.Usage(errors.New("--goldmane-ca, -cert, -key and -insecure need --goldmane"))
+	case f.every == 0:
+		return exit.Usage(errors.New("--goldmane needs --flows"))
+	}
+	err := f.goldmane.Validate()
+	if errors.Is(err, goldmane.ErrPlaintext) {
+		err = fmt.Errorf("%w: give --goldmane-ca, --goldmane-cert and --goldmane-key, or --goldmane-insecure", err)
+	}
+	if err != nil {
+		return exit.Usage(fmt.Errorf("--goldmane: %w", err))
 	}
 	return nil
 }
@@ -79,6 +107,11 @@ func (f *Flows) Apply(cfg *agent.Config, version string) error {
 			return err
 		}
 		watcher.Beside = append(watcher.Beside, server.Serve)
+	}
+	if f.goldmane.Addr != "" {
+		to := f.goldmane
+		to.Logger = cfg.Process.Logger
+		watcher.Beside = append(watcher.Beside, goldmane.New(to).Run)
 	}
 	cfg.Process.Flows = flows.New(watcher)
 	return nil
