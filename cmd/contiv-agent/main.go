@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
 	"github.com/contiv-agent/contiv-agent/cmd/query"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/cmd/ui"
 	"github.com/contiv-agent/contiv-agent/stdin"
 )
 
@@ -89,6 +90,7 @@ Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COL
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.SetFlagErrorFunc(exit.FlagError)
 	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), flows.NewStaged(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), query.NewDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), query.NewConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
+	root.AddCommand(ui.New())
 	return root
 }
 

@@ -40,6 +40,15 @@ type Source struct {
 
 // Load builds the what-if cluster and reports its unusable objects.
 func (f *Source) Load(ctx context.Context, settings *flags.Agent, toReply bool, warn io.Writer) (*trace.Cluster, error) {
+	changes, err := f.Changes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return Build(ctx, changes, settings, toReply, warn)
+}
+
+// Changes returns the objects of the source, as changes that create them.
+func (f *Source) Changes(ctx context.Context) ([]event.Change, error) {
 	api := f.API || f.InCluster || f.Kubeconfig != ""
 	switch {
 	case api && len(f.Manifests) > 0:
@@ -51,17 +60,13 @@ func (f *Source) Load(ctx context.Context, settings *flags.Agent, toReply bool, 
 	case !api && len(f.Manifests) == 0:
 		return nil, exit.Usage(errors.New("no source of objects: give --manifests, --kubeconfig or --in-cluster"))
 	case !api:
-		return Load(ctx, f.Manifests, settings, toReply, warn)
+		return loadManifests(ctx, f.Manifests)
 	}
 	cfg := kube.Config{Kubeconfig: f.Kubeconfig, Context: f.Context, IgnorePolicyKinds: f.Ignored}
 	if err := cfg.Validate(); err != nil {
 		return nil, exit.Usage(err)
 	}
-	changes, err := kube.Snapshot(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	return newCluster(ctx, changes, settings, toReply, warn)
+	return kube.Snapshot(ctx, cfg)
 }
 
 // Load builds the what-if cluster of manifests and reports their unusable objects.
@@ -69,14 +74,20 @@ func Load(ctx context.Context, paths []string, settings *flags.Agent, toReply bo
 	if len(paths) == 0 {
 		return nil, exit.Usage(errors.New("--manifests is required"))
 	}
-	changes, err := manifest.LoadUntil(ctx, paths...)
+	changes, err := loadManifests(ctx, paths)
 	if err != nil {
-		return nil, exit.Usage(err)
+		return nil, err
 	}
-	return newCluster(ctx, changes, settings, toReply, warn)
+	return Build(ctx, changes, settings, toReply, warn)
 }
 
-func newCluster(ctx context.Context, changes []event.Change, settings *flags.Agent, toReply bool, warn io.Writer) (*trace.Cluster, error) {
+func loadManifests(ctx context.Context, paths []string) ([]event.Change, error) {
+	changes, err := manifest.LoadUntil(ctx, paths...)
+	return changes, exit.Usage(err)
+}
+
+// Build builds the what-if cluster of objects and reports those that are refused.
+func Build(ctx context.Context, changes []event.Change, settings *flags.Agent, toReply bool, warn io.Writer) (*trace.Cluster, error) {
 	cfg, err := settings.Config()
 	if err != nil {
 		return nil, err

@@ -44,6 +44,11 @@ func LoadUntil(ctx context.Context, paths ...string) ([]event.Change, error) {
 	return merge(read), err
 }
 
+// Parse reads manifests that are no file. name stands for it in errors.
+func Parse(name string, text []byte) []event.Change {
+	return merge([]*parsed{parse(name, text, false)})
+}
+
 func display(path string) string {
 	if path == Stdin {
 		return "stdin"
