@@ -37,7 +37,7 @@ VERSION   ?=
 URL       ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-hubble interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec chart man
+.PHONY: help build run test race newuser wide fleet oracle adversary adversary-fixes simulate check bench shape words vpp-test versions vpp-demo sim-test etcd-test monitoring-test interop interop-hubble interop-cni interop-bench fanout-bench e2e e2e-nodes e2e-wide felix-e2e load-bench pods-bench kubeproxy-bench bench-peers pictures pictures-test docs-site docs-test gen update stress fmt fuzz lint vuln release sbom gosec chart man ui browser-test
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ build: ## build bin/contiv-agent and bin/contiv-cni
 
 run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three nodes of a real API server, with pods as processes; root)
 	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
+
+ui: ## the page of the agent that make run started in another terminal (docs/ui.md)
+	$(BIN) ui --manifests $(MANIFESTS)
 
 .PHONY: bin/kube
 bin/kube: build # a real API server, kubelets and the guestbook's programs, from a module of its own
@@ -211,6 +214,9 @@ pictures: build ## draw the docs' pictures from their texts, and record the READ
 
 pictures-test: build ## the docs' pictures, terminal session and benchmark page are what their sources make
 	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -count=1 .
+
+browser-test: ## the page in a headless Chromium (Debian's package chromium; without one the tests say that they are skipped): keys, updates, filters, phones, dark mode
+	cd tools/browser && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 5m -v .
 
 docs-site: ## the docs as a site in bin/site, which needs no network
 	cd tools/site && GOFLAGS="-mod=mod -buildvcs=false" $(GO) run . ../.. ../../bin/site

@@ -53,6 +53,8 @@ func TestEveryListenerIsKnown(t *testing.T) {
 	rows := map[string][]string{
 		"agent/agent.go":                   {"`run --listen`", "`run --status-socket`", "`felix-driver`, `listen`", "`felix-driver`, `statusSocket`"},
 		"agent/cleanup/cleanup.go":         {"`run --status-socket`"}, // occupied while cleanup runs
+		"agent/flows/hubble/server.go":     {"`run --hubble-listen`"},
+		"cmd/ui/ui.go":                     {"`ui --ui-listen`"},
 		"agent/kubeproxy/health.go":        {"`run --healthz-bind-address`"},
 		"plugins/service/health/server.go": {"`run --health-check-addresses`"},
 		"plugins/extconfig/grpc/server.go": {"`run --grpc-listen`", "`run --grpc-socket`"},

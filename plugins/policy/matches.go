@@ -173,9 +173,9 @@ func labelWord(term string) (string, bool) {
 	if key, value, ok := strings.Cut(term, " == "); ok {
 		return key + "=" + strings.Trim(value, "'"), true
 	}
-	for operator, word := range map[string]string{" not in { ": " notin (", " in { ": " in ("} {
-		if key, values, ok := strings.Cut(term, operator); ok {
-			return key + word + strings.ReplaceAll(strings.ReplaceAll(strings.TrimSuffix(values, " }"), "'", ""), ", ", ",") + ")", true
+	for _, operator := range [][2]string{{" not in { ", " notin ("}, {" in { ", " in ("}} { // the second is a part of the first
+		if key, values, ok := strings.Cut(term, operator[0]); ok {
+			return key + operator[1] + strings.ReplaceAll(strings.ReplaceAll(strings.TrimSuffix(values, " }"), "'", ""), ", ", ",") + ")", true
 		}
 	}
 	return "", false
