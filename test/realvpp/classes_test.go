@@ -53,8 +53,8 @@ func TestVPPClasses(t *testing.T) {
 		}
 	}
 	t.Logf("%d clusters: %v, %s", cases, figures, time.Since(start).Round(time.Second))
-	if figures["arrived"] == 0 || figures["dropped"] == 0 {
-		t.Error("no packet arrives, or all do")
+	if figures["arrived"] == 0 || figures["dropped"] == 0 || figures["packets looked for in classes"] == 0 {
+		t.Error("no packet arrives, or all do, or none was looked for in the classes")
 	}
 }
 
@@ -79,8 +79,11 @@ func (p *policyCase) runClasses(ctx context.Context, figures map[string]int) err
 		return err
 	}
 	f := classes.New(objects, states)
-	sent := map[space.Header]bool{}
-	for _, c := range f.Find() {
+	sent, list := map[space.Header]bool{}, f.Find()
+	if err := p.everyPacketHasAClass(f, list, states, figures); err != nil {
+		return err
+	}
+	for _, c := range list {
 		figures["classes"]++
 		h := f.Packet(&c, p.nextPort())
 		reverse := space.Header{Src: h.Dst, Dst: h.Src, Protocol: h.Protocol, SrcPort: h.DstPort, DstPort: h.SrcPort, Flags: h.Flags}
@@ -95,6 +98,48 @@ func (p *policyCase) runClasses(ctx context.Context, figures map[string]int) err
 		sent[h] = true
 		if err := p.tolerate(p.sendClass(&c, h, figures)); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// everyPacketHasAClass is an error unless each of the world's packets between pods, and between pods and hosts outside, is of one class.
+func (p *policyCase) everyPacketHasAClass(f *classes.Finder, list []classes.Class, states map[string]*dump.State, figures map[string]int) error {
+	pods, others := map[netip.Addr]string{}, map[netip.Addr]bool{}
+	for _, o := range p.objects {
+		switch o := o.(type) {
+		case *model.Pod:
+			for _, a := range o.IPs {
+				if _, there := states[o.NodeName].Behind[a]; there {
+					pods[a] = o.ID.String()
+				} else {
+					others[a] = true
+				}
+			}
+		case *model.Node:
+			for _, a := range o.Addrs() {
+				others[a] = true
+			}
+		}
+	}
+	for _, flow := range p.world.Sample(p.world.Flows(1), 300) {
+		h := space.Header{Src: flow.Src, Dst: flow.Dst, Protocol: uint8(flow.Proto), SrcPort: flow.SrcPort, DstPort: flow.DstPort}
+		known := h.SrcPort > 0 && h.DstPort > 0
+		switch h.Protocol {
+		case space.TCP:
+			h.Flags = 2 // SYN
+		case space.UDP:
+		case space.ICMP, space.ICMPv6: // an echo request
+			h.SrcPort, h.DstPort, known = map[uint8]uint16{space.ICMP: 8, space.ICMPv6: 128}[h.Protocol], 0, true
+		default:
+			known = false
+		}
+		if !known || others[h.Src] || others[h.Dst] || pods[h.Src] == pods[h.Dst] {
+			continue
+		}
+		figures["packets looked for in classes"]++
+		if n := f.Count(list, h); n != 1 {
+			return fmt.Errorf("the packet %+v is of %d classes", h, n)
 		}
 	}
 	return nil

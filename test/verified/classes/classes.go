@@ -70,6 +70,16 @@ func (f *Finder) Find() (list []Class) {
 	return list
 }
 
+// Count returns how many of these classes have a packet.
+func (f *Finder) Count(list []Class, h space.Header) (n int) {
+	for i := range list {
+		if f.space.Contains(list[i].set, h) {
+			n++
+		}
+	}
+	return n
+}
+
 // ends are the pods with an interface, and nil for all hosts outside.
 func (f *Finder) ends() (list []*meaning.Pod) {
 	for _, p := range f.intent.Full.Pods {
