@@ -29,7 +29,8 @@ report() {
       continue
     fi
     if [ -z "$all" ]; then
-      all=$($GO list -deps "${@:2}" 2>/dev/null | grep -c .)
+      mapfile -t all < <($GO list -deps "${@:2}" 2>/dev/null) # not grep: a machine may have only Go and make
+      all=${#all[@]}
       echo "building $out: without a build cache this takes minutes" >&2
     fi
     echo "building $out, $((SECONDS - began))s: $done of at most $all packages compiled, now $last" >&2

@@ -21,7 +21,7 @@ const root = "../.."
 const patience = 10 * time.Minute
 
 // editor changes a node port, or the peers of a policy, in a file, as $EDITOR would.
-const editor = "#!/bin/sh\nexec sed -i -e 's/nodePort: 30080/nodePort: 30082/' -e 's/podSelector: {}/podSelector: {matchLabels: {app: nobody}}/' \"$1\"\n"
+const editor = "#!/bin/sh\nPATH=/usr/bin:/bin exec sed -i -e 's/nodePort: 30080/nodePort: 30082/' -e 's/podSelector: {}/podSelector: {matchLabels: {app: nobody}}/' \"$1\"\n"
 
 // commands returns the commands of the first block of a section of the README.
 func commands(t *testing.T, section string) []string {
@@ -44,7 +44,49 @@ type user struct {
 	output *os.File      // of it
 }
 
-// TestReadme executes the commands of the README's section Try it.
+// programs are those of a machine with Go and make only: the two, a shell, and coreutils. There is no git, no C compiler, no sed, awk or grep.
+var programs = []string{
+	"go", "make", "bash", "sh", "basename", "cat", "chmod", "cp", "cut", "date", "dirname", "env", "expr", "head", "hostname", "id", "install", "ln", "ls", "mkdir", "mktemp", "mv", "nproc",
+	"printf", "pwd", "readlink", "realpath", "rm", "rmdir", "seq", "sleep", "sort", "stat", "tail", "tee", "test", "timeout", "touch", "tr", "true", "uname", "uniq", "wc",
+}
+
+// bare returns the environment of a new user on such a machine: no variables but those that say where Go's modules are, an empty home, and a PATH with nothing else.
+// The build cache is empty with CONTIV_NEWUSER=cold, so that the times are those of a first build.
+func bare(t *testing.T) (env []string) {
+	t.Helper()
+	dir := t.TempDir()
+	bin, home := filepath.Join(dir, "bin"), filepath.Join(dir, "home")
+	if err := errors.Join(os.Mkdir(bin, 0o700), os.Mkdir(home, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range programs {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			path, err = filepath.Abs(path)
+		}
+		if err == nil {
+			err = os.Symlink(path, filepath.Join(bin, name))
+		}
+		if err != nil && (name == "go" || name == "make" || name == "bash") {
+			t.Fatal(err)
+		}
+	}
+	env = []string{"PATH=" + bin, "HOME=" + home}
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE", "GOMODCACHE", "GOPROXY", "GONOSUMDB", "GOSUMDB", "GOFLAGS", "GOTOOLCHAIN").Output()
+	values := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
+	if err != nil || len(values) != 7 {
+		t.Fatalf("go env: %v\n%s", err, out)
+	}
+	for i, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GONOSUMDB", "GOSUMDB", "GOFLAGS", "GOTOOLCHAIN"} {
+		if name == "GOCACHE" && os.Getenv("CONTIV_NEWUSER") == "cold" {
+			values[i] = filepath.Join(dir, "cache")
+		}
+		env = append(env, name+"="+values[i])
+	}
+	return env
+}
+
+// TestReadme executes the commands of the README's section Try it, on a machine with Go and make only.
 func TestReadme(t *testing.T) {
 	if os.Getenv("CONTIV_NEWUSER") == "" {
 		t.Skip("it builds the agent and listens at its usual addresses: make newuser")
@@ -59,7 +101,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	u := &user{t: t, env: append(os.Environ(), "EDITOR="+edit), output: log}
+	u := &user{t: t, env: append(bare(t), "EDITOR="+edit), output: log}
 	list := commands(t, "Try it")
 	if len(list) < 10 {
 		t.Fatalf("only %d commands: %q", len(list), list)
@@ -71,6 +113,9 @@ func TestReadme(t *testing.T) {
 		code := u.do(command)
 		if strings.HasPrefix(command, "$EDITOR examples/") {
 			u.awaitLine(committed)
+		}
+		if text := u.said(); bytes.Contains(text, []byte("command not found")) {
+			t.Fatalf("%s needs more than Go and make:\n%s", command, text)
 		}
 		if strings.Contains(command, "--diff") && code != 3 {
 			t.Errorf("%s: exit code %d: it does not see the edit", command, code)
