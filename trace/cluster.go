@@ -26,6 +26,8 @@ type Config struct {
 	Seed uint64
 	// ToReply adds the hops of the reply to those of an outcome.
 	ToReply bool
+	// Progress receives how many nodes have received the objects of Apply, of how many: before each node, and at the end. Nil: nothing does.
+	Progress func(done, all int)
 }
 
 // Cluster has one agent and one simulated VPP per Node. It is not safe for concurrent use.
@@ -78,8 +80,13 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 			n.object = obj
 		}
 	}
+	progress := c.cfg.Progress
+	if progress == nil {
+		progress = func(int, int) {}
+	}
 	var errs []error
-	for _, name := range c.names {
+	for i, name := range c.names {
+		progress(i, len(c.names))
 		n := c.nodes[name]
 		feed := changes
 		if joined[name] {
@@ -96,6 +103,7 @@ func (c *Cluster) Apply(ctx context.Context, changes []event.Change) error {
 			errs = append(errs, fmt.Errorf("node %s: %w", name, err))
 		}
 	}
+	progress(len(c.names), len(c.names))
 	return errors.Join(errs...)
 }
 

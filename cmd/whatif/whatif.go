@@ -97,7 +97,7 @@ func Build(ctx context.Context, changes []event.Change, settings *flags.Agent, t
 			fmt.Fprintf(warn, "refused: %s\n", terminal.Plain(ch.Err.Error()))
 		}
 	}
-	cluster := trace.NewCluster(trace.Config{Agent: cfg, Seed: 1, ToReply: toReply})
+	cluster := trace.NewCluster(trace.Config{Agent: cfg, Seed: 1, ToReply: toReply, Progress: terminal.Progress(warn, "nodes that have their agent")})
 	if err := cluster.Apply(ctx, changes); err != nil {
 		cluster.Close()
 		return nil, err
