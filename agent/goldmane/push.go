@@ -8,15 +8,18 @@
 package goldmane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -218,26 +221,48 @@ func (p *Pusher) sendFlows(ctx context.Context) (sent bool, err error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
+	receipts := make(chan error)
+	receiving := sync.WaitGroup{}
+	receiving.Go(func() { receive(ctx, stream, receipts) })
+	defer receiving.Wait()
+	defer cancel()
 	for {
 		select {
 		case f := <-p.out:
-			late := time.AfterFunc(receiptLimit, cancel)
-			if err = stream.SendMsg(&goldmane.FlowUpdate{Flow: f}); err != nil {
-				err = stream.RecvMsg(&goldmane.FlowReceipt{}) // has the cause
-			} else {
-				err = stream.RecvMsg(&goldmane.FlowReceipt{})
+			if err := stream.SendMsg(&goldmane.FlowUpdate{Flow: f}); err != nil && !errors.Is(err, io.EOF) { // the cause of io.EOF is received
+				return sent, err
 			}
-			if late.Stop(); err != nil {
+			select {
+			case err = <-receipts:
+			case <-time.After(receiptLimit):
+				err = fmt.Errorf("no receipt within %s", receiptLimit)
+			}
+			if err != nil {
 				return sent, err
 			}
 			if !sent {
 				p.Logger.Info("goldmane: connected", "addr", p.Addr)
 			}
 			sent = true
-		case <-stream.Context().Done():
-			return sent, fmt.Errorf("the stream ended: %w", context.Cause(stream.Context()))
+		case err := <-receipts:
+			return sent, cmp.Or(err, errors.New("a receipt for no flow"))
 		case <-ctx.Done():
 			return sent, ctx.Err()
+		}
+	}
+}
+
+// receive reports each receipt, and last the error by which the stream ends.
+func receive(ctx context.Context, stream grpc.ClientStream, to chan<- error) {
+	for {
+		err := stream.RecvMsg(&goldmane.FlowReceipt{})
+		select {
+		case to <- err:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
+	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/ui/watch"
@@ -39,7 +40,7 @@ func (n *node) Status(ctx context.Context, _ string) (*status.Status, error) {
 
 // Flows implements watch.Source.
 func (n *node) Flows(ctx context.Context, _ string, after uint64) (*agentflows.Answer, error) {
-	return control.FetchFlows(ctx, n.socket, after, nil)
+	return control.FetchFlows(ctx, n.socket, after, &flows.Filter{})
 }
 
 // Policy implements watch.Source.
