@@ -25,8 +25,8 @@ const (
 // apiFaults are drawn beside faults, so that the actions of a seed that were drawn before these kinds existed keep their numbers.
 var apiFaults = []Kind{SlowAPI, FailAPI, CutWatch, TearWatch, ExpireAPI, StaleAPI}
 
-// newSource returns source/kube as agents have it, on a connection to the server in memory.
-func (r *run) newSource(client uint64) (agent.Source, error) {
+// newSource returns source/kube as agents and, with keys, fan-out servers have it, on a connection to the server in memory.
+func (r *run) newSource(client uint64, keys bool) (agent.Source, error) {
 	cfg := &rest.Config{Host: "http://api.server", Transport: r.server.Client(client)}
 	typed, err := api.New(cfg)
 	if err != nil {
@@ -36,7 +36,7 @@ func (r *run) newSource(client uint64) (agent.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kube.New(kube.Config{Client: typed, Dynamic: untyped, Logger: r.log}), nil
+	return kube.New(kube.Config{Client: typed, Dynamic: untyped, Keys: keys, Logger: r.log}), nil
 }
 
 // actAPI begins an action of the API server.

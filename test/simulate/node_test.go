@@ -24,7 +24,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/test/simulate/network"
 )
 
@@ -142,7 +141,7 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 		s, err := extconfig.OpenStore(file)
 		return &store{s, n, l}, err
 	}})
-	source, err := r.newSource(r.lives.Add(1))
+	name, source, err := r.objectSource(n)
 	if err != nil {
 		return err
 	}
@@ -152,7 +151,7 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 	}
 	cfg := agent.Config{
 		NodeName: n.name, Override: cni.Located(),
-		Sources:  map[string]agent.Source{kube.Name: source},
+		Sources:  map[string]agent.Source{name: source},
 		External: append(stored, l.named()),
 	}
 	cfg.VPP.Dial = n.link.Dial

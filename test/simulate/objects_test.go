@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/test/oracle/hear"
@@ -23,17 +25,43 @@ type version struct {
 	flows   []policy.Flow // a sample of those that are worth a packet
 }
 
+// withoutInit replaces pods by copies without init containers.
+func withoutInit(objects []policy.Object) {
+	for i, o := range objects {
+		if p, ok := o.(*corev1.Pod); ok && len(p.Spec.InitContainers) > 0 {
+			p = p.DeepCopy()
+			p.Spec.InitContainers = nil
+			objects[i] = p
+		}
+	}
+}
+
+// nodes are the names of the version's nodes.
+func (v *version) nodes() (names []string) {
+	for _, o := range v.list {
+		if o, ok := o.(*model.Node); ok {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
+
 // flowsPerVersion is the number of flows that are drawn of each version.
 const flowsPerVersion = 60
 
-// history draws the versions of a cluster.
-func history(seed uint64, versions int) ([]*version, error) {
-	w := generate.NewWorld(seed, generate.Kinds{Admin: true, Cluster: true, Calico: true, Services: true})
+// history draws the versions of a cluster. For a fan-out server it has only what means the same in Calico's datastore: policies of Kubernetes alone, and no
+// ports of init containers.
+func history(seed uint64, versions int, stored bool) ([]*version, error) {
+	w := generate.NewWorld(seed, generate.Kinds{Admin: !stored, Cluster: !stored, Calico: !stored, Services: true})
 	var out []*version
 	for i := range versions {
 		v := &version{objects: map[model.Ref]event.Change{}}
 		var all []generate.Change
-		for _, o := range w.Objects() {
+		objects := w.Objects()
+		if stored {
+			withoutInit(objects)
+		}
+		for _, o := range objects {
 			all = append(all, generate.Change{Key: policy.KeyOf(o), Object: o})
 			v.stored = append(v.stored, o)
 		}
@@ -47,7 +75,7 @@ func history(seed uint64, versions int) ([]*version, error) {
 				v.list = append(v.list, ch.Object)
 			}
 		}
-		if v.spec, err = policy.Read(w.Objects()); err != nil {
+		if v.spec, err = policy.Read(objects); err != nil {
 			return nil, err
 		}
 		v.flows = w.Sample(w.Flows(1), flowsPerVersion)

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
@@ -51,6 +50,7 @@ type run struct {
 	log      *slog.Logger
 	server   *apiserver.Server
 	etcd     *etcdserver.Server // nil: agents follow none
+	relay    *relay             // nil: agents follow the API server
 	history  []*version
 	now      int // index of the present version
 	former   int // of the version before it
@@ -131,10 +131,11 @@ func (r *run) begin() (end func(), err error) {
 		if r.etcd != nil {
 			r.etcd.Stop()
 		}
+		r.closeFanout()
 		stop()
 		serving.Wait()
 	}
-	if r.history, err = history(r.Seed, r.Versions); err != nil {
+	if r.history, err = history(r.Seed, r.Versions, r.Fanout); err != nil {
 		return end, err
 	}
 	r.server = apiserver.New(r.Seed)
@@ -144,16 +145,15 @@ func (r *run) begin() (end func(), err error) {
 	if r.Etcd {
 		r.etcd = etcdserver.New()
 	}
-	for _, o := range r.history[0].list {
-		if o, ok := o.(*model.Node); ok {
-			n, err := r.addNode(o.Name)
-			if err != nil {
-				return end, err
-			}
-			r.joinEtcd(n)
-			serving.Go(func() { _ = n.sim.Serve(ctx, n.link) })
-			go n.run(r)
+	r.openFanout(r.history[0].nodes())
+	for _, name := range r.history[0].nodes() {
+		n, err := r.addNode(name)
+		if err != nil {
+			return end, err
 		}
+		r.joinEtcd(n)
+		serving.Go(func() { _ = n.sim.Serve(ctx, n.link) })
+		go n.run(r)
 	}
 	return end, r.rest("the start")
 }
@@ -257,6 +257,8 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 		r.actAPI(a)
 	case PutEtcd, CutEtcd, HangEtcd, SlowEtcd, CompactEtcd, BackEtcd, LoseLease:
 		r.actEtcd(a, n, rng)
+	case CutFanout, HangFanout, SlowFanout, KillFanout:
+		r.actFanout(a, n)
 	case FullDisk:
 		r.during(a, func() { n.disk.full.Add(1) }, func() { n.disk.full.Add(-1) })
 	case NoJournal:

@@ -59,6 +59,7 @@ type Schedule struct {
 	Versions int  // of the objects
 	Rounds   int  // each ends with a quiet time and the checks
 	Etcd     bool // agents follow an etcd
+	Fanout   bool // agents follow a fan-out server
 	Actions  []Action
 }
 
@@ -74,9 +75,12 @@ func Draw(seed uint64, only ...Kind) Schedule {
 	rng := rand.New(rand.NewPCG(seed, 21))
 	s := Schedule{Seed: seed, Rounds: 3 + rng.IntN(3)}
 	if len(only) == 0 {
-		only, s.Etcd = faults, seed%2 == 0
+		only, s.Etcd, s.Fanout = faults, seed%2 == 0, seed%3 == 0
 	} else {
-		s.Etcd = slices.ContainsFunc(only, func(k Kind) bool { return slices.Contains(etcdFaults, k) })
+		has := func(kinds []Kind) bool {
+			return slices.ContainsFunc(only, func(k Kind) bool { return slices.Contains(kinds, k) })
+		}
+		s.Etcd, s.Fanout = has(etcdFaults), has(fanoutFaults)
 	}
 	for round := range s.Rounds {
 		var list []Action
@@ -97,6 +101,9 @@ func Draw(seed uint64, only ...Kind) Schedule {
 		s.drawMore(22, 3, apiFaults)
 		if s.Etcd {
 			s.drawMore(23, 4, etcdFaults)
+		}
+		if s.Fanout {
+			s.drawMore(24, 3, fanoutFaults)
 		}
 	}
 	s.Versions++
@@ -144,8 +151,8 @@ func drawFault(rng *rand.Rand, only []Kind, versions int) Action {
 		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than vpp.Config.Silence
 	case SlowVPP:
 		a.N = 1 + a.N%200
-	case CutEtcd, SlowEtcd:
-		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than an agent waits for etcd, and than its lease
+	case CutEtcd, HangEtcd, SlowEtcd, HangFanout, SlowFanout:
+		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than an agent waits for etcd, than its lease, and than clients of a fan-out server wait for pings
 		a.N = []int{50, 500, 4000}[a.N%3]
 	case SlowAPI:
 		a.N = []int{500, 5000, 30000}[a.N%3]

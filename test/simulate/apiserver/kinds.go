@@ -27,7 +27,7 @@ var plurals = map[string]map[string]string{
 	"networking.k8s.io/v1":              {"NetworkPolicy": "networkpolicies", "ServiceCIDR": "servicecidrs"},
 	"policy.networking.k8s.io/v1alpha1": {"AdminNetworkPolicy": "adminnetworkpolicies", "BaselineAdminNetworkPolicy": "baselineadminnetworkpolicies"},
 	"policy.networking.k8s.io/v1alpha2": {"ClusterNetworkPolicy": "clusternetworkpolicies"},
-	"projectcalico.org/v3": {
+	calico: {
 		"Tier": "tiers", "NetworkPolicy": "networkpolicies", "GlobalNetworkPolicy": "globalnetworkpolicies", "NetworkSet": "networksets",
 		"GlobalNetworkSet": "globalnetworksets", "Profile": "profiles", "HostEndpoint": "hostendpoints",
 	},
@@ -75,13 +75,47 @@ func store(o Object) (*stored, error) {
 		}
 		s.fields["spec.clusterIP"] = service.Spec.ClusterIP
 	}
+	if field := map[string]string{calico + " NetworkPolicy": "types", calico + " GlobalNetworkPolicy": "types", "networking.k8s.io/v1 NetworkPolicy": "policyTypes"}[apiVersion+" "+kind]; field != "" {
+		if err := s.setTypes(field); err != nil {
+			return nil, err
+		}
+	}
 	if !strings.Contains(s.content, metadata) {
 		return nil, fmt.Errorf("%s: its JSON has no metadata", s.name)
 	}
 	return s, nil
 }
 
-const metadata = `"metadata":{`
+const (
+	calico   = "projectcalico.org/v3"
+	metadata = `"metadata":{`
+	spec     = `"spec":{`
+)
+
+// setTypes sets the types of a policy that has none, as the API servers of Kubernetes and of Calico do when they store one: ingress, except for a policy of
+// Calico's with rules of egress alone; and egress, if it has such rules. The fan-out relies on that.
+func (s *stored) setTypes(field string) error {
+	var policy struct {
+		Spec struct{ Types, PolicyTypes, Ingress, Egress []json.RawMessage }
+	}
+	if err := json.Unmarshal([]byte(s.content), &policy); err != nil || len(policy.Spec.Types)+len(policy.Spec.PolicyTypes) > 0 {
+		return err
+	}
+	types := `"Ingress"`
+	switch {
+	case len(policy.Spec.Egress) == 0:
+	case len(policy.Spec.Ingress) == 0 && field == "types":
+		types = `"Egress"`
+	default:
+		types = `"Ingress","Egress"`
+	}
+	before, after, _ := strings.Cut(s.content, spec)
+	if !strings.HasPrefix(after, "}") {
+		after = "," + after
+	}
+	s.content = fmt.Sprintf("%s%s%q:[%s]%s", before, spec, field, types, after)
+	return nil
+}
 
 // at writes the object as of a revision.
 func (s *stored) at(b *bytes.Buffer, revision int) {

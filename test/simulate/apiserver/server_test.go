@@ -325,3 +325,21 @@ func TestClientLeaves(t *testing.T) {
 		}
 	})
 }
+
+// A policy without types gets them.
+func TestTypesOfPolicies(t *testing.T) {
+	for _, c := range [][3]string{
+		{"types", `{}`, `{"types":["Ingress"]}`},
+		{"types", `{"egress":[{}]}`, `{"types":["Egress"],"egress":[{}]}`},
+		{"types", `{"ingress":[{}]}`, `{"types":["Ingress"],"ingress":[{}]}`},
+		{"types", `{"ingress":[{}],"egress":[{}]}`, `{"types":["Ingress","Egress"],"ingress":[{}],"egress":[{}]}`},
+		{"types", `{"types":["Egress"],"ingress":[{}]}`, `{"types":["Egress"],"ingress":[{}]}`},
+		{"policyTypes", `{"egress":[{}]}`, `{"policyTypes":["Ingress","Egress"],"egress":[{}]}`},
+		{"policyTypes", `{"policyTypes":["Egress"]}`, `{"policyTypes":["Egress"]}`},
+	} {
+		s := &stored{content: `{"spec":` + c[1] + `}`}
+		if err := s.setTypes(c[0]); err != nil || s.content != `{"spec":`+c[2]+`}` {
+			t.Errorf("%s: %s, %v", c[1], s.content, err)
+		}
+	}
+}

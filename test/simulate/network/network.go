@@ -27,6 +27,7 @@ type Network struct {
 	ended   bool
 	waiting []*end
 	accept  *sync.Cond
+	joint   *Joint        // accepts in place of the network; nil: the network does
 	open    map[*end]bool // both ends of each connection
 }
 
@@ -73,13 +74,17 @@ func (n *Network) Dial(ctx context.Context) (net.Conn, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case n.faults.Cut > 0 || n.ended:
+	case n.faults.Cut > 0 || n.ended || n.joint != nil && !n.joint.listens():
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
 	a, b := n.newEnd(), n.newEnd()
 	a.peer, b.peer = b, a
-	n.waiting = append(n.waiting, b)
-	n.accept.Signal()
+	if n.joint != nil {
+		n.joint.offer(b)
+	} else {
+		n.waiting = append(n.waiting, b)
+		n.accept.Signal()
+	}
 	return a, nil
 }
 
@@ -117,7 +122,9 @@ func (n *Network) Close() error {
 }
 
 // Addr implements net.Listener. The address is one of loopback.
-func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (n *Network) Addr() net.Addr { return loopback() }
+
+func loopback() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
 // window is how many bytes a connection holds that its other end has not read.
 const window = 256 << 10

@@ -136,3 +136,39 @@ func TestHTTP(t *testing.T) {
 		}
 	})
 }
+
+// A joint listener accepts from all its networks, each with its faults, until it is closed; the next one takes its place.
+func TestJoin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := New(), New()
+		dial := func(n *Network) error {
+			_, err := n.Dial(t.Context())
+			return err
+		}
+		j := Join(a, b)
+		a.Change(func(f *Faults) { f.Cut++ })
+		if err := dial(a); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
+		}
+		if err := dial(b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := j.Accept(); err != nil {
+			t.Error(err)
+		}
+		go func() { _ = j.Close() }()
+		if _, err := j.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if err := dial(b); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Error(err)
+		}
+		j = Join(a, b)
+		if err := dial(b); err != nil {
+			t.Error(err)
+		}
+		if _, err := j.Accept(); err != nil {
+			t.Error(err)
+		}
+	})
+}
