@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/contiv-agent/contiv-agent/agent/flows/hubble"
+	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 	"github.com/contiv-agent/contiv-agent/proto/hubble/flow"
 	"github.com/contiv-agent/contiv-agent/proto/hubble/observer"
 	"github.com/contiv-agent/contiv-agent/test/port"
@@ -237,16 +238,23 @@ func split(flags string) (out []string) {
 	return out
 }
 
-// TestRelay: Hubble Relay finds the agents of two nodes by asking one, and hubble reads the flows of both from it.
+// TestRelay: Hubble Relay finds the agents of two nodes by asking one, by TLS with certificates as Cilium makes them, and hubble reads the flows of
+// both from it, or of one by TLS.
 func TestRelay(t *testing.T) {
 	agents, relay := port.Free(t), port.Free(t)
 	nodes := []hubble.Node{{Name: "node-1", Address: netip.MustParseAddr("127.0.1.1")}, {Name: "node-2", Address: netip.MustParseAddr("127.0.1.2")}}
-	first := startNode(t, hubble.Config{Listen: fmt.Sprintf("127.0.1.1:%d", agents), Node: "node-1"}, nodes...)
-	second := startNode(t, hubble.Config{Listen: fmt.Sprintf("127.0.1.2:%d", agents), Node: "node-2"}, nodes...)
+	files := certificates(t)
+	agentTLS, err := extgrpc.LoadTLS(files+"/agent.crt", files+"/agent.key", files+"/ca.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := startNode(t, hubble.Config{Listen: fmt.Sprintf("127.0.1.1:%d", agents), Node: "node-1", TLS: agentTLS}, nodes...)
+	second := startNode(t, hubble.Config{Listen: fmt.Sprintf("127.0.1.2:%d", agents), Node: "node-2", TLS: agentTLS}, nodes...)
 	server := fmt.Sprintf("127.0.0.1:%d", relay)
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := command(ctx, t, "hubble-relay", "serve", "--peer-service", fmt.Sprintf("127.0.1.1:%d", agents), "--listen-address", server,
-		"--health-listen-address", fmt.Sprintf("127.0.0.1:%d", port.Free(t)), "--disable-client-tls", "--disable-server-tls", "--gops=false")
+		"--health-listen-address", fmt.Sprintf("127.0.0.1:%d", port.Free(t)), "--disable-server-tls", "--gops=false",
+		"--tls-hubble-client-cert-file", files+"/client.crt", "--tls-hubble-client-key-file", files+"/client.key", "--tls-hubble-server-ca-files", files+"/ca.crt")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -286,6 +294,14 @@ func TestRelay(t *testing.T) {
 		send(first, clientDoor, "10.1.1.3:1002", "10.3.7.1:53")
 		send(second, farDoor, "10.1.2.2:1003", "10.3.7.2:53")
 	}, "10.3.7.1:53", "10.3.7.2:53")
+	secure := []string{"--tls-ca-cert-files", files + "/ca.crt", "--tls-server-name", "node-2.default.hubble-grpc.cilium.io"}
+	address := fmt.Sprintf("tls://127.0.1.2:%d", agents)
+	if all := observed(t, address, append(secure, "--tls-client-cert-file", files+"/client.crt", "--tls-client-key-file", files+"/client.key", "--all")...); len(all) == 0 {
+		t.Error("no flows by TLS")
+	}
+	if out, err := run(t, "", "hubble", append([]string{"--server", address, "observe"}, secure...)...); err == nil {
+		t.Errorf("flows without a certificate: %s", out)
+	}
 	var got []string
 	for _, f := range observed(t, server, "--all", "--verdict", "DROPPED", "--port", "53") {
 		if f != nil { // relay also shows the states of nodes
