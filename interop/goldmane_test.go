@@ -143,24 +143,15 @@ func startPushing(t *testing.T, to goldmane.Config) (*sim.VPP, *logbuffer.Buffer
 	if err := to.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	ready := make(chan struct{})
-	synced := sync.OnceFunc(func() { close(ready) })
+	watcher := agentflows.New(agentflows.Config{
+		Node: "node-1", Every: 100 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("goldmane%d", time.Now().UnixNano()), Logger: to.Logger,
+		Now:    func() time.Time { return time.Now().Add(-time.Minute) },
+		Beside: []func(context.Context, *agentflows.Watcher, agentflows.Loop) error{goldmane.New(to).Run},
+	})
 	a, err := agent.New(agent.Config{
 		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(),
 		Sources: map[string]agent.Source{manifest.Name: plumbed{manifest.New(manifest.Config{Paths: []string{dir}}), cni.New(v, "node-1")}},
-		Process: config.Process{
-			Logger: to.Logger,
-			OnCommitted: func(c *event.Committed) {
-				if c.Err == nil && slices.Contains(v.Interfaces(), "pod-default/web") {
-					synced()
-				}
-			},
-			Flows: agentflows.New(agentflows.Config{
-				Node: "node-1", Every: 100 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("goldmane%d", time.Now().UnixNano()), Logger: to.Logger,
-				Now:    func() time.Time { return time.Now().Add(-time.Minute) },
-				Beside: []func(context.Context, *agentflows.Watcher, agentflows.Loop) error{goldmane.New(to).Run},
-			}),
-		},
+		Process: config.Process{Logger: to.Logger, Flows: watcher},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -174,8 +165,17 @@ func startPushing(t *testing.T, to goldmane.Config) (*sim.VPP, *logbuffer.Buffer
 			t.Errorf("the agent: %v", err)
 		}
 	})
-	<-ready
-	return v, log
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) { // until a dropped packet is seen
+		if st, err := a.Status(t.Context()); err == nil && st.InSync {
+			v.Send("pod-default/web", packet.NewUDP(netip.MustParseAddrPort("10.1.1.2:9"), netip.MustParseAddrPort("203.0.113.9:9")))
+		}
+		if answer, err := watcher.Ask(t.Context(), 0, nil); err == nil && len(answer.Flows) > 0 && answer.Flows[0].Decision.Trigger != "" {
+			return v, log
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no flows; log:\n%s", log)
+		}
+	}
 }
 
 // lines are flows as Goldmane has them, without their times.
@@ -197,6 +197,9 @@ func lines(t *testing.T, g *stockGoldmane, cert, key, ca string) []string {
 	var out []string
 	for _, r := range list.Flows {
 		f, k := r.Flow, r.Flow.Key
+		if k.DestPort == 9 { // of startPushing
+			continue
+		}
 		line := fmt.Sprintf("%s %s %s/%s -> %s/%s:%d %s service %s/%s:%d", k.Reporter, k.Action, k.SourceNamespace, k.SourceName, k.DestNamespace, k.DestName, k.DestPort, k.Proto,
 			k.DestServiceNamespace, k.DestServiceName, k.DestServicePort)
 		for _, p := range k.Policies.EnforcedPolicies {
@@ -270,19 +273,27 @@ func TestGoldmane(t *testing.T) {
 	}
 	want := []string{
 		"Dst Allow -/pvt -> default/web:80 tcp service -/-:0 0|default|default/knp.default.web|allow|0 started 2 in 0/0 out 0/0",
+		"Dst Allow default/client-7d9f8b6c5-* -> default/web:8080 tcp service -/-:0 0|default|default/knp.default.web|allow|1 started 1 in 0/0 out 0/0",
+		"Dst Deny -/pvt -> default/web:80 tcp service -/-:0 0|default|default/knp.default.web|deny|-1 started 0 in 1/40 out 0/0",
+		"Src Allow default/client-7d9f8b6c5-* -> default/web:8080 tcp service default/web:80 started 1 in 0/0 out 1/40",
+		"Src Deny default/web -> -/pub:53 tcp service -/-:0 0|default|default/knp.default.web|deny|-1 started 0 in 0/0 out 2/80",
+		"Src Deny default/web -> -/pvt:53 tcp service -/-:0 0|adminnetworkpolicy|kanp.adminnetworkpolicy.guard|deny|0 started 0 in 0/0 out 1/40",
 	}
 	got := []string{}
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && !slices.Equal(got, want); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && !slices.Equal(got, want); time.Sleep(200 * time.Millisecond) {
 		got = lines(t, g, clientCert, clientKey, authority.file)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Fatalf("(-want +got):\n%s\nlog:\n%s", diff, log)
 	}
-	t.Log(statistics(t, g, clientCert, clientKey, authority.file))
+	if got := statistics(t, g, clientCert, clientKey, authority.file)["Egress AdminNetworkPolicy guard 0"]; got != [4]int64{0, 0, 0, 1} {
+		t.Errorf("packets of the guard's rule, allowed in and out, denied in and out: %v", got)
+		t.Log(statistics(t, g, clientCert, clientKey, authority.file))
+	}
 	stop()
 	g = startGoldmane(t, g.addr, cert, key, authority.file)
 	stop = sync.OnceFunc(func() { g.stop() })
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		if got = lines(t, g, clientCert, clientKey, authority.file); slices.Equal(got, want) {
 			break
 		}

@@ -236,6 +236,8 @@ func (p *Pusher) sendFlows(ctx context.Context) (sent bool, err error) {
 			case err = <-receipts:
 			case <-time.After(receiptLimit):
 				err = fmt.Errorf("no receipt within %s", receiptLimit)
+			case <-ctx.Done():
+				err = ctx.Err()
 			}
 			if err != nil {
 				return sent, err

@@ -24,14 +24,18 @@ type collector struct {
 
 func (c *collector) connect(_ any, s grpc.ServerStream) error {
 	left := <-c.endAfter
-	for ; left > 0; left-- {
+	for ; left != 0; left-- {
 		u := &goldmane.FlowUpdate{}
 		if err := s.RecvMsg(u); err != nil {
 			return err
 		}
 		c.got <- u.Flow
-		if left == 1 {
-			break // without a receipt
+		switch left {
+		case 1:
+			return nil // without a receipt
+		case silent:
+			<-s.Context().Done()
+			return nil
 		}
 		if err := s.SendMsg(&goldmane.FlowReceipt{}); err != nil {
 			return err
@@ -39,6 +43,9 @@ func (c *collector) connect(_ any, s grpc.ServerStream) error {
 	}
 	return nil
 }
+
+// silent is a number of flows with which a connection stays, and gives no receipt.
+const silent = -1
 
 func serveCollector(t *testing.T) (*collector, string) {
 	c := &collector{endAfter: make(chan int, 10), got: make(chan *goldmane.Flow, 100)}
@@ -92,6 +99,25 @@ func TestPushAndReconnect(t *testing.T) {
 	want(3)
 	if text := log.String(); strings.Count(text, "connected") != 2 || strings.Count(text, "no connection") != 1 {
 		t.Errorf("log:\n%s", text)
+	}
+}
+
+// A Goldmane that gives no receipt does not delay the end of the agent.
+func TestEndWithoutReceipt(t *testing.T) {
+	c, addr := serveCollector(t)
+	p := New(Config{Addr: addr, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { _, err := p.sendFlows(ctx); ended <- err }()
+	c.endAfter <- silent
+	<-p.connected
+	p.out <- &goldmane.Flow{}
+	<-c.got
+	cancel()
+	select {
+	case <-ended:
+	case <-time.After(receiptLimit / 2):
+		t.Error("it waits for the receipt")
 	}
 }
 
