@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/recommend"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -59,6 +60,7 @@ no list: it never decides, or selects no peer.`,
 			}, func() []string { return show.PolicyNames(described) })
 		},
 	}
+	cmd.AddCommand(recommend.New())
 	settings.AddFlags(cmd)
 	out.AddNameFlag(cmd)
 	addSocket(cmd.Flags(), &socket)
