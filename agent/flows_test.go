@@ -235,12 +235,12 @@ func (w *watched) reason(m *sim.ACLMatch) (text string) {
 // A VPP that drops more than a capture holds, one whose capture is another program's, and an agent that does not watch say so.
 func TestFlowsThatAreIncomplete(t *testing.T) {
 	w := watchFlows(t, "full")
-	for i := range 1100 {
+	for i := range 20_100 {
 		w.send(webDoor, packet.NewUDP(netip.AddrPortFrom(netip.MustParseAddr("10.1.1.2"), uint16(1024+i)), netip.MustParseAddrPort("10.4.0.1:53")))
 	}
 	w.look()
 	answer, err := w.watcher.Ask(t.Context(), 0, nil)
-	if err != nil || len(answer.Flows) != 1 || answer.Flows[0].Packets != 1000 || !strings.Contains(answer.Sources[0].Problem, "drops more packets") || answer.Sources[0].Missed != 1 {
+	if err != nil || len(answer.Flows) != 1 || answer.Flows[0].Packets != 20_000 || !strings.Contains(answer.Sources[0].Problem, "drops more packets") || answer.Sources[0].Missed != 1 {
 		t.Errorf("%+v, %v", answer, err)
 	}
 	w.look()

@@ -36,28 +36,20 @@ func droppedBy(node, text string) (why string, byList, input bool) {
 // explain returns the flows of observations, and the headers of their packets; in the loop.
 func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.Header) {
 	w.rules.dropUnused()
-	now := w.Now()
 	out, headers := make([]flows.Flow, 0, len(seen)), make([]space.Header, 0, len(seen))
 	for i := range seen {
-		o := &seen[i]
-		f := flows.Flow{
-			First: now, Last: now, Node: w.Node, Source: w.index.ownerAt(o.source.Addr()), Destination: w.index.ownerAt(o.destination.Addr()),
-			Protocol: model.Protocol(o.protocol).String(), Verdict: flows.Allowed, Translation: o.translation, Counts: o.counts, SeenBy: o.seenBy,
-		}
-		if p := w.index.ownerAt(o.dialled().Addr()); p.Kind == flows.Service {
-			f.Translation.Service = p.Namespace + "/" + p.Name
-		}
-		if hasPorts(o.protocol) {
-			f.SourcePort, f.Port = o.source.Port(), o.destination.Port()
-		}
-		switch {
+		switch o := &seen[i]; {
 		case o.seenBy == BySessions && l.isRepeated(o):
-			continue
-		case o.dropped != "":
-			f.Verdict = flows.Dropped
+		case o.seenBy == ByProbe:
+			out = w.explainProbed(l, o, out)
+		default:
+			f := w.nameEnds(o)
+			w.findDecision(l, o, &f)
+			out = append(out, f)
 		}
-		w.findDecision(l, o, &f)
-		out, headers = append(out, f), append(headers, o.headerOf())
+		for len(headers) < len(out) {
+			headers = append(headers, seen[i].headerOf())
+		}
 	}
 	return out, headers
 }
@@ -71,15 +63,34 @@ func (o *observation) headerOf() space.Header {
 	return h
 }
 
+// nameEnds returns the flow of an observation without its decision.
+func (w *Watcher) nameEnds(o *observation) flows.Flow {
+	now := w.Now()
+	f := flows.Flow{
+		First: now, Last: now, Node: w.Node, Source: w.index.ownerAt(o.source.Addr()), Destination: w.index.ownerAt(o.destination.Addr()),
+		Protocol: model.Protocol(o.protocol).String(), Verdict: flows.Allowed, Translation: o.translation, Counts: o.counts, SeenBy: o.seenBy,
+	}
+	if hasPorts(o.protocol) {
+		f.SourcePort, f.Port = o.source.Port(), o.destination.Port()
+	}
+	if o.dropped != "" {
+		f.Verdict = flows.Dropped
+	}
+	if p := w.index.ownerAt(o.dialled().Addr()); p.Kind == flows.Service {
+		f.Translation.Service = p.Namespace + "/" + p.Name
+	}
+	return f
+}
+
 func hasPorts(protocol uint8) bool {
 	return protocol == space.TCP || protocol == space.UDP || protocol == space.SCTP
 }
 
-// findDecision finds the rule that decided about an observation.
-func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) {
+// findDecision finds the rule that decided about an observation. It reports whether the rules that it found decide otherwise.
+func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) (otherwise bool) {
 	f.Decision.Text = o.dropped
 	if l.Policies == nil || o.dropped != "" && !o.byList {
-		return
+		return false
 	}
 	h := o.headerOf()
 	if o.translation != nil { // the sender's list sees what it dialled
@@ -88,7 +99,11 @@ func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) {
 	interfaces, _ := l.Policies.InterfacesAt(o.atPod())
 	for _, iface := range interfaces {
 		r, ok := w.rules.reasonOf(l, iface, !o.input, h)
-		if !ok || r.Denied != (o.dropped != "") {
+		if !ok {
+			continue
+		}
+		if r.Denied != (o.dropped != "") {
+			otherwise = true
 			continue
 		}
 		f.Decision = flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule, Profile: r.Profile}
@@ -101,8 +116,9 @@ func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) {
 		if f.Direction = "ingress"; r.Egress || !r.Decides && o.input {
 			f.Direction = "egress"
 		}
-		return
+		return false
 	}
+	return otherwise
 }
 
 // isRepeated reports whether a session is not the one at the interface of a local pod that made it: other interfaces repeat it.

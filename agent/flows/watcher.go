@@ -1,7 +1,8 @@
 // Package flows turns what a running VPP shows of packets and connections into flows with the names of objects, and the policy that decided.
 //
 //	dropped packets ───────┐
-//	sessions of lists ─────┤─ observations ─▶ loop: rules and names ─▶ flows.Store ─▶ Answer
+//	sessions of lists ─────┤
+//	records of flowprobe ──┤─ observations ─▶ loop: rules and names ─▶ flows.Store ─▶ Answer
 //	translated connections ┘
 //
 // Invariant: reads that stop VPP take at most 0.5 % of its time for each source; a source that has more than the watcher reads says so.
@@ -12,6 +13,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -28,7 +30,7 @@ import (
 const (
 	// MostFlows is how many flows a watcher keeps.
 	MostFlows      = 4096
-	mostDropped    = 1000  // packets between two reads
+	mostDropped    = 20000 // packets between two reads
 	mostSessions   = 10000 // of access lists: VPP 25.10 ends when the text of its answer has no room in the API's memory (16 MB)
 	mostTranslated = 20000
 	mostSelected   = 1000 // flows in an answer
@@ -41,6 +43,7 @@ const (
 	ByCapture  = "capture"
 	BySessions = "sessions"
 	ByNAT      = "nat44"
+	ByProbe    = "flowprobe"
 )
 
 // Config configures a Watcher.
@@ -53,6 +56,7 @@ type Config struct {
 	Now    func() time.Time
 	// Beside run as long as the watcher, and end when ctx ends: servers of its flows to other programs. The error of one ends the agent.
 	Beside []func(ctx context.Context, w *Watcher, l Loop) error
+	Probe  *Probe // nil: sessions of access lists show connections
 }
 
 // Source is the state of a source of flows.
@@ -82,7 +86,7 @@ type Watcher struct {
 	waiting []ask // for a change
 	drops   *capture.Drops
 	store   *flows.Store
-	sources [3]Source
+	sources []Source
 	next    [3]time.Time
 	rules   rules
 	known   known
@@ -105,10 +109,14 @@ func New(cfg Config) *Watcher {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Watcher{
+	w := &Watcher{
 		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
-		sources: [3]Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{}, staged: tally.New(cfg.Now),
+		sources: []Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{}, staged: tally.New(cfg.Now),
 	}
+	if cfg.Probe != nil {
+		w.sources[1].Name = ByProbe
+	}
+	return w
 }
 
 // ErrOff means that the agent does not watch flows.
@@ -154,6 +162,9 @@ func (w *Watcher) Run(ctx context.Context, l Loop) error {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.watch(ctx, l) })
+	if w.Probe != nil {
+		g.Go(func() error { return w.Probe.Collector.Run(ctx) })
+	}
 	for _, serve := range w.Beside {
 		g.Go(func() error { return serve(ctx, w, l) })
 	}
@@ -191,7 +202,7 @@ func (w *Watcher) answerOrHold(a ask) {
 		return
 	}
 	answer := Answer{
-		Node: w.Node, Flows: w.store.Select(a.after, a.filter, a.most), Next: w.store.Number(), Sources: append([]Source(nil), w.sources[:]...),
+		Node: w.Node, Flows: w.store.Select(a.after, a.filter, a.most), Next: w.store.Number(), Sources: slices.Clone(w.sources),
 		Forgotten: w.store.Forgotten(), Lost: w.store.Lost(a.after),
 	}
 	answer.Staged, answer.Uncounted = w.staged.Rows()
@@ -201,13 +212,17 @@ func (w *Watcher) answerOrHold(a ask) {
 // Look reads each source whose pause is over, and adds its flows. It must not run beside Run.
 func (w *Watcher) Look(ctx context.Context, l Loop) {
 	var seen []observation
-	for i, read := range []func(context.Context, Loop) ([]observation, error){w.readDropped, w.readSessions, w.readTranslated} {
+	connections := w.readSessions
+	if w.Probe != nil {
+		connections = w.readProbed
+	}
+	for i, read := range []func(context.Context, Loop) ([]observation, error){w.readDropped, connections, w.readTranslated} {
 		begin := w.Now()
 		if begin.Before(w.next[i]) {
 			continue
 		}
 		more, err := read(ctx, l)
-		if i > 0 {
+		if w.sources[i].stopsVPP() {
 			w.next[i] = begin.Add(restFactor * w.Now().Sub(begin))
 		}
 		w.noteResult(&w.sources[i], len(more), err)
@@ -234,6 +249,9 @@ func (w *Watcher) Look(ctx context.Context, l Loop) {
 	}
 }
 
+// stopsVPP reports whether VPP does not forward while the source is read.
+func (s *Source) stopsVPP() bool { return s.Name == BySessions || s.Name == ByNAT }
+
 // errFull means that VPP dropped more packets than the capture holds.
 var errFull = errors.New("VPP drops more packets than the agent captures: only the first of each period are shown")
 
@@ -258,6 +276,7 @@ type observation struct {
 	input               bool   // of the interface that saw it
 	dropped             string // why VPP dropped it: "node: error"; "": it passed
 	byList              bool   // an access list dropped it
+	twoWay              bool   // packets of both directions passed
 	translation         *flows.Translation
 	counts              flows.Counts
 	seenBy              string

@@ -23,7 +23,7 @@ func TestSecurityPageHasTheListeners(t *testing.T) {
 		said = append(said, m[1]+" --"+m[2]+" "+m[3])
 	}
 	var have []string
-	listens := regexp.MustCompile(`^(listen|metrics|.*-listen|.*-bind-address|health-check-addresses|grpc-socket|status-socket)$`)
+	listens := regexp.MustCompile(`^(listen|metrics|.*-listen|.*-bind-address|health-check-addresses|grpc-socket|status-socket|flows-collector)$`)
 	for _, cmd := range []*cobra.Command{newRun(), newFanout()} {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			if listens.MatchString(f.Name) {
@@ -66,6 +66,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"connectivity/probe/server.go":     {"`connectivity serve --ports`"},
 		"sim/hostif/memif.go":              {"`sim --memif-sockets`"},
 		"sim/vpp.go":                       nil, // for tests
+		"vpp/flowprobe/collector.go":       {"`run --flows-collector`"},
 	}
 	listens := regexp.MustCompile(`\.Listen(TCP|Unix|Packet|UDP|IP|AndServe|AndServeTLS)?\(|httpserver\.Unix\(`)
 	found := map[string]bool{}

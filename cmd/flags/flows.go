@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"net/netip"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,19 +15,23 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/goldmane"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
+	"github.com/contiv-agent/contiv-agent/vpp/flowprobe"
 )
 
 // Flows are the flags of the watcher of flows.
 type Flows struct {
-	every    time.Duration
-	folder   string
-	hubble   struct{ listen, cert, key, ca string }
-	goldmane goldmane.Config
+	every               time.Duration
+	folder              string
+	collector, exporter string
+	hubble              struct{ listen, cert, key, ca string }
+	goldmane            goldmane.Config
 }
 
 // AddFlags adds the flags.
 func (f *Flows) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.every, "flows", 0, "how often to read dropped packets and connections from VPP, which the flows command shows; 1s is a good value; 0: never")
+	fs.StringVar(&f.collector, "flows-collector", "", "IPv4 address and port of this host that VPP reaches: VPP's plugin flowprobe sends counts of all connections there; empty: access lists' sessions show connections")
+	fs.StringVar(&f.exporter, "flows-exporter", "", "IPv4 address of VPP from which it sends to --flows-collector")
 	fs.StringVar(&f.folder, "flows-folder", "/tmp", "VPP's /tmp as the agent sees it: VPP writes captures of dropped packets there; the agent reads and removes them")
 	fs.StringVar(&f.hubble.listen, "hubble-listen", "", "address of Hubble's API over the flows (HOST:PORT; Cilium's port is 4244), or unix:PATH for programs of the same user; without certificates it must be a loopback address")
 	fs.StringVar(&f.hubble.cert, "hubble-cert", "", "file with the certificate for --hubble-listen; needs --hubble-key and --hubble-ca")
@@ -47,6 +52,8 @@ func (f *Flows) Check() error {
 		return exit.Usage(fmt.Errorf("--flows %s: must be 0, or at least 100ms", f.every))
 	case f.every > 0 && f.folder == "":
 		return exit.Usage(errors.New("--flows-folder: must not be empty"))
+	case f.collector != "" && f.every == 0:
+		return exit.Usage(errors.New("--flows-collector: needs --flows"))
 	case f.hubble.listen != "" && f.every == 0:
 		return exit.Usage(errors.New("--hubble-listen: needs --flows"))
 	case f.hubble.listen == "" && f.certificates() > 0:
@@ -58,7 +65,8 @@ func (f *Flows) Check() error {
 			return exit.Usage(err)
 		}
 	}
-	return f.checkGoldmane()
+	_, err := f.probe()
+	return errors.Join(err, f.checkGoldmane())
 }
 
 func (f *Flows) checkGoldmane() error {
@@ -78,6 +86,22 @@ func (f *Flows) checkGoldmane() error {
 		return exit.Usage(fmt.Errorf("--goldmane: %w", err))
 	}
 	return nil
+}
+
+// probe returns where VPP sends counts of connections; nil: nowhere.
+func (f *Flows) probe() (*flowprobe.Target, error) {
+	if f.collector == "" && f.exporter == "" {
+		return nil, nil
+	}
+	collector, err := netip.ParseAddrPort(f.collector)
+	if err != nil || !collector.Addr().Is4() || collector.Addr().IsUnspecified() || collector.Port() == 0 {
+		return nil, exit.Usage(fmt.Errorf("--flows-collector %q: must be an IPv4 address and a port of this host, like 192.0.2.1:4739", f.collector))
+	}
+	exporter, err := netip.ParseAddr(f.exporter)
+	if err != nil || !exporter.Is4() || exporter.IsUnspecified() {
+		return nil, exit.Usage(fmt.Errorf("--flows-exporter %q: must be an IPv4 address of VPP, beside --flows-collector", f.exporter))
+	}
+	return &flowprobe.Target{Collector: collector, Exporter: exporter}, nil
 }
 
 // certificates counts the files of certificates.
@@ -100,6 +124,9 @@ func (f *Flows) Apply(cfg *agent.Config, version string) error {
 	_, _ = name.Write([]byte(cfg.NodeName + " " + cfg.VPP.Socket)) // a hash returns no error
 	watcher := flows.Config{
 		Node: cfg.NodeName, Every: f.every, Folder: f.folder, Name: fmt.Sprintf("%08x", name.Sum32()), Logger: cfg.Process.Logger,
+	}
+	if to, _ := f.probe(); to != nil { // Check has returned the error
+		watcher.Probe = &flows.Probe{Target: *to, Collector: flowprobe.NewCollector(flowprobe.Socket(to.Collector), to.Exporter)}
 	}
 	if f.hubble.listen != "" {
 		server, err := f.hubbleServer(hubble.Config{Node: cfg.NodeName, Version: version, Logger: cfg.Process.Logger})

@@ -59,9 +59,9 @@ spec:
 `
 
 // labWithWeb opens a VPP with the interface of the pod web at 10.1.1.2 on node-1, and writes objects into a folder of manifests.
-func labWithWeb(t *testing.T, path, objects string) (l *lab, web *model.Pod, dir string) {
+func labWithWeb(t *testing.T, path, objects string, plugins ...string) (l *lab, web *model.Pod, dir string) {
 	t.Helper()
-	l, err := openLab(path)
+	l, err := openLab(path, plugins...)
 	t.Cleanup(l.close)
 	if err != nil {
 		t.Fatal(err)

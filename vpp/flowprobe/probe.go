@@ -1,0 +1,121 @@
+// Package flowprobe makes VPP's plugin flowprobe count the packets that leave by each interface, and turns its messages of IPFIX into records.
+//
+//	VPP: flowprobe ── IPFIX over UDP, IPv4 ──▶ Collector.Run ──▶ Collector.Take
+//
+// Invariant: a flowprobe that another program configured is not changed.
+package flowprobe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	probe "go.fd.io/govpp/binapi/flowprobe"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ip_types"
+	"go.fd.io/govpp/binapi/ipfix_export"
+
+	"github.com/contiv-agent/contiv-agent/vpp"
+)
+
+// Do sends requests to VPP; vpp.Conn.Do is one.
+type Do func(context.Context, ...vpp.Call) []vpp.Reply
+
+var (
+	// ErrForeign means that another program uses flowprobe or the exporter: VPP has one of each for it.
+	ErrForeign = errors.New("another program has configured VPP's flowprobe or its IPFIX exporter, which VPP has once")
+	// ErrAbsent means that VPP does not have the plugin.
+	ErrAbsent = errors.New("VPP has no flowprobe: enable flowprobe_plugin.so in startup.conf")
+)
+
+// Settings of flowprobe (VPP 24.06 to 26.06). VPP drops the last record of a connection if the passive time is not longer than the active one
+// (flowprobe/node.c, flowprobe_walker_process).
+const (
+	active, passive  = 5, 6 // seconds between two records of a connection, and without packets until its last record
+	mtu              = 1400
+	templateInterval = 2 // seconds
+	anyInterface     = ^interface_types.InterfaceIndex(0)
+	recorded         = probe.FLOWPROBE_RECORD_FLAG_L3 | probe.FLOWPROBE_RECORD_FLAG_L4
+)
+
+// Target is where VPP sends its messages.
+type Target struct {
+	Collector netip.AddrPort // an IPv4 address of this host that VPP reaches
+	Exporter  netip.Addr     // the source of the messages: an address that VPP has at the link to the collector
+}
+
+// Ensure makes VPP count and send, as far as it does not yet, also for interfaces that are new.
+func Ensure(ctx context.Context, do Do, to Target) error {
+	r := do(ctx, vpp.Call{Msg: &probe.FlowprobeGetParams{}})[0]
+	params, ok := r.Msg.(*probe.FlowprobeGetParamsReply)
+	if !ok || r.Err != nil {
+		return fmt.Errorf("%w (%w)", ErrAbsent, r.Err)
+	}
+	var exporter ipfix_export.IpfixExporterDetails
+	probed, all := map[interface_types.InterfaceIndex]bool{}, []interface_types.InterfaceIndex{}
+	for i, r := range do(ctx,
+		vpp.Call{Msg: &ipfix_export.IpfixExporterDump{}, Dump: true},
+		vpp.Call{Msg: &probe.FlowprobeInterfaceDump{SwIfIndex: anyInterface}, Dump: true},
+		vpp.Call{Msg: &interfaces.SwInterfaceDump{SwIfIndex: anyInterface}, Dump: true},
+	) {
+		if r.Err != nil {
+			return fmt.Errorf("flowprobe: %w", r.Err)
+		}
+		for n, m := range r.Details {
+			switch m := m.(type) {
+			case *ipfix_export.IpfixExporterDetails:
+				if i == 0 && n == 0 { // flowprobe sends by the first one
+					exporter = *m
+				}
+			case *probe.FlowprobeInterfaceDetails:
+				probed[m.SwIfIndex] = true
+			case *interfaces.SwInterfaceDetails:
+				all = append(all, m.SwIfIndex)
+			}
+		}
+	}
+	calls, err := to.configure(params, &exporter, len(probed) > 0)
+	if err != nil {
+		return err
+	}
+	for _, index := range all {
+		if index != 0 && !probed[index] { // 0 is local0
+			calls = append(calls, vpp.Call{Msg: &probe.FlowprobeInterfaceAddDel{
+				IsAdd: true, Which: probe.FLOWPROBE_WHICH_IP4, Direction: probe.FLOWPROBE_DIRECTION_TX, SwIfIndex: index,
+			}})
+		}
+	}
+	for _, r := range do(ctx, calls...) {
+		if r.Err != nil {
+			err = errors.Join(err, fmt.Errorf("flowprobe: %w", r.Err))
+		}
+	}
+	return err
+}
+
+// configure returns the requests for the exporter and the parameters.
+func (to Target) configure(params *probe.FlowprobeGetParamsReply, exporter *ipfix_export.IpfixExporterDetails, used bool) (calls []vpp.Call, _ error) {
+	at := netip.AddrPortFrom(netip.AddrFrom4(exporter.CollectorAddress.Un.GetIP4()), exporter.CollectorPort)
+	if at != to.Collector {
+		if !at.Addr().IsUnspecified() {
+			return nil, fmt.Errorf("%w: it sends to %s", ErrForeign, at)
+		}
+		calls = append(calls, vpp.Call{Msg: &ipfix_export.SetIpfixExporter{
+			CollectorAddress: wireAddress(to.Collector.Addr()), CollectorPort: to.Collector.Port(), SrcAddress: wireAddress(to.Exporter),
+			VrfID: ^uint32(0), PathMtu: mtu, TemplateInterval: templateInterval,
+		}})
+	}
+	if params.RecordFlags != recorded || params.ActiveTimer != active || params.PassiveTimer != passive {
+		if used {
+			return nil, fmt.Errorf("%w: it records %d, with the timers %d and %d s", ErrForeign, params.RecordFlags, params.ActiveTimer, params.PassiveTimer)
+		}
+		calls = append(calls, vpp.Call{Msg: &probe.FlowprobeSetParams{RecordFlags: recorded, ActiveTimer: active, PassiveTimer: passive}})
+	}
+	return calls, nil
+}
+
+func wireAddress(a netip.Addr) ip_types.Address {
+	return ip_types.Address{Af: ip_types.ADDRESS_IP4, Un: ip_types.AddressUnionIP4(a.As4())}
+}
