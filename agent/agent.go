@@ -95,16 +95,17 @@ type meters struct {
 	proxy *kubeproxy.Metrics
 	nat   *nattable.Metrics
 	proof *proof.Metrics
+	flows *flows.Meter
 }
 
 // newMeters returns the metrics of an agent that serves these families of addresses.
 func newMeters(families []string) *meters {
-	return &meters{metrics.New(), kubeproxy.NewMetrics(families), nattable.NewMetrics(), proof.NewMetrics()}
+	return &meters{metrics.New(), kubeproxy.NewMetrics(families), nattable.NewMetrics(), proof.NewMetrics(), flows.NewMeter()}
 }
 
 // register registers all metrics; a second agent with the same registry is an error.
 func (m *meters) register(r prometheus.Registerer) error {
-	return errors.Join(m.proxy.Register(r), m.nat.Register(r), m.proof.Register(r), m.Register(r))
+	return errors.Join(m.proxy.Register(r), m.nat.Register(r), m.proof.Register(r), m.flows.Register(r), m.Register(r))
 }
 
 // assemble makes the parts of an agent. pause waits, so that VPP forwards between two requests; nil: no pauses.
@@ -130,6 +131,7 @@ func assemble(cfg Config, pause func(context.Context, time.Duration)) (*parts, e
 	}
 	log := cfg.Process.Logger
 	p := &parts{cfg: cfg, log: log, metrics: newMeters(kubeproxy.Families(cfg.Services.Renderer.Choice.Served())), onState: func(vpp.State) {}, calm: func() {}}
+	cfg.Process.Flows.CountIn(p.metrics.flows)
 	p.conn = p.connection()
 	frontends := &nattable.Frontends{}
 	p.vppagent = vppagent.New(p.vppagentConfig(pause, frontends))
@@ -378,7 +380,7 @@ func New(cfg Config) (*Agent, error) {
 		err = errors.Join(err, a.registry.Register(a.cni.Metrics()))
 	}
 	return a, errors.Join(err, p.metrics.register(a.registry), p.counters.Register(a.registry), registerExternal(p.cfg.External, a.registry), cfg.Process.Flows.StagedMetrics().Register(a.registry), cfg.Process.Recorder.Register(a.registry),
-		p.cfg.Process.Removals.Register(a.registry), p.cfg.VPPAgent.Quarantine.Register(a.registry))
+		a.registry.Register(metrics.Build(cfg.Process.Version)), p.cfg.Process.Removals.Register(a.registry), p.cfg.VPPAgent.Quarantine.Register(a.registry))
 }
 
 // Run runs the agent until ctx ends or a part of it fails. An Agent runs once.

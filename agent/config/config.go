@@ -149,6 +149,7 @@ type Process struct {
 	// Alone means that the process runs only this agent. Then garbage collection runs less often until the first sync is
 	// done, unless GOGC is set.
 	Alone    bool
+	Version  string               // of the program, for the metric contiv_build_info
 	Flags    map[string]string    // the flags that differ from their defaults, by name; the status shows them
 	Now      func() time.Time     // the clock for retries; nil: time.Now
 	Logger   *slog.Logger         // nil: silent

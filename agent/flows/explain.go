@@ -45,6 +45,7 @@ func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.He
 		default:
 			f := w.nameEnds(o)
 			w.findDecision(l, o, &f)
+			w.meter.countFlow(&f)
 			out = append(out, f)
 		}
 		for len(headers) < len(out) {

@@ -145,5 +145,8 @@ func (w *Watcher) explainProbed(l *Loop, o *observation, out []flows.Flow) []flo
 	case len(out) == at:
 		out = append(out, w.nameEnds(o))
 	}
+	for i := range out[at:] {
+		w.meter.countFlow(&out[at+i])
+	}
 	return out
 }

@@ -94,6 +94,7 @@ type Watcher struct {
 	nodes   map[string]*model.Node
 	staged  *tally.Tally
 	changes changes
+	meter   *Meter // nil: nothing is counted
 }
 
 type ask struct {
@@ -261,6 +262,7 @@ func (w *Watcher) noteResult(s *Source, seen int, err error) {
 	if err != nil {
 		problem = err.Error()
 		s.Missed++
+		w.meter.countIncomplete(s.Name)
 	}
 	if problem != s.Problem && problem != "" {
 		w.Logger.Warn("flows", "source", s.Name, "err", problem)

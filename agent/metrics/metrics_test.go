@@ -32,30 +32,38 @@ func TestSamples(t *testing.T) {
 	m.State(vpp.State{Generation: 3})
 	m.Request("show_version", time.Millisecond, nil)
 	m.Request("show_version", time.Millisecond, errors.New("no"))
+	m.Request("nat44_lb_static_mapping_dump", time.Millisecond, nil)
+	m.Request("acl_add_replace", 2*time.Second, nil)
 	m.Unwell(map[event.State]int{event.Failed: 4})
 	m.Unwell(map[event.State]int{event.Pending: 1})
 	m.Policies(policy.Counts{Policies: 5, Endpoints: 6}, vppagent.ReclassifyUnknown)
 	want := map[string]float64{
-		`contiv_transactions_total{kind="update",result="ok"}`:                  1,
-		`contiv_transactions_total{kind="full-resync",result="failed"}`:         1,
-		`contiv_values_total{operation="add"}`:                                  3,
-		`contiv_values_total{operation="mod"}`:                                  2,
-		`contiv_values_total{operation="del"}`:                                  1,
-		`contiv_vpp_writes_total{}`:                                             9,
-		`contiv_drift_total{kind="acl",result="repaired"}`:                      1,
-		`contiv_drift_total{kind="acl",result="not repaired"}`:                  1,
-		`contiv_objects_refused_total{}`:                                        1,
-		`contiv_vpp_connected{}`:                                                0,
-		`contiv_vpp_connection_generation{}`:                                    3,
-		`contiv_vpp_silences_total{}`:                                           1,
-		`contiv_vpp_silent_seconds{}`:                                           0,
-		`contiv_vpp_api_requests_total{message="show_version",result="ok"}`:     1,
-		`contiv_vpp_api_requests_total{message="show_version",result="failed"}`: 1,
-		`contiv_vpp_api_request_duration_seconds{message="show_version"}`:       2,
-		`contiv_values_unwell{state="PENDING"}`:                                 1,
-		`contiv_policies{}`:                                                     5,
-		`contiv_policy_endpoints{}`:                                             6,
-		`contiv_vpp_acl_reclassify{}`:                                           -1,
+		`contiv_transactions_total{kind="update",result="ok"}`:                              1,
+		`contiv_transactions_total{kind="full-resync",result="failed"}`:                     1,
+		`contiv_values_total{operation="add"}`:                                              3,
+		`contiv_values_total{operation="mod"}`:                                              2,
+		`contiv_values_total{operation="del"}`:                                              1,
+		`contiv_vpp_writes_total{}`:                                                         9,
+		`contiv_drift_total{kind="acl",result="repaired"}`:                                  1,
+		`contiv_drift_total{kind="acl",result="not repaired"}`:                              1,
+		`contiv_objects_refused_total{}`:                                                    1,
+		`contiv_vpp_connected{}`:                                                            0,
+		`contiv_vpp_connection_generation{}`:                                                3,
+		`contiv_vpp_silences_total{}`:                                                       1,
+		`contiv_vpp_silent_seconds{}`:                                                       0,
+		`contiv_vpp_api_requests_total{message="show_version",result="ok"}`:                 1,
+		`contiv_vpp_api_requests_total{message="show_version",result="failed"}`:             1,
+		`contiv_vpp_api_requests_total{message="nat44_lb_static_mapping_dump",result="ok"}`: 1,
+		`contiv_vpp_api_requests_total{message="acl_add_replace",result="ok"}`:              1,
+		`contiv_vpp_api_request_duration_seconds{kind="read"}`:                              3,
+		`contiv_vpp_api_request_duration_seconds{kind="write"}`:                             1,
+		`contiv_vpp_api_request_seconds_total{message="show_version"}`:                      0.002,
+		`contiv_vpp_api_request_seconds_total{message="nat44_lb_static_mapping_dump"}`:      0.001,
+		`contiv_vpp_api_request_seconds_total{message="acl_add_replace"}`:                   2,
+		`contiv_values_unwell{state="PENDING"}`:                                             1,
+		`contiv_policies{}`:                                                                 5,
+		`contiv_policy_endpoints{}`:                                                         6,
+		`contiv_vpp_acl_reclassify{}`:                                                       -1,
 	}
 	if diff := cmp.Diff(want, samples.Read(t, r)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

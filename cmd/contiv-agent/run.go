@@ -134,7 +134,7 @@ func (f *runFlags) config(log *slog.Logger) (agent.Config, error) {
 func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	log, errLog := f.Logger(cmd.ErrOrStderr())
 	cfg, errFlags := f.config(log)
-	cfg.Process.Flags = flags.Settings(cmd.Flags())
+	cfg.Process.Flags, cfg.Process.Version = flags.Settings(cmd.Flags()), version
 	var errSources, errGRPC, errReport error
 	cfg.Sources, errSources = f.sources.Sources(cfg.NodeName, version, !f.once, log)
 	if f.demo && len(f.sources.Manifests) == 0 {

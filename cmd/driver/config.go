@@ -173,7 +173,7 @@ func Load(path string, env func(string) string) (*File, error) {
 // Agent returns the configuration of an agent, without its Felix and without the embedded VPP.
 func (f *File) Agent(version string, log *slog.Logger) (agent.Config, error) {
 	cfg := agent.Config{
-		NodeName: flags.NodeName(f.Node), VPP: vpp.Config{Socket: f.VPP.Socket}, Process: config.Process{Alone: true, Logger: log, LogLevel: f.Level}, Listen: config.Listeners{Metrics: f.Listen, Profiling: f.Profiling, Status: flags.StatusSocket(f.Status)},
+		NodeName: flags.NodeName(f.Node), VPP: vpp.Config{Socket: f.VPP.Socket}, Process: config.Process{Version: version, Alone: true, Logger: log, LogLevel: f.Level}, Listen: config.Listeners{Metrics: f.Listen, Profiling: f.Profiling, Status: flags.StatusSocket(f.Status)},
 		VPPAgent: vppagent.Config{Journal: flags.JournalPath(f.Journal, f.VPP.Sim)},
 		Limits:   budget.Defaults(),
 	}
