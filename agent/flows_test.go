@@ -137,7 +137,7 @@ func TestFlowsHaveNamesAndReasons(t *testing.T) {
 	}
 	got := strings.Join(w.lines(&flows.Filter{Verdict: flows.Allowed}), "\n")
 	for _, line := range []string{
-		" -> default/web:80 ingress, allowed by NetworkPolicy default/web ingress rule 1; 2 connections",
+		seen + "10.2.0.7:1001 -> default/web:80 ingress, allowed by NetworkPolicy default/web ingress rule 1; 2 connections, 2 packets", // counted by NAT44
 		seen + client + ":1005 -> service default/web:80 egress, ",
 		seen + client + ":1005 -> default/web:8080 ingress, allowed by NetworkPolicy default/web ingress rule 2; 1 connections",
 		"nat44: allowed TCP " + client + ":1005 -> default/web:8080 (dialled 10.96.0.10:80, source 10.1.1.3:1005)",

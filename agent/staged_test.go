@@ -57,7 +57,7 @@ func TestStagedPolicies(t *testing.T) {
 	const isolates = "denied: no rule of NetworkPolicy default/web allows it"
 	for verdict, want := range map[flows.Verdict][]string{
 		flows.Dropped: {
-			"sessions: allowed TCP 10.2.0.7:PORT -> default/web:80 ingress, allowed by NetworkPolicy default/web ingress rule 1 (with StagedKubernetesNetworkPolicy default/web: dropped, " + isolates + " (ingress of default/web, tier default)); 2 connections",
+			"sessions: allowed TCP 10.2.0.7:PORT -> default/web:80 ingress, allowed by NetworkPolicy default/web ingress rule 1 (with StagedKubernetesNetworkPolicy default/web: dropped, " + isolates + " (ingress of default/web, tier default)); 2 connections, 2 packets",
 			"sessions: allowed TCP default/web:1003 -> 10.3.8.1:53 egress, allowed by NetworkPolicy default/web egress rule 1 (with AdminNetworkPolicy later: dropped, denied by AdminNetworkPolicy later egress rule 1); 1 connections",
 			"nat44: allowed TCP default/web:1003 -> 10.3.8.1:53 (dialled 10.3.8.1:53, source 192.168.16.1:PORT) egress, allowed by NetworkPolicy default/web egress rule 1 (with AdminNetworkPolicy later: dropped, denied by AdminNetworkPolicy later egress rule 1); 1 connections, 1 packets, 40 bytes", // does not count again
 			"nat44: allowed TCP " + client + ":1005 -> default/web:8080 (dialled 10.96.0.10:80, source 10.1.1.3:1005) egress, allowed: services, which are evaluated where they lead (with StagedKubernetesNetworkPolicy default/web: dropped, " + isolates + " (egress of " + client + ", tier default)); 1 connections, 1 packets, 40 bytes",

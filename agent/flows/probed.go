@@ -36,6 +36,14 @@ type ends struct {
 	protocol  uint8
 }
 
+// endsOf returns the ends; direction 1: the source is the greater one.
+func endsOf(source, destination netip.AddrPort, protocol uint8) (e ends, direction int) {
+	if destination.Compare(source) < 0 {
+		return ends{destination, source, protocol}, 1
+	}
+	return ends{source, destination, protocol}, 0
+}
+
 // probed is what is known of a connection.
 type probed struct {
 	start       [2]uint64 // of the direction from low to high, and back; 0: not seen
@@ -78,11 +86,7 @@ func (p *Probe) join(records []flowprobe.Record, now time.Time) (lost uint64) {
 	}
 	for i := range records {
 		r := &records[i]
-		e := ends{netip.AddrPortFrom(r.Src, r.SrcPort), netip.AddrPortFrom(r.Dst, r.DstPort), r.Protocol}
-		direction := 0
-		if e.high.Compare(e.low) < 0 {
-			e.low, e.high, direction = e.high, e.low, 1
-		}
+		e, direction := endsOf(netip.AddrPortFrom(r.Src, r.SrcPort), netip.AddrPortFrom(r.Dst, r.DstPort), r.Protocol)
 		c := p.connections[e]
 		if c == nil {
 			if len(p.connections) >= mostProbed {

@@ -32,8 +32,9 @@ const (
 	MostFlows      = 4096
 	mostDropped    = 20000 // packets between two reads
 	mostSessions   = 10000 // of access lists: VPP 25.10 ends when the text of its answer has no room in the API's memory (16 MB)
-	mostTranslated = 20000
-	mostSelected   = 1000 // flows in an answer
+	mostTranslated = 120_000
+	mostOfAddress  = 60_000 // translated connections of one inside address, which VPP lists without a pause
+	mostSelected   = 1000   // flows in an answer
 	// VPP does not forward while it prints or lists sessions: that may take 0.5 % of its time.
 	restFactor = 200
 )
@@ -314,30 +315,41 @@ func (w *Watcher) readSessions(ctx context.Context, l Loop) ([]observation, erro
 	if err != nil {
 		return nil, err
 	}
-	now := map[any]flows.Counts{}
+	now, opened := map[capture.Session]bool{}, map[ends]netip.AddrPort{}
 	var out []observation
 	for _, s := range list {
-		if _, was := w.known.sessions[s]; !was {
+		source, destination := netip.AddrPortFrom(s.Src, s.SrcPort), netip.AddrPortFrom(s.Dst, s.DstPort)
+		e, _ := endsOf(source, destination, s.Protocol)
+		opened[e] = source
+		if !w.known.sessions[s] {
 			out = append(out, observation{
-				source: netip.AddrPortFrom(s.Src, s.SrcPort), destination: netip.AddrPortFrom(s.Dst, s.DstPort), protocol: s.Protocol, input: s.Input,
+				source: source, destination: destination, protocol: s.Protocol, input: s.Input,
 				counts: flows.Counts{Connections: 1}, seenBy: BySessions,
 			})
 		}
-		now[s] = flows.Counts{}
+		now[s] = true
 	}
-	w.known.sessions = now
+	w.known.sessions, w.known.opened = now, opened
 	return out, nil
 }
 
+// readTranslated returns the connections in NAT44's table. It has those that NAT44 only lets pass, too, and does not say which end opened them: the
+// sessions of access lists do. Their packets are added to the flows of sessions. VPP counts bytes of one direction alone (create_bypass_for_fwd, VPP
+// 25.10), so these are left out.
 func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, error) {
-	list, err := sessions.AllTranslated(ctx, l.Do, mostTranslated)
-	if err != nil {
+	list, err := sessions.AllTranslated(ctx, l.Do, sessions.Bounds{All: mostTranslated, One: mostOfAddress})
+	if err != nil && !errors.Is(err, sessions.ErrMany) {
 		return nil, err
 	}
-	now := map[any]flows.Counts{}
+	now := map[sessions.Translated]flows.Counts{}
 	var out []observation
 	for _, t := range list {
-		if t.Client == t.Source && t.Dialled == t.Endpoint { // NAT44 only lets it pass, and does not say which end opened it
+		o := observation{source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, seenBy: ByNAT}
+		passed := t.Client == t.Source && t.Dialled == t.Endpoint
+		switch {
+		case !passed:
+			o.translation = &flows.Translation{Dialled: t.Dialled, Source: t.Source}
+		case !w.known.orient(&o):
 			continue
 		}
 		key := t
@@ -351,14 +363,30 @@ func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, er
 		if knew && was.Packets < is.Packets && was.Bytes <= is.Bytes { // otherwise it is a new connection with the same ends
 			is = flows.Counts{Packets: is.Packets - was.Packets, Bytes: is.Bytes - was.Bytes}
 		}
-		out = append(out, observation{
-			source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, counts: is, seenBy: ByNAT,
-			translation: &flows.Translation{Dialled: t.Dialled, Source: t.Source},
-		})
+		if o.counts = is; passed {
+			o.seenBy, o.counts = BySessions, flows.Counts{Packets: is.Packets}
+			out = append(out, o) // at the interface of the pod that opened it, and below at that of the other pod
+			o.input = false
+		}
+		out = append(out, o)
 	}
 	w.known.translated = now
-	return out, nil
+	return out, err
 }
 
-// known are the connections of the latest read.
-type known struct{ sessions, translated map[any]flows.Counts }
+// known are the connections of the latest read, and the ends that opened those with sessions.
+type known struct {
+	sessions   map[capture.Session]bool
+	opened     map[ends]netip.AddrPort
+	translated map[sessions.Translated]flows.Counts
+}
+
+// orient makes the end that opened a connection its source; false: it is not known.
+func (k *known) orient(o *observation) bool {
+	e, _ := endsOf(o.source, o.destination, o.protocol)
+	source, ok := k.opened[e]
+	if ok && source == o.destination {
+		o.source, o.destination = o.destination, o.source
+	}
+	return ok
+}

@@ -121,12 +121,21 @@ func missingFlows(want, got []string, last uint16) string {
 	return ""
 }
 
-// checkCounts checks that a dropped packet of TCP without data has 40 bytes.
+// checkCounts checks that a dropped packet of TCP without data has 40 bytes, and that NAT44 counts the packets of connections that it lets pass.
 func checkCounts(t *testing.T, watcher *agentflows.Watcher) {
 	t.Helper()
 	answer, err := watcher.Ask(t.Context(), 0, &flows.Filter{Verdict: flows.Dropped, From: "default/web", To: "10.3.7.1"})
 	if err != nil || len(answer.Flows) == 0 {
 		t.Fatalf("%+v, %v", answer, err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) { // NAT44's table is read later than sessions
+		passed, err := watcher.Ask(t.Context(), 0, &flows.Filter{Verdict: flows.Allowed, From: "10.2.0.7", To: "default/web"})
+		if err == nil && len(passed.Flows) == 1 && passed.Flows[0].Packets > 0 && passed.Flows[0].Packets <= passed.Flows[0].Connections {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%+v, %v", passed, err)
+		}
 	}
 	for _, f := range answer.Flows {
 		if f.Packets == 0 || f.Bytes != 40*f.Packets {
