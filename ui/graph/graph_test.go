@@ -185,6 +185,25 @@ func TestBetweenHasTheFlowsOfEachEdge(t *testing.T) {
 	}
 }
 
+// Two ends may have both verdicts: each edge leads to its flows alone.
+func TestBetweenSeparatesVerdicts(t *testing.T) {
+	f := flows.Flow{
+		Source: flows.Peer{Kind: flows.Node, Name: "a"}, Destination: flows.Peer{Kind: flows.Node, Name: "b"}, Port: 80, Protocol: "TCP", Verdict: flows.Allowed,
+		Counts: flows.Counts{Connections: 1},
+	}
+	g := f
+	g.Verdict, g.Port, g.Counts = flows.Dropped, 22, flows.Counts{Packets: 1}
+	list := []watch.Flow{{Flow: f}, {Flow: g}}
+	if got := edgesOf(graph.Of(list, graph.Options{})); len(got) != 2 {
+		t.Error(got)
+	}
+	for denied, port := range map[bool]uint16{false: 80, true: 22} {
+		if got := graph.Between(list, "node a", "node b", denied); len(got) != 1 || got[0].Port != port {
+			t.Errorf("denied %v: %+v", denied, got)
+		}
+	}
+}
+
 func TestByNamespace(t *testing.T) {
 	got := graph.ByNamespace(listOf(t, sample.New(sample.Size{Nodes: 2, Namespaces: 2, Replicas: 1})))
 	want := map[[2]string]graph.Traffic{

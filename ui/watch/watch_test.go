@@ -161,6 +161,10 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		if s := w.Latest(); len(s.Flows) != watch.MostFlows || s.Forgotten != 2000 || s.Flows[0].Number != 11999 {
 			t.Errorf("%d flows, %d forgotten, the first %d", len(s.Flows), s.Forgotten, s.Flows[0].Number)
 		}
+		<-w.Latest().Replaced()
+		if s := w.Latest(); len(s.Flows) != watch.MostFlows || s.Forgotten != 8000 {
+			t.Errorf("%d flows, %d forgotten", len(s.Flows), s.Forgotten)
+		}
 		c.err = fmt.Errorf("kubectl: no route")
 		<-w.Latest().Replaced()
 		if s := w.Latest(); s.Problem != "kubectl: no route" || len(s.Nodes) != 1 {
