@@ -2,9 +2,11 @@ package watch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,15 +87,15 @@ func TestSilentNodesKeepTheirState(t *testing.T) {
 // counting counts queries, and may have other answers.
 type counting struct {
 	*sample.Cluster
-	queries int
+	queries atomic.Int64
 	answer  func(after uint64) (*agentflows.Answer, error)
-	err     error
+	err     atomic.Pointer[error] // of Nodes
 }
 
 func (c *counting) Nodes(ctx context.Context) ([]string, error) {
-	c.queries++
-	if c.err != nil {
-		return nil, c.err
+	c.queries.Add(1)
+	if err := c.err.Load(); err != nil {
+		return nil, *err
 	}
 	return []string{"node-1"}, nil
 }
@@ -112,14 +114,14 @@ func TestNobodyIsQueriedForNobody(t *testing.T) {
 		w := follow(t, c)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if c.queries > 63 { // a minute after the last reader, and a reserve
-			t.Errorf("%d rounds without a reader", c.queries)
+		was := c.queries.Load()
+		if was > 63 { // a minute after the last reader, and a reserve
+			t.Errorf("%d rounds without a reader", was)
 		}
-		was := c.queries
 		s := w.Latest()
 		<-s.Replaced()
-		if c.queries != was+1 {
-			t.Errorf("%d rounds for a reader", c.queries-was)
+		if n := c.queries.Load() - was; n != 1 {
+			t.Errorf("%d rounds for a reader", n)
 		}
 	})
 }
@@ -127,9 +129,11 @@ func TestNobodyIsQueriedForNobody(t *testing.T) {
 // A restarted agent counts from 0 again: its flows continue.
 func TestRestartedAgentsAreReadFromTheirBeginning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		next := uint64(100)
+		var number atomic.Uint64
+		number.Store(100)
 		c := &counting{Cluster: sample.New(sample.Small)}
 		c.answer = func(after uint64) (*agentflows.Answer, error) {
+			next := number.Load()
 			a := &agentflows.Answer{Node: "node-1", Next: next}
 			if after < next {
 				a.Flows = []flows.Flow{{Number: next, Node: "node-1", Port: uint16(next), Source: flows.Peer{Kind: flows.Outside, Address: netip.MustParseAddr("192.0.2.1")}}}
@@ -137,7 +141,7 @@ func TestRestartedAgentsAreReadFromTheirBeginning(t *testing.T) {
 			return a, nil
 		}
 		w := follow(t, c)
-		next = 5
+		number.Store(5)
 		<-w.Latest().Replaced()
 		if got := w.Latest().Flows; len(got) != 2 {
 			t.Errorf("%d flows", len(got))
@@ -165,7 +169,8 @@ func TestSnapshotsAreBounded(t *testing.T) {
 		if s := w.Latest(); len(s.Flows) != watch.MostFlows || s.Forgotten != 8000 {
 			t.Errorf("%d flows, %d forgotten", len(s.Flows), s.Forgotten)
 		}
-		c.err = fmt.Errorf("kubectl: no route")
+		err := errors.New("kubectl: no route")
+		c.err.Store(&err)
 		<-w.Latest().Replaced()
 		if s := w.Latest(); s.Problem != "kubectl: no route" || len(s.Nodes) != 1 {
 			t.Errorf("%q, %d nodes", s.Problem, len(s.Nodes))
