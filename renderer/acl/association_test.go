@@ -76,7 +76,7 @@ func TestPortsOfSCTP(t *testing.T) {
 		s.checkFilters(t)
 		denied += s.checkPairs(t)
 	})
-	if filters == 0 || interims == 0 || denied == 0 && pace.Fewer(2, 2) == 2 && !testing.Short() { // rare: not with fewer checks
+	if pace.Fewer(2, 2) == 2 && (filters == 0 || interims == 0 || denied == 0) { // rare: not with fewer checks
 		t.Errorf("%d filters, %d changes with a state on the way, %d pairs of addresses denied before a permission", filters, interims, denied)
 	}
 }

@@ -9,11 +9,15 @@ import (
 	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
-// TestMain has properties checked less often under the race detector, which takes five times as long.
+// TestMain has properties checked less often under the race detector, which takes five times as long; make wide checks all.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	const checks = 100 // rapid's default
-	if fewer := pace.Fewer(checks, 2); fewer < checks {
+	fewer := pace.Fewer(checks, 4)
+	if testing.Short() {
+		fewer = checks / 2 // rapid divides by five again
+	}
+	if fewer < checks {
 		if err := flag.Set("rapid.checks", fmt.Sprint(fewer)); err != nil {
 			panic(err)
 		}

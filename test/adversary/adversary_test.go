@@ -25,7 +25,7 @@ const (
 )
 
 func TestAdversary(t *testing.T) {
-	sequences, first := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](defaultSequences, 4)), oracle.Setting(t, "CONTIV_SEED", 1)
+	sequences, first := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](defaultSequences, 8)), oracle.Setting(t, "CONTIV_SEED", 1)
 	start := time.Now()
 	counts := tournament(t, first, (sequences+games-1)/games)
 	report(t, counts)

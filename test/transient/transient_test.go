@@ -60,7 +60,7 @@ var (
 // TestNoHoleWhereOneWas changes the worlds in which holes were found before.
 func TestNoHoleWhereOneWas(t *testing.T) {
 	var sum tally // its bounds are for many worlds
-	for _, seed := range found[:pace.Fewer(len(found), 2)] {
+	for _, seed := range found[:pace.Fewer(len(found), 3)] {
 		growOne(t, seed, false, &sum)
 	}
 	for _, seed := range faultyFound {
@@ -78,7 +78,7 @@ type tally struct {
 }
 
 func grow(t *testing.T, cases uint64, faults bool) {
-	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](cases, 8))
+	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](cases, 16))
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	var sum tally
 	var at atomic.Uint64
