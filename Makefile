@@ -7,6 +7,8 @@ BIN   := bin/contiv-agent
 # race detector needs cgo, and so a C compiler. make lint does what vet does.
 PLAIN := CGO_ENABLED=0 $(GO)
 TEST  := $(PLAIN) test -tags grpcnotrace -vet=off
+# Without the tables of a debugger, which take the linker five times as long as all else: make build LINK= has them.
+LINK  := -w
 RACE  := CGO_ENABLED=1 $(GO) test -race -vet=off
 # What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`. KUBE=1: a real API server instead, and three nodes with pods.
 MANIFESTS ?= examples/guestbook
@@ -44,7 +46,7 @@ help: ## this list
 
 build: ## build bin/contiv-agent and bin/contiv-cni
 	@mkdir -p bin
-	GO=$(GO) CGO_ENABLED=0 ./tools/build.sh $(BIN) -tags grpcnotrace ./cmd/contiv-agent
+	GO=$(GO) CGO_ENABLED=0 ./tools/build.sh $(BIN) -tags grpcnotrace -ldflags=$(LINK) ./cmd/contiv-agent
 	GO=$(GO) CGO_ENABLED=0 ./tools/build.sh bin/contiv-cni -tags grpcnotrace -ldflags '-s -w' ./cmd/contiv-cni
 
 run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three nodes of a real API server, with pods as processes; root)
@@ -55,13 +57,13 @@ ui: ## the page of the agent that make run started in another terminal (docs/ui.
 
 .PHONY: bin/kube
 bin/kube: build # a real API server, kubelets and the guestbook's programs, from a module of its own
-	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/kube ./demo
-	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/guestbook ./guestbook
+	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/kube -ldflags=$(LINK) ./demo
+	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/guestbook -ldflags=$(LINK) ./guestbook
 
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own
 	@mkdir -p bin
-	cd tools/etcd && GO=$(GO) CGO_ENABLED=0 ../build.sh ../../bin/etcd -mod=mod .
+	cd tools/etcd && GO=$(GO) CGO_ENABLED=0 ../build.sh ../../bin/etcd -mod=mod -ldflags=$(LINK) .
 
 test: ## the tests, with fewer random cases and without the race detector: minutes the first time, then only what changed (make check: all)
 	$(TEST) -short -timeout 10m -p 4 ./... # more at a time than cores: those with processes mostly wait

@@ -87,7 +87,7 @@ var readonly = []string{"GOFLAGS=-mod=readonly -buildvcs=false"}
 // buildOwn makes the programs of this tree in the scratch folder, with the flags of make build: what that has compiled is not compiled again.
 func buildOwn(ctx context.Context, say io.Writer, scratch string) error {
 	for _, b := range []*building{
-		{dir: "../..", file: filepath.Join(scratch, "contiv-agent"), path: "./cmd/contiv-agent", flags: []string{"-tags", "grpcnotrace"}, env: readonly},
+		{dir: "../..", file: filepath.Join(scratch, "contiv-agent"), path: "./cmd/contiv-agent", flags: []string{"-tags", "grpcnotrace", "-ldflags=-w"}, env: readonly},
 		{dir: "../..", file: filepath.Join(scratch, "contiv-cni"), path: "./cmd/contiv-cni", flags: []string{"-ldflags", "-s -w"}, env: readonly},
 		{dir: ".", file: filepath.Join(scratch, "guestbook"), path: "./guestbook"},
 	} {

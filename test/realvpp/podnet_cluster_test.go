@@ -48,7 +48,7 @@ func newPodCluster(t *testing.T, shape clusterShape) *podCluster {
 	c := &podCluster{t: t, clusterShape: shape, dir: t.TempDir(), pods: map[string]*podOf{}}
 	c.program = theAgent(t)
 	c.plugin = filepath.Join(c.dir, "contiv-cni")
-	if out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", c.plugin, "../../cmd/contiv-cni").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-ldflags=-w", "-o", c.plugin, "../../cmd/contiv-cni").CombinedOutput(); err != nil {
 		t.Fatalf("build the plugin: %v\n%s", err, out)
 	}
 	var err error

@@ -65,7 +65,7 @@ func theAgent(t *testing.T) string {
 
 var buildAgent = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(programs, "contiv-agent")
-	if out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", path, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-tags", "grpcnotrace", "-ldflags=-w", "-o", path, "../../cmd/contiv-agent").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the agent: %w\n%s", err, out)
 	}
 	return path, nil
