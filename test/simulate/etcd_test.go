@@ -118,7 +118,11 @@ func (r *run) checkEtcd(n *node, dump string) error {
 	for _, name := range etcdNames {
 		value, stored := values[etcdRoot(n)+etcdConfig+name]
 		status := statuses[etcdRoot(n)+etcdStatus+name]
-		line := externalLine(dump, name)
+		lines := externalLines(dump, name)
+		if len(lines) > 1 {
+			errs = append(errs, fmt.Errorf("VPP has %d interfaces for etcd's %s: %q", len(lines), name, lines))
+		}
+		line := strings.Join(lines, "")
 		if mtu := strings.TrimSuffix(value[strings.LastIndexByte(value, ' ')+1:], "}"); stored != (line != "") || !strings.Contains(line, mtu) {
 			errs = append(errs, fmt.Errorf("etcd has %q for %s, and VPP has %q", value, name, line))
 		}
