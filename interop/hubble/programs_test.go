@@ -119,6 +119,9 @@ func TestHubble(t *testing.T) {
 		if len(denied) != 1 || len(denied[0].GetEgressDeniedBy()) != 1 || denied[0].GetEgressDeniedBy()[0].GetName() != "guard" || denied[0].GetDropReasonDesc() != flow.DropReason_POLICY_DENIED {
 			t.Errorf("the policy that denied: %v", denied)
 		}
+		if isolated := observed(t, server, "--from-ip", "192.0.2.7"); len(isolated) != 1 || len(isolated[0].GetIngressDeniedBy()) != 1 || isolated[0].GetIngressDeniedBy()[0].GetName() != "web" {
+			t.Errorf("the policy that isolates: %v", isolated)
+		}
 		if out := ask(t, server, "observe", "--from-ip", "10.2.0.7", "--print-policy-names"); !strings.Contains(out, "INGRESS ALLOWED BY web (NetworkPolicy)") {
 			t.Errorf("the policy that allowed: %s", out)
 		}

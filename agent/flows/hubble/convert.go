@@ -186,9 +186,13 @@ func describePass(f *flows.Flow, out *flow.Flow) {
 	}
 }
 
-// namePolicy names the policy whose rule decided.
+// namePolicy names the policy whose rule decided, or the one that isolates the pod and has no rule that allows the packets.
 func namePolicy(f *flows.Flow, out *flow.Flow) {
-	kind, name, found := strings.Cut(f.Decision.Policy, " ")
+	decided := f.Decision.Policy
+	if decided == "" && f.Verdict == flows.Dropped {
+		decided = f.Decision.Trigger
+	}
+	kind, name, found := strings.Cut(decided, " ")
 	if !found {
 		return
 	}

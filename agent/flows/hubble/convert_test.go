@@ -83,6 +83,18 @@ func TestPolicyFields(t *testing.T) {
 	}
 }
 
+// A default deny names the policy that isolates the pod; a default allow names none.
+func TestPolicyOfDefaults(t *testing.T) {
+	f := flows.Flow{Verdict: flows.Dropped, Direction: "ingress", Decision: flows.Decision{Tier: "default", Trigger: "NetworkPolicy a/b"}}
+	if by := (converter{}).flow(&f).GetIngressDeniedBy(); len(by) != 1 || by[0].GetNamespace() != "a" || by[0].GetName() != "b" || len(by[0].GetLabels()) != 1 {
+		t.Errorf("denied by %v", by)
+	}
+	f.Verdict = flows.Allowed
+	if by := (converter{}).flow(&f).GetIngressAllowedBy(); len(by) != 0 {
+		t.Errorf("allowed by %v", by)
+	}
+}
+
 // A UUID is that of one change of a flow, on one node, in one run of the agent.
 func TestUUIDsDiffer(t *testing.T) {
 	f, later, elsewhere := flows.Flow{Node: "a", Number: 1}, flows.Flow{Node: "a", Number: 2}, flows.Flow{Node: "b", Number: 1}
