@@ -18,7 +18,7 @@ import (
 var built sync.Map // name → func() (string, error), once each
 
 // cilium builds a program of Cilium's, unmodified, or the one of peers/filters, and returns its path. It stays in the user's cache for as long
-// as its sources and versions are the same. The first build takes minutes of processor time, so it is not optimized.
+// as its sources and versions are the same: the first build takes minutes of processor time.
 func cilium(t testing.TB, name string) string {
 	t.Helper()
 	path := map[string]string{
@@ -44,7 +44,7 @@ func cilium(t testing.TB, name string) string {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
 		defer cancel()
 		half := file + fmt.Sprint(os.Getpid()) // a build that is interrupted leaves no program
-		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-gcflags=all=-N -l", "-o", half, path)
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags=-s -w", "-o", half, path)
 		cmd.Dir, cmd.Env = "peers", append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0")
 		began := time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {
