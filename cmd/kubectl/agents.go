@@ -110,6 +110,11 @@ func (f *Agents) Stream(ctx context.Context, at Place, line func([]byte) error, 
 	return nil
 }
 
+// Log writes the last lines of the log of an agent's container.
+func (f *Agents) Log(ctx context.Context, out, complaints io.Writer, at Place) (int, error) {
+	return f.runKubectl(ctx, out, complaints, "logs", "--namespace="+f.Namespace, at.pod, "--container="+f.Container, "--tail=5000")
+}
+
 // StatusOf returns the status of an agent.
 func (f *Agents) StatusOf(ctx context.Context, at Place) (*status.Status, error) {
 	st := &status.Status{}
