@@ -5,10 +5,10 @@ import "github.com/contiv-agent/contiv-agent/space"
 // mostRecent bounds the connections that are remembered.
 const mostRecent = 8192
 
-// recent is connections that one source of flows has shown, so that they count once when a second source shows them: a connection that leaves the
-// cluster is in the table of NAT44, and in the sessions of access lists.
+// recent is connections that sources of flows have shown, so that one counts once when several sources show it: a connection that leaves the cluster
+// is in the table of NAT44, and in the sessions of access lists.
 type recent struct {
-	by   map[connection]string // the source that showed it
+	by   map[connection]map[string]int // how often each source showed it
 	ring []connection
 	next int
 }
@@ -18,20 +18,29 @@ type connection struct {
 	egress bool
 }
 
-// again reports whether another source has shown a connection before, and forgets the connection then.
-func (r *recent) again(h space.Header, egress bool, seenBy string) bool {
+// again reports whether another source has shown a connection as often as this one now has.
+func (r *recent) again(h space.Header, egress bool, seenBy string) (again bool) {
 	c := connection{h, egress}
-	if was, known := r.by[c]; known && was != seenBy {
-		delete(r.by, c)
-		return true
+	shown := r.by[c]
+	if shown == nil {
+		shown = map[string]int{}
+		r.remember(c)
+		r.by[c] = shown
 	}
+	shown[seenBy]++
+	for source, n := range shown {
+		again = again || source != seenBy && n >= shown[seenBy]
+	}
+	return again
+}
+
+// remember puts a connection in the place of the oldest one if there are too many.
+func (r *recent) remember(c connection) {
 	if len(r.ring) < mostRecent {
 		r.ring = append(r.ring, c)
-	} else {
-		delete(r.by, r.ring[r.next])
-		r.ring[r.next] = c
+		return
 	}
+	delete(r.by, r.ring[r.next])
+	r.ring[r.next] = c
 	r.next = (r.next + 1) % mostRecent
-	r.by[c] = seenBy
-	return false
 }

@@ -53,7 +53,7 @@ type Tally struct {
 
 // New returns a tally of no policies.
 func New(now func() time.Time) *Tally {
-	return &Tally{now: now, rows: map[string]*Row{}, recent: recent{by: map[connection]string{}}, metrics: newMetrics()}
+	return &Tally{now: now, rows: map[string]*Row{}, recent: recent{by: map[connection]map[string]int{}}, metrics: newMetrics()}
 }
 
 // Metrics returns the metrics of the tally.

@@ -98,7 +98,7 @@ func TestUnclearFlowsAreNotMarked(t *testing.T) {
 func TestConnectionsCountOnce(t *testing.T) {
 	c := New(time.Now)
 	c.Read(1, []model.Object{pod("web", "10.1.1.2"), pod("client", "10.1.1.3"), denyAll("a")})
-	for _, seenBy := range []string{"sessions", "nat44", "nat44", "sessions", "sessions"} { // one, again; one, again; one
+	for _, seenBy := range []string{"sessions", "nat44", "flowprobe", "nat44", "sessions", "sessions"} { // one, again, again; one, again; one
 		f, h := connectionTo(80)
 		f.SeenBy = seenBy
 		c.Mark(f, h)
