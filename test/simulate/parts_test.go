@@ -163,7 +163,7 @@ func TestChecksFind(t *testing.T) {
 			return nil
 		},
 		"the objects are others": func(r *run) error {
-			r.now = 1
+			r.now = len(r.history) - 1
 			return nil
 		},
 		"the agent is away": func(r *run) error {
