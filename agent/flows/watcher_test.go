@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,8 +20,15 @@ func TestFollowWaitsForAChange(t *testing.T) {
 		w := New(Config{Node: "node-1", Every: time.Second, Folder: t.TempDir(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
+		news, waiting := make(chan flows.Flow, 1), atomic.Int64{}
 		go func() {
 			_ = w.Run(ctx, Loop{Do: func(_ context.Context, calls ...vpp.Call) []vpp.Reply {
+				waiting.Store(int64(len(w.waiting)))
+				select {
+				case f := <-news:
+					w.store.Add(f)
+				default:
+				}
 				out := make([]vpp.Reply, len(calls))
 				for i := range out {
 					out[i].Err = vpp.ErrDisconnected
@@ -28,9 +36,8 @@ func TestFollowWaitsForAChange(t *testing.T) {
 				return out
 			}})
 		}()
-		add := func(port uint16) {
-			synctest.Wait() // Run waits
-			w.store.Add(flows.Flow{Source: flows.Peer{Address: netip.MustParseAddr("10.1.1.1")}, Port: port})
+		add := func(port uint16) { // at the next read
+			news <- flows.Flow{Source: flows.Peer{Address: netip.MustParseAddr("10.1.1.1")}, Port: port}
 		}
 		follow := func(ctx context.Context, after uint64) <-chan *Answer {
 			out := make(chan *Answer, 1)
@@ -55,18 +62,24 @@ func TestFollowWaitsForAChange(t *testing.T) {
 		if a := <-second; a != nil {
 			t.Errorf("%+v for a reader that has gone", a)
 		}
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second) // the reads after it
 		synctest.Wait()
-		if len(w.waiting) != 1 {
-			t.Errorf("%d readers wait, want the one that has not gone", len(w.waiting))
+		if n := waiting.Load(); n != 1 {
+			t.Errorf("%d readers wait, want the one that has not gone", n)
 		}
 		add(80)
 		if a := <-first; a.Next != 1 || len(a.Flows) != 1 || a.Flows[0].Port != 80 {
 			t.Errorf("after the first change: %+v", a)
 		}
 		add(81)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		began := time.Now()
 		if a := <-follow(ctx, 1); a.Next != 2 || len(a.Flows) != 1 || a.Flows[0].Port != 81 {
 			t.Errorf("a change that was there: %+v", a)
+		}
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("a change that was there took %s", waited)
 		}
 		if a, err := w.All(ctx, 0); err != nil || len(a.Flows) != 2 {
 			t.Errorf("all: %+v, %v", a, err)
