@@ -361,7 +361,7 @@ func New(cfg Config) (*Agent, error) {
 	a := &Agent{parts: p, events: make(chan event.Event, eventBacklog), registry: cfg.Process.Registry}
 	a.rivals.Changed = a.changes.happened
 	a.reader.Proof = proof.New(proof.Config{
-		Every: p.cfg.Process.VerifyEvery, Look: proof.Loop{Controller: p.controller, Settings: p.cfg.Proof, Waiting: status.Waiting, Writes: p.metrics.proof.Writes}.Look,
+		Every: p.cfg.Process.VerifyEvery, Look: proof.Loop{Controller: p.controller, Settings: p.cfg.Proof, Waiting: status.Waiting, Policies: p.policies, Writes: p.metrics.proof.Writes}.Look,
 		Rest: wait, Now: p.now, Logger: p.log, Metrics: p.metrics.proof,
 	})
 	a.gallery = status.NewGallery(p.reader, p.inLoop)

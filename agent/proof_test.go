@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/agent/status"
+	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -84,6 +85,28 @@ func TestAgentProvesItself(t *testing.T) {
 	}
 	if r = report(); r.Verdict != verify.Equal {
 		t.Errorf("after the repair: %+v", r)
+	}
+}
+
+// A policy that the agent refuses for its size counts as one that denies all that it applies to, and the report names it.
+func TestProofOfRefusedPolicies(t *testing.T) {
+	const wide = `
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: wide, namespace: default}
+spec:
+  podSelector: {}
+  policyTypes: [Ingress]
+  ingress: [{from: [{ipBlock: {cidr: 203.0.113.0/25}}, {ipBlock: {cidr: 198.51.100.0/25}}, {ipBlock: {cidr: 192.0.2.0/25}}]}]
+`
+	w := start(t, func(c *Config) { c.Limits[budget.Rules].Object = 2 }, endpoints, wide)
+	w.settled()
+	r, err := control.FetchReport(t.Context(), w.agent.cfg.Listen.Status)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Verdict != verify.Equal || len(r.Refused) != 1 || !strings.HasPrefix(r.Refused[0], "NetworkPolicy default/wide: it asks for ") {
+		t.Errorf("%+v", r)
 	}
 }
 

@@ -48,6 +48,9 @@ type Config struct {
 	NoPolicies, NoServices string
 	// NoSourceCheck: the node's agent does not check the source addresses of pods.
 	NoSourceCheck bool
+	// Refused has the policies that the node's agent refuses because they ask for too much, each with the reason. They count as policies that deny all
+	// that they apply to.
+	Refused map[model.Ref]string
 	// Shared says which other programs configure the same VPP through the agent; "": none. A mapping without a Service may be theirs, and is not
 	// compared.
 	Shared string
@@ -74,6 +77,8 @@ type Report struct {
 	// Why is the reason for Unknown without checks. Omitted has the checks that the node does not need, each with its reason.
 	Why     string   `json:"why,omitempty"`
 	Omitted []string `json:"omitted,omitempty"`
+	// Refused has the policies that count as ones that deny all that they apply to, each with the reason.
+	Refused []string `json:"refused,omitempty"`
 	// Checks are sorted by pod, in a fixed order for each.
 	Checks []Check `json:"checks"`
 	// Services has a check of each Service, sorted, and then of what is not one Service's.
@@ -111,6 +116,7 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 	reading, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	s := space.New()
+	objects, refused := closeRefused(objects, cfg.Refused)
 	cluster := meaning.Read(s, objects)
 	do, stop, err := dump.Open(reading, cfg.Socket, cfg.Dial)
 	if err != nil {
@@ -128,6 +134,7 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 		return nil, err
 	}
 	report := Compare(s, cluster, state, cfg)
+	report.Refused = refused
 	if cfg.NoServices != "" {
 		report.Omitted = append(report.Omitted, "Services: "+cfg.NoServices)
 		return report, nil
@@ -145,6 +152,27 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 		report.conclude(report.Services[i].Verdict)
 	}
 	return report, nil
+}
+
+// closeRefused replaces refused policies by ones that deny, and names them.
+func closeRefused(objects []model.Object, refused map[model.Ref]string) (out []model.Object, names []string) {
+	if len(refused) == 0 {
+		return objects, nil
+	}
+	out = slices.Clone(objects)
+	deny := []model.Rule{{Action: model.ActionDeny}}
+	for i, o := range out {
+		p, is := o.(*model.Policy)
+		why, closed := refused[o.Ref()]
+		if !is || !closed {
+			continue
+		}
+		closedPolicy := *p
+		closedPolicy.InboundRules, closedPolicy.OutboundRules = deny, deny
+		out[i], names = &closedPolicy, append(names, p.Ref().String()+": "+why)
+	}
+	slices.Sort(names)
+	return out, names
 }
 
 // conclude joins a check's verdict with those before.

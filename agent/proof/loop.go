@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/verify"
 )
 
@@ -15,6 +17,8 @@ type Loop struct {
 	Settings func(*event.Located) verify.Config
 	// Waiting returns what is missing for being in sync.
 	Waiting func(*controller.Status) string
+	// Policies has the policies that the agent refuses; nil: it enforces none.
+	Policies *policy.Processor
 	// Writes counts the agent's requests that change VPP.
 	Writes func() uint64
 }
@@ -24,9 +28,24 @@ func (l Loop) Look(ctx context.Context, objects func()) (m Moment, err error) {
 	err = l.Controller.Ask(ctx, func(c *controller.Controller) {
 		st := c.Status()
 		m = Moment{Busy: l.busy(&st), Settings: l.Settings(st.Located), Mark: Mark{st.VPP.Generation, l.Writes()}}
+		m.Settings.Refused = l.refused()
 		objects()
 	})
 	return m, err
+}
+
+// refused returns the policies that ask for too much, each with the reason.
+func (l Loop) refused() map[model.Ref]string {
+	if l.Policies == nil {
+		return nil
+	}
+	out := map[model.Ref]string{}
+	for _, s := range l.Policies.Policies() {
+		if s.Refused != "" {
+			out[s.Policy.Ref()] = s.Refused
+		}
+	}
+	return out
 }
 
 // busy returns why VPP does not have the desired state; "": it has.

@@ -37,6 +37,7 @@ func TestRunningAgent(t *testing.T) {
 		"different": {&verify.Report{Node: "node-1", Verdict: verify.Different, Checks: []verify.Check{{Pod: "a/a", Packets: "ingress", Verdict: verify.Different, Difference: packet}}}, nil, nil, exit.Differs, "a/a, ingress: different\n  packet  tcp 198.51.100.7:40000 -> 10.1.1.3:1 SYN\n"},
 		"JSON":      {&verify.Report{Node: "node-1", Verdict: verify.Different, Checks: []verify.Check{{Pod: "a/a", Packets: "ingress", Verdict: verify.Different, Difference: packet}}}, nil, []string{"-o", "json"}, exit.Differs, `"verdict": "different"`},
 		"unsettled": {&verify.Report{Node: "node-1", Verdict: verify.Unknown, Why: "the agent programmed VPP during each comparison"}, nil, nil, exit.Differs, "node-1: not compared: the agent programmed VPP during each comparison\n"},
+		"refused":   {&verify.Report{Node: "node-1", Verdict: verify.Equal, Refused: []string{"NetworkPolicy prod/wide: it asks for 9 rules"}}, nil, nil, exit.OK, "node-1: refused, and compared as a policy that denies: NetworkPolicy prod/wide: it asks for 9 rules\n"},
 		"omitted":   {&verify.Report{Node: "node-1", Verdict: verify.Equal, Omitted: []string{"Services: this agent serves none"}}, nil, nil, exit.OK, "node-1: without Services: this agent serves none\n"},
 		"no VPP":    {nil, errors.New("connect to vpp: refused"), nil, exit.Failed, "connect to vpp: refused"},
 		"no agent":  {nil, nil, []string{"--status-socket", socket + "x"}, exit.Failed, "no agent answers at"},

@@ -17,6 +17,9 @@ func Verified(w io.Writer, r *verify.Report, all bool) {
 	for _, what := range r.Omitted {
 		fmt.Fprintf(w, "%s: without %s\n", r.Node, what)
 	}
+	for _, which := range r.Refused {
+		fmt.Fprintf(w, "%s: refused, and compared as a policy that denies: %s\n", r.Node, which)
+	}
 	count := map[verify.Verdict]int{}
 	pods := map[string]bool{}
 	for _, c := range r.Checks {

@@ -30,6 +30,7 @@ type Figures struct {
 	Packets  int    // packets that were sent between two requests, which policies forbid
 	Acked    int    // acknowledged values of external clients that were looked for
 	Lives    uint64 // of agents
+	TooBig   int    // checks of verify that differ because VPP drops what a policy allows that is too big for it, which the agent says
 }
 
 // Config says how to run a schedule.
