@@ -25,14 +25,25 @@ type version struct {
 	flows   []policy.Flow // a sample of those that are worth a packet
 }
 
-// withoutInit replaces pods by copies without init containers.
-func withoutInit(objects []policy.Object) {
+// withPortsOnce replaces pods by copies without init containers, and without ports of a name that an earlier container has.
+func withPortsOnce(objects []policy.Object) {
 	for i, o := range objects {
-		if p, ok := o.(*corev1.Pod); ok && len(p.Spec.InitContainers) > 0 {
-			p = p.DeepCopy()
-			p.Spec.InitContainers = nil
-			objects[i] = p
+		p, ok := o.(*corev1.Pod)
+		if !ok {
+			continue
 		}
+		p = p.DeepCopy()
+		p.Spec.InitContainers = nil
+		known := map[string]bool{}
+		for c := range p.Spec.Containers {
+			ports := &p.Spec.Containers[c].Ports
+			*ports = slices.DeleteFunc(*ports, func(port corev1.ContainerPort) bool {
+				was := known[port.Name]
+				known[port.Name] = true
+				return was
+			})
+		}
+		objects[i] = p
 	}
 }
 
@@ -49,8 +60,8 @@ func (v *version) nodes() (names []string) {
 // flowsPerVersion is the number of flows that are drawn of each version.
 const flowsPerVersion = 60
 
-// history draws the versions of a cluster. For a fan-out server it has only what means the same in Calico's datastore: policies of Kubernetes alone, and no
-// ports of init containers.
+// history draws the versions of a cluster. For a fan-out server it has only what means the same in Calico's datastore: policies of Kubernetes alone, no
+// ports of init containers, and one port of a name.
 func history(seed uint64, versions int, stored bool) ([]*version, error) {
 	w := generate.NewWorld(seed, generate.Kinds{Admin: !stored, Cluster: !stored, Calico: !stored, Services: true})
 	var out []*version
@@ -59,7 +70,7 @@ func history(seed uint64, versions int, stored bool) ([]*version, error) {
 		var all []generate.Change
 		objects := w.Objects()
 		if stored {
-			withoutInit(objects)
+			withPortsOnce(objects)
 		}
 		for _, o := range objects {
 			all = append(all, generate.Change{Key: policy.KeyOf(o), Object: o})
