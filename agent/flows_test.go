@@ -56,12 +56,18 @@ type watched struct {
 
 func watchFlows(t *testing.T, name string, more ...string) *watched {
 	t.Helper()
+	return watchObjects(t, name, append(more, flowPolicies, endpoints)...)
+}
+
+// watchObjects is watchFlows with these objects beside a node, the pod web and its Service.
+func watchObjects(t *testing.T, name string, more ...string) *watched {
+	t.Helper()
 	w := &watched{now: time.Now(), pause: time.Hour}
 	w.watcher = agentflows.New(agentflows.Config{
 		Node: "node-1", Every: time.Hour, Folder: "/tmp", Name: fmt.Sprintf("test%s%d", name, time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { w.now = w.now.Add(w.took); return w.now },
 	})
-	w.world = start(t, func(c *Config) { c.Process.Flows = w.watcher }, append(more, flowPolicies, endpoints)...)
+	w.world = start(t, func(c *Config) { c.Process.Flows = w.watcher }, more...)
 	w.wait("first sync", firstSync)
 	w.settled()
 	t.Cleanup(func() { w.look() }) // VPP's file is read and removed

@@ -44,7 +44,13 @@ func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.He
 			out = w.explainProbed(l, o, out)
 		default:
 			f := w.nameEnds(o)
+			if w.holds(l, o, &f) {
+				continue
+			}
 			w.findDecision(l, o, &f)
+			if w.deniesEndpoint(l, o, &f) {
+				continue
+			}
 			w.meter.countFlow(&f)
 			out = append(out, f)
 		}
@@ -107,19 +113,24 @@ func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) (otherwis
 			otherwise = true
 			continue
 		}
-		f.Decision = flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule, Profile: r.Profile}
-		if r.Policy != (model.Ref{}) {
-			f.Decision.Policy = r.Policy.String()
-		}
-		if r.Trigger != (model.Ref{}) {
-			f.Decision.Trigger = r.Trigger.String()
-		}
+		f.Decision = decisionOf(&r)
 		if f.Direction = "ingress"; r.Egress || !r.Decides && o.input {
 			f.Direction = "egress"
 		}
 		return false
 	}
 	return otherwise
+}
+
+func decisionOf(r *policy.Reason) flows.Decision {
+	d := flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule, Profile: r.Profile}
+	if r.Policy != (model.Ref{}) {
+		d.Policy = r.Policy.String()
+	}
+	if r.Trigger != (model.Ref{}) {
+		d.Trigger = r.Trigger.String()
+	}
+	return d
 }
 
 // isRepeated reports whether a session is not the one at the interface of a local pod that made it: other interfaces repeat it.

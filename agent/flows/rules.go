@@ -23,6 +23,20 @@ type boxes struct {
 
 // reasonOf returns the reason of the first rule of an interface's lists that has the header. False: no list, or a foreign one.
 func (r rules) reasonOf(l *Loop, iface string, output bool, h space.Header) (policy.Reason, bool) {
+	return r.firstReason(l, iface, output, h, func(*policy.Reason) bool { return true })
+}
+
+// egressOf returns what the egress policies of the pod at an interface decide about a header. The interface's input has their rules behind others: what
+// may pass whatever policies decide, and refusals of receivers.
+func (r rules) egressOf(l *Loop, iface string, h space.Header) (policy.Reason, bool) {
+	found, ok := r.firstReason(l, iface, false, h, decidesEgress)
+	return found, ok && decidesEgress(&found)
+}
+
+func decidesEgress(r *policy.Reason) bool { return r.Decides && r.Egress }
+
+// firstReason returns the reason of the first rule of an interface's lists that has the header and whose reason fits, or that of the end of the lists.
+func (r rules) firstReason(l *Loop, iface string, output bool, h space.Header, fits func(*policy.Reason) bool) (policy.Reason, bool) {
 	lists, _ := l.Sent(kv.InterfaceACLsKey(iface)).(*contivacl.InterfaceACLs)
 	names := lists.GetInput()
 	if output {
@@ -30,8 +44,11 @@ func (r rules) reasonOf(l *Loop, iface string, output bool, h space.Header) (pol
 	}
 	for place, name := range names {
 		for i, box := range r.boxes(l.Sent, name) {
-			if box.Contains(h) {
-				return l.Policies.Explain(iface, output, place, i)
+			if !box.Contains(h) {
+				continue
+			}
+			if found, ok := l.Policies.Explain(iface, output, place, i); !ok || fits(&found) {
+				return found, ok
 			}
 		}
 	}

@@ -213,7 +213,7 @@ func (w *Watcher) answerOrHold(a ask) {
 
 // Look reads each source whose pause is over, and adds its flows. It must not run beside Run.
 func (w *Watcher) Look(ctx context.Context, l Loop) {
-	var seen []observation
+	seen := w.known.release()
 	connections := w.readSessions
 	if w.Probe != nil {
 		connections = w.readProbed
@@ -337,11 +337,12 @@ func (w *Watcher) readSessions(ctx context.Context, l Loop) ([]observation, erro
 // sessions of access lists do. Their packets are added to the flows of sessions. VPP counts bytes of one direction alone (create_bypass_for_fwd, VPP
 // 25.10), so these are left out.
 func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, error) {
+	w.known.current = true
 	list, err := sessions.AllTranslated(ctx, l.Do, sessions.Bounds{All: mostTranslated, One: mostOfAddress})
 	if err != nil && !errors.Is(err, sessions.ErrMany) {
 		return nil, err
 	}
-	now := map[sessions.Translated]flows.Counts{}
+	now, endpoints := map[sessions.Translated]flows.Counts{}, map[dial]netip.AddrPort{}
 	var out []observation
 	for _, t := range list {
 		o := observation{source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, seenBy: ByNAT}
@@ -349,6 +350,7 @@ func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, er
 		switch {
 		case !passed:
 			o.translation = &flows.Translation{Dialled: t.Dialled, Source: t.Source}
+			endpoints[dial{t.Client, t.Dialled, t.Protocol}] = t.Endpoint
 		case !w.known.orient(&o):
 			continue
 		}
@@ -370,23 +372,6 @@ func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, er
 		}
 		out = append(out, o)
 	}
-	w.known.translated = now
+	w.known.translated, w.known.endpoints = now, endpoints
 	return out, err
-}
-
-// known are the connections of the latest read, and the ends that opened those with sessions.
-type known struct {
-	sessions   map[capture.Session]bool
-	opened     map[ends]netip.AddrPort
-	translated map[sessions.Translated]flows.Counts
-}
-
-// orient makes the end that opened a connection its source; false: it is not known.
-func (k *known) orient(o *observation) bool {
-	e, _ := endsOf(o.source, o.destination, o.protocol)
-	source, ok := k.opened[e]
-	if ok && source == o.destination {
-		o.source, o.destination = o.destination, o.source
-	}
-	return ok
 }

@@ -66,7 +66,8 @@ func seenLife(t *testing.T, l *lab, watcher *agentflows.Watcher, web model.PodID
 		"capture: dropped TCP default/web:%d -> 10.3.7.1:53 egress, denied by AdminNetworkPolicy guard egress rule 2",
 		"sessions: allowed TCP 10.2.0.7:%d -> default/web:80 ingress, allowed by NetworkPolicy default/web ingress rule 1",
 		"sessions: allowed TCP default/web:%d -> 10.3.0.1:53 egress, allowed by NetworkPolicy default/web egress rule 1",
-		"nat44: allowed TCP default/web:%d -> 10.3.0.1:80 (dialled 10.96.0.10:80, source 10.1.1.2:%[1]d)",
+		"nat44: allowed TCP default/web:%d -> 10.3.0.1:80 (dialled 10.96.0.10:80, source 10.1.1.2:%[1]d) egress, allowed by NetworkPolicy default/web egress rule 1; ",
+		"sessions: allowed TCP default/web:%d -> service default/out:80 egress, allowed by NetworkPolicy default/web egress rule 1; ",
 		"nat44: allowed TCP default/web:%d -> 10.3.0.1:53 (dialled 10.3.0.1:53, source 192.168.16.1:",
 	}
 	var got []string

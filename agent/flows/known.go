@@ -1,0 +1,87 @@
+package flows
+
+import (
+	"net/netip"
+
+	"github.com/contiv-agent/contiv-agent/flows"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
+)
+
+// known are the connections of the latest read, and the ends that opened those with sessions.
+type known struct {
+	sessions   map[capture.Session]bool
+	opened     map[ends]netip.AddrPort
+	translated map[sessions.Translated]flows.Counts
+	endpoints  map[dial]netip.AddrPort // of translated connections
+	current    bool                    // NAT44's table was read in this look, after the sessions
+	held       []observation           // sessions that wait for a read of NAT44's table
+}
+
+// dial is a connection as its client knows it.
+type dial struct {
+	client, dialled netip.AddrPort
+	protocol        uint8
+}
+
+// orient makes the end that opened a connection its source; false: it is not known.
+func (k *known) orient(o *observation) bool {
+	e, _ := endsOf(o.source, o.destination, o.protocol)
+	source, ok := k.opened[e]
+	if ok && source == o.destination {
+		o.source, o.destination = o.destination, o.source
+	}
+	return ok
+}
+
+// release begins a look: it returns the sessions that wait.
+func (k *known) release() []observation {
+	held := k.held
+	k.held, k.current = nil, false
+	return held
+}
+
+// endpointOf returns the endpoint to which NAT44 translated a connection.
+func (k *known) endpointOf(o *observation) (netip.AddrPort, bool) {
+	if o.translation != nil {
+		return o.destination, o.translation.Dialled != o.destination
+	}
+	end, ok := k.endpoints[dial{o.source, o.destination, o.protocol}]
+	return end, ok && o.seenBy == BySessions
+}
+
+// holds keeps a session of a pod that dialled a Service or a node until NAT44's table is read: it has the endpoint.
+func (w *Watcher) holds(l *Loop, o *observation, f *flows.Flow) bool {
+	k := &w.known
+	if k.current || o.seenBy != BySessions || !o.input || l.Policies == nil || f.Destination.Kind != flows.Service && f.Destination.Kind != flows.Node || len(k.held) >= mostSessions {
+		return false
+	}
+	k.held = append(k.held, *o)
+	return true
+}
+
+// deniesEndpoint evaluates the sender's egress policies about the endpoint of a translated connection: its list saw the dialled address, which it lets
+// pass. It notes their decision. If they deny, another list drops the packets behind NAT44, so there is no connection: the capture shows it.
+func (w *Watcher) deniesEndpoint(l *Loop, o *observation, f *flows.Flow) bool {
+	end, translated := w.known.endpointOf(o)
+	if !translated || l.Policies == nil || !o.input || o.dropped != "" {
+		return false
+	}
+	interfaces, ofPod := l.Policies.InterfacesAt(o.source.Addr())
+	if !ofPod {
+		return false
+	}
+	h := o.headerOf()
+	h.Dst, h.DstPort = end.Addr(), end.Port()
+	for _, iface := range interfaces {
+		r, ok := w.rules.egressOf(l, iface, h)
+		switch {
+		case !ok:
+		case !r.Denied:
+			f.Decision, f.Direction = decisionOf(&r), "egress"
+		default:
+			return h.Dst != h.Src // a pod reaches itself through a Service whatever its policies say
+		}
+	}
+	return false
+}
