@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/mirror"
 )
 
-// mirrorMessages: SPAN, proxy ARP, and the capture of dropped packets.
+// mirrorMessages: SPAN, proxy ARP, and the capture of packets.
 func mirrorMessages(t *apiTable) {
 	onRead(t, func(q *call, m *interfaces_.PcapTraceOn) *interfaces_.PcapTraceOnReply {
 		return &interfaces_.PcapTraceOnReply{Retval: q.captured.Start(m)}

@@ -155,6 +155,7 @@ func (f *flow) receive(in string) {
 	case f.v.l2.Port(i.index).Mode != 0:
 		f.drop("l2-input", "%s is %s, and frames are not switched here", in, f.v.l2.Port(i.index).Text(f.v.ifs.name))
 	default:
+		f.v.captured.Pass(&f.p, i.index, false)
 		f.input(i)
 	}
 }
@@ -172,15 +173,11 @@ func (f *flow) input(i *iface) {
 		f.drop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "bad ip4 checksum")
 		return
 	}
-	arc := ip4Unicast
-	if fam == ip6 {
-		arc = ip6Unicast
-	}
 	if f.p.Dst.Is6() && f.p.Dst.IsMulticast() {
 		f.multicast()
 		return
 	}
-	if f.v.arcs.runArc(arc, f.rx, f) {
+	if f.v.arcs.runArc([...]arcID{ip4: ip4Unicast, ip6: ip6Unicast}[fam], f.rx, f) {
 		f.lookup()
 	}
 }
@@ -354,6 +351,7 @@ func (f *flow) transmit(i *iface) {
 		return
 	}
 	f.hop(i.name+"-tx", "%s", &f.p)
+	f.v.captured.Pass(&f.p, i.index, true)
 	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin, Exit: exit(f, i.index)})
 }
 

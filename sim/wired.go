@@ -260,6 +260,7 @@ func (g Graph) Sub(parent uint32, vlan uint16) (uint32, bool) {
 // Input lets an IP packet arrive on an interface.
 func (g Graph) Input(index uint32, l *frame.Load) Fate {
 	return g.v.carry(l, func(f *flow) {
+		g.v.captured.Pass(&f.p, index, false)
 		if f.broken = wrong(l); limits(f, "policer-input", policer.Place{Interface: index}) {
 			f.input(g.v.ifs.get(index))
 		}

@@ -1,4 +1,5 @@
-// Package capture models VPP's capture of dropped packets: it turns them into a pcap file in /tmp when the capture ends.
+// Package capture models VPP's capture of packets: it turns those that an interface receives and sends, or those that VPP drops, into a pcap file in
+// /tmp when the capture ends.
 //
 // Invariant: one capture at a time; a full one keeps its first packets. It is not safe for concurrent use.
 package capture
@@ -19,7 +20,7 @@ import (
 // folder is the folder of all captures of VPP.
 const folder = "/tmp"
 
-// Capture is the capture of a VPP. Its zero value is off. Of received and sent packets it keeps none.
+// Capture is the capture of a VPP. Its zero value is off. It keeps headers of packets without their data.
 type Capture struct {
 	wanted  *interfaces.PcapTraceOn // nil: off
 	packets [][]byte
@@ -71,26 +72,47 @@ func (c *Capture) Status() string {
 	if c.wanted == nil {
 		return "pcap dispatch capture disabled\n"
 	}
-	return fmt.Sprintf("pcap drop dispatch capture enabled: %d of %d pkts...\ncapture to file %s\n", len(c.packets), c.wanted.MaxPackets, filepath.Join(folder, c.wanted.Filename))
+	kinds := ""
+	for _, k := range []struct {
+		on   bool
+		name string
+	}{{c.wanted.CaptureRx, "rx "}, {c.wanted.CaptureTx, "tx "}, {c.wanted.CaptureDrop, "drop "}} {
+		if k.on {
+			kinds += k.name
+		}
+	}
+	return fmt.Sprintf("pcap %sdispatch capture enabled: %d of %d pkts...\ncapture to file %s\n", kinds, len(c.packets), c.wanted.MaxPackets, filepath.Join(folder, c.wanted.Filename))
 }
 
-// Add keeps a packet that a node dropped, with the reason behind it. Ethernet addresses are zeros.
+// Add keeps a packet that a node dropped, with the reason behind it.
 func (c *Capture) Add(p *packet.Packet, node, text string) {
-	if c.wanted == nil || !c.wanted.CaptureDrop || len(c.packets) >= int(c.wanted.MaxPackets) {
-		return
-	}
-	b, err := p.Marshal()
-	if err != nil {
+	if c.wanted == nil || !c.wanted.CaptureDrop {
 		return
 	}
 	if text = strings.TrimPrefix(text, "drop: "); strings.HasPrefix(node, "acl-plugin-") {
 		text = "ACL deny packets"
+	}
+	c.keepFrame(p, node+": "+text)
+}
+
+// Pass keeps a packet that an interface received, or sent. Index 0 asks for those of all interfaces.
+func (c *Capture) Pass(p *packet.Packet, index uint32, sent bool) {
+	if w := c.wanted; w != nil && (sent && w.CaptureTx || !sent && w.CaptureRx) && (w.SwIfIndex == 0 || uint32(w.SwIfIndex) == index) {
+		c.keepFrame(p, "")
+	}
+}
+
+// keepFrame keeps a packet with Ethernet addresses of zeros, and what is behind it.
+func (c *Capture) keepFrame(p *packet.Packet, behind string) {
+	b, err := p.Marshal()
+	if err != nil || len(c.packets) >= int(c.wanted.MaxPackets) {
+		return
 	}
 	kind := []byte{0x08, 0x00}
 	if p.Dst.Is6() {
 		kind = []byte{0x86, 0xdd}
 	}
 	frame := append(append(make([]byte, 12), kind...), b...)
-	frame = append(frame, node+": "+text...)
+	frame = append(frame, behind...)
 	c.packets = append(c.packets, frame[:min(len(frame), int(c.wanted.MaxBytesPerPacket))])
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.fd.io/govpp/api"
 	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
@@ -52,5 +53,34 @@ func TestCapture(t *testing.T) {
 	}
 	if len(b) != 24+2*(16+64) || !strings.HasPrefix(string(b[24+16+14+40:]), "acl-plugin") {
 		t.Errorf("%d bytes: %x", len(b), b)
+	}
+}
+
+// A capture of an interface keeps what it receives and sends, as far as asked; the status names it as VPP does.
+func TestCaptureOfInterface(t *testing.T) {
+	p := packet.NewTCP(netip.MustParseAddrPort("10.1.1.2:1"), netip.MustParseAddrPort("10.1.1.3:2"))
+	p.TTL = 64
+	for _, c := range []struct {
+		rx, tx, drop bool
+		index        interface_types.InterfaceIndex
+		kept         string // of what is below, in this order
+		status       string
+	}{
+		{true, true, false, 7, "rt", "pcap rx tx dispatch capture enabled: 2 of 9 pkts"},
+		{true, false, false, 7, "r", "pcap rx dispatch capture enabled: 1 of 9 pkts"},
+		{false, true, false, 0, "tt", "pcap tx dispatch capture enabled: 2 of 9 pkts"},
+		{false, false, true, 0, "d", "pcap drop dispatch capture enabled: 1 of 9 pkts"},
+	} {
+		var all Capture
+		if rv := all.Start(&interfaces.PcapTraceOn{CaptureRx: c.rx, CaptureTx: c.tx, CaptureDrop: c.drop, SwIfIndex: c.index, MaxPackets: 9, MaxBytesPerPacket: 64, Filename: "x"}); rv != 0 {
+			t.Fatal(rv)
+		}
+		all.Pass(&p, 7, false)
+		all.Pass(&p, 7, true)
+		all.Pass(&p, 8, true)
+		all.Add(&p, "ip4-drop", "drop: blackholed")
+		if len(all.packets) != len(c.kept) || !strings.HasPrefix(all.Status(), c.status) {
+			t.Errorf("%+v: %d packets, %s", c, len(all.packets), all.Status())
+		}
 	}
 }
