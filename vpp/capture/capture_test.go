@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -126,6 +127,7 @@ type answers struct {
 	on    string // the file of the running capture
 	count string
 	dir   string
+	look  func() // called by each question about the capture; may be nil
 }
 
 func (a *answers) do(_ context.Context, calls ...vpp.Call) (out []vpp.Reply) {
@@ -135,6 +137,9 @@ func (a *answers) do(_ context.Context, calls ...vpp.Call) (out []vpp.Reply) {
 		case *vlib.CliInband:
 			text := a.texts[m.Cmd]
 			if m.Cmd == status {
+				if a.look != nil {
+					a.look()
+				}
 				text = "pcap dispatch capture disabled\n"
 				if a.on != "" {
 					text = "pcap drop dispatch capture enabled: " + a.count + " of 1000 pkts...\ncapture to file /tmp/" + a.on + "\n"
@@ -147,7 +152,14 @@ func (a *answers) do(_ context.Context, calls ...vpp.Call) (out []vpp.Reply) {
 				r.Err = api.INVALID_VALUE
 			}
 			a.on, a.sent = m.Filename, append(a.sent, "on "+m.Filename)
+			if m.CaptureRx && m.CaptureTx && !m.CaptureDrop {
+				a.sent[len(a.sent)-1] += fmt.Sprintf(" at %d, %d x %d", m.SwIfIndex, m.MaxPackets, m.MaxBytesPerPacket)
+			}
 		case *interfaces.PcapTraceOff:
+			if a.count == "0" {
+				a.on, a.sent, r.Err = "", append(a.sent, "off"), &vpp.Retval{Code: int32(api.NO_SUCH_ENTRY)}
+				break
+			}
 			if err := os.WriteFile(filepath.Join(a.dir, a.on), fileOf(a.t), 0o600); err != nil {
 				a.t.Fatal(err)
 			}

@@ -37,24 +37,32 @@ var ErrFile = errors.New("not a complete capture of VPP")
 // Parse reads a capture as VPP writes it: pcap in VPP's byte order, with the reason of the drop behind each packet. It skips frames that
 // hold no IP packet.
 func Parse(b []byte) ([]Packet, error) {
-	if len(b) < fileHeader || binary.LittleEndian.Uint32(b) != magic {
-		return nil, ErrFile
-	}
 	var out []Packet
+	err := eachFrame(b, func(frame []byte) {
+		if p, ok := parseFrame(frame); ok {
+			out = append(out, p)
+		}
+	})
+	return out, err
+}
+
+// eachFrame calls f with each frame of a capture, as far as it is complete.
+func eachFrame(b []byte, f func([]byte)) error {
+	if len(b) < fileHeader || binary.LittleEndian.Uint32(b) != magic {
+		return ErrFile
+	}
 	for b = b[fileHeader:]; len(b) > 0; {
 		if len(b) < recordHeader {
-			return out, ErrFile
+			return ErrFile
 		}
 		size := binary.LittleEndian.Uint32(b[8:])
 		if b = b[recordHeader:]; uint64(size) > uint64(len(b)) {
-			return out, ErrFile
+			return ErrFile
 		}
-		if p, ok := parseFrame(b[:size]); ok {
-			out = append(out, p)
-		}
+		f(b[:size])
 		b = b[size:]
 	}
-	return out, nil
+	return nil
 }
 
 // parseFrame reads an Ethernet frame, or an IP packet that came to VPP without one.
