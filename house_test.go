@@ -27,7 +27,7 @@ var ranks = map[string]int{
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/podnet": 2, "plugins/lossguard": 2, "plugins/ipam": 2, "plugins/cni/cnitest": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "recorder": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
-	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/flows": 3, "agent/goldmane": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
+	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/capture": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/flows": 3, "agent/goldmane": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
 	"agent": 4, "trace": 4, "replay": 4, "connectivity": 4, "ui": 4,
 	"cmd": 5, "test": 5, "examples": 5, "release": 5,
 }

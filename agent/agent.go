@@ -472,7 +472,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 			}
 			return nil, fmt.Errorf("status socket: %w", err)
 		}
-		out = append(out, listener{l, config.WithCNI(a.cni, a.control().Handler())})
+		out = append(out, listener{l, config.WithCNI(a.cni, a.control(ctx).Handler())})
 	}
 	return out, nil
 }
@@ -489,8 +489,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Status returns the state of the agent, of every Service and of every policy. If the loop is busy for longer than 2 s, it
-// returns the last known status with the reason in Busy.
+// Status returns the state of the agent, of every Service and of every policy. If the loop is busy for longer than 2 s, it returns the last known status with the reason in Busy.
 func (a *Agent) Status(ctx context.Context) (*status.Status, error) { return a.gallery.Status(ctx) }
 
 // Recheck compares all objects of the agent in VPP with the desired state at once, and repairs differences. VPP does not

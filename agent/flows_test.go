@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
 )
 
 const flowPolicies = `
@@ -63,11 +64,14 @@ func watchFlows(t *testing.T, name string, more ...string) *watched {
 func watchObjects(t *testing.T, name string, more ...string) *watched {
 	t.Helper()
 	w := &watched{now: time.Now(), pause: time.Hour}
+	name = fmt.Sprintf("test%s%d", name, time.Now().UnixNano())
 	w.watcher = agentflows.New(agentflows.Config{
-		Node: "node-1", Every: time.Hour, Folder: "/tmp", Name: fmt.Sprintf("test%s%d", name, time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
+		Node: "node-1", Every: time.Hour, Folder: "/tmp", Name: name, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { w.now = w.now.Add(w.took); return w.now },
 	})
-	w.world = start(t, func(c *Config) { c.Process.Flows = w.watcher }, more...)
+	w.world = start(t, func(c *Config) {
+		c.Process.Flows, c.Process.Capture = w.watcher, capture.NewInterface("/tmp", name, w.watcher.Drops())
+	}, more...)
 	w.wait("first sync", firstSync)
 	w.settled()
 	t.Cleanup(func() { w.look() }) // VPP's file is read and removed

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"context"
 	"sync/atomic"
 
+	"github.com/contiv-agent/contiv-agent/agent/capture"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/event"
 )
@@ -25,10 +27,10 @@ func (a *Agent) release() []string {
 	return append(a.cfg.Process.Removals.ReleaseAll(), a.cfg.VPPAgent.Quarantine.ReleaseAll()...)
 }
 
-// control returns the server of the unix socket.
-func (a *Agent) control() *control.Server {
+// control returns the server of the unix socket, whose captures end when ctx ends.
+func (a *Agent) control(ctx context.Context) *control.Server {
 	return &control.Server{
 		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
-		Release: a.release, Flows: a.cfg.Process.Flows.Ask,
+		Release: a.release, Flows: a.cfg.Process.Flows.Ask, Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
 	}
 }

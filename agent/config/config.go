@@ -34,6 +34,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/vpp"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -163,6 +164,8 @@ type Process struct {
 	Removals *lossguard.Guard
 	// Flows watches connections and dropped packets; nil: nothing does. A Stepper does not watch.
 	Flows *flows.Watcher
+	// Capture captures packets of pods on request; nil: requests are refused.
+	Capture *capture.Interface
 	// OnCommitted is called for every transaction that ended; nil: not called.
 	OnCommitted func(*event.Committed)
 }

@@ -64,7 +64,7 @@ func fetch(ctx context.Context, socket, path string, into any) error {
 	return request(ctx, socket, http.MethodGet, path, nil, into)
 }
 
-// request is fetch with any method and a body.
+// request is fetch with any method and a body. The answer is not JSON if it is for an io.Writer.
 func request(ctx context.Context, socket, method, path string, body io.Reader, into any) error {
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
@@ -85,6 +85,12 @@ func request(ctx context.Context, socket, method, path string, body io.Reader, i
 			why.Error = resp.Status
 		}
 		return fmt.Errorf("agent at %s: %s", socket, why.Error)
+	}
+	if w, raw := into.(io.Writer); raw {
+		if _, err := io.Copy(w, resp.Body); err != nil {
+			return fmt.Errorf("answer of the agent at %s: %w", socket, err)
+		}
+		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
 		return fmt.Errorf("answer of the agent at %s: %w", socket, err)

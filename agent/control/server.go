@@ -1,7 +1,7 @@
 // Package control is both ends of an agent's unix socket: the server that the agent runs, and the calls of the commands.
 //
-// Invariant: nothing here changes VPP by itself. A client that may open the socket may read everything, set the log level, and release what the agent
-// holds.
+// Invariant: nothing here changes VPP by itself. A client that may open the socket may read everything, set the log level, release what the agent
+// holds, and capture packets of pods.
 package control
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/verify"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -37,6 +38,8 @@ type Server struct {
 	// Flows returns the flows that changed after a number and match a filter.
 	Flows    func(ctx context.Context, after uint64, filter *flows.Filter) (*agentflows.Answer, error)
 	LogLevel *slog.LevelVar // of Logger; nil: fixed
+	// Capture returns a pcap file with the packets of a pod of this node. It ends early when stop is closed; when ctx ends, the packets are lost.
+	Capture func(ctx context.Context, pod model.PodID, l capture.Limits, stop <-chan struct{}) ([]byte, error)
 	// Release carries out what the agent holds, and returns what it was; nil: it holds nothing.
 	Release func() []string
 	Logger  *slog.Logger
@@ -46,7 +49,8 @@ type Server struct {
 // has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
 // resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof; GET /flows has
 // the flows that match verdict, from and to, and changed after the number after;
-// POST /release carries out held removals.
+// POST /release carries out held removals; POST /capture/<namespace>/<pod> captures the packets of a pod, until DELETE /capture/<id> with its id at the
+// latest.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -69,6 +73,9 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /verify", s.serveVerify)
 	mux.HandleFunc("GET /flows", s.serveFlows)
 	mux.HandleFunc("POST /release", s.serveRelease)
+	running := &captures{}
+	mux.HandleFunc("POST /capture/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) { s.serveCapture(w, r, running) })
+	mux.HandleFunc("DELETE /capture/{id}", running.serveStop)
 	return mux
 }
 

@@ -121,6 +121,14 @@ func New(cfg Config) *Watcher {
 	return w
 }
 
+// Drops returns the capture of dropped packets, which a capture of a pod's packets interrupts; nil: there is none.
+func (w *Watcher) Drops() *capture.Drops {
+	if w == nil {
+		return nil
+	}
+	return w.drops
+}
+
 // ErrOff means that the agent does not watch flows.
 var ErrOff = errors.New("this agent does not watch flows: run it with --flows")
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
 	"github.com/contiv-agent/contiv-agent/cmd/buildinfo"
+	"github.com/contiv-agent/contiv-agent/cmd/capture"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/flows"
@@ -89,7 +90,7 @@ Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COL
 	}
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.SetFlagErrorFunc(exit.FlagError)
-	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), flows.NewStaged(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), query.NewDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), query.NewConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
+	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), flows.NewStaged(), capture.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), query.NewDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), query.NewConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
 	root.AddCommand(ui.New())
 	return root
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/goldmane"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vpp/flowprobe"
 )
 
@@ -32,7 +33,7 @@ func (f *Flows) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.every, "flows", 0, "how often to read dropped packets and connections from VPP, which the flows command shows; 1s is a good value; 0: never")
 	fs.StringVar(&f.collector, "flows-collector", "", "IPv4 address and port of this host that VPP reaches: VPP's plugin flowprobe sends counts of all connections there; empty: access lists' sessions show connections")
 	fs.StringVar(&f.exporter, "flows-exporter", "", "IPv4 address of VPP from which it sends to --flows-collector")
-	fs.StringVar(&f.folder, "flows-folder", "/tmp", "VPP's /tmp as the agent sees it: VPP writes captures of dropped packets there; the agent reads and removes them")
+	fs.StringVar(&f.folder, "flows-folder", "/tmp", "VPP's /tmp as the agent sees it: VPP writes captures of packets there (--flows, contiv-agent capture); the agent reads and removes them")
 	fs.StringVar(&f.hubble.listen, "hubble-listen", "", "address of Hubble's API over the flows (HOST:PORT; Cilium's port is 4244), or unix:PATH for programs of the same user; without certificates it must be a loopback address")
 	fs.StringVar(&f.hubble.cert, "hubble-cert", "", "file with the certificate for --hubble-listen; needs --hubble-key and --hubble-ca")
 	fs.StringVar(&f.hubble.key, "hubble-key", "", "file with its private key")
@@ -50,7 +51,7 @@ func (f *Flows) Check() error {
 	switch {
 	case f.every < 0 || f.every > 0 && f.every < 100*time.Millisecond:
 		return exit.Usage(fmt.Errorf("--flows %s: must be 0, or at least 100ms", f.every))
-	case f.every > 0 && f.folder == "":
+	case f.folder == "":
 		return exit.Usage(errors.New("--flows-folder: must not be empty"))
 	case f.collector != "" && f.every == 0:
 		return exit.Usage(errors.New("--flows-collector: needs --flows"))
@@ -117,14 +118,14 @@ func (f *Flows) certificates() (n int) {
 // Apply puts the watcher into the configuration, which has its logger and the socket of its VPP, if the flags ask for one. The version is
 // the agent's, for clients.
 func (f *Flows) Apply(cfg *agent.Config, version string) error {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(cfg.NodeName + " " + cfg.VPP.Socket)) // a hash returns no error
+	name := fmt.Sprintf("%08x", sum.Sum32())
 	if f.every == 0 {
+		cfg.Process.Capture = capture.NewInterface(f.folder, name, nil)
 		return nil
 	}
-	name := fnv.New32a()
-	_, _ = name.Write([]byte(cfg.NodeName + " " + cfg.VPP.Socket)) // a hash returns no error
-	watcher := flows.Config{
-		Node: cfg.NodeName, Every: f.every, Folder: f.folder, Name: fmt.Sprintf("%08x", name.Sum32()), Logger: cfg.Process.Logger,
-	}
+	watcher := flows.Config{Node: cfg.NodeName, Every: f.every, Folder: f.folder, Name: name, Logger: cfg.Process.Logger}
 	if to, _ := f.probe(); to != nil { // Check has returned the error
 		watcher.Probe = &flows.Probe{Target: *to, Collector: flowprobe.NewCollector(flowprobe.Socket(to.Collector), to.Exporter)}
 	}
@@ -141,6 +142,7 @@ func (f *Flows) Apply(cfg *agent.Config, version string) error {
 		watcher.Beside = append(watcher.Beside, goldmane.New(to).Run)
 	}
 	cfg.Process.Flows = flows.New(watcher)
+	cfg.Process.Capture = capture.NewInterface(f.folder, name, cfg.Process.Flows.Drops())
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
@@ -91,16 +92,39 @@ func (f *Agents) exec(at Place, args ...string) []string {
 // Stream runs a command of an agent that writes lines until its standard input ends, and calls line with each. The input ends when ctx ends, or this
 // program: the end of kubectl exec alone does not end the command.
 func (f *Agents) Stream(ctx context.Context, at Place, line func([]byte) error, args ...string) error {
+	return f.holdInput(ctx, at, ctx.Done(), &splitter{line: line}, args...)
+}
+
+// Fetch runs a command of an agent that writes its output when it ends, at the latest when its standard input ends. The input ends when stop is closed,
+// when ctx ends, or this program. Ctrl-C at the terminal does not end kubectl, which brings the output.
+func (f *Agents) Fetch(ctx context.Context, at Place, stop <-chan struct{}, out io.Writer, args ...string) error {
+	apart := *f
+	apart.apart = true
+	return apart.holdInput(ctx, at, stop, out, args...)
+}
+
+// holdInput runs a command of an agent whose standard input ends when stop is closed, and at the end of ctx.
+func (f *Agents) holdInput(ctx context.Context, at Place, stop <-chan struct{}, out io.Writer, args ...string) error {
 	in, open, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	defer open.Close()
-	defer context.AfterFunc(ctx, func() { _ = open.Close() })()
+	var closing sync.WaitGroup
+	defer closing.Wait()
+	ended := make(chan struct{})
+	defer close(ended)
+	closing.Go(func() {
+		select {
+		case <-stop:
+		case <-ctx.Done():
+		case <-ended:
+		}
+		_ = open.Close()
+	})
 	var complaint strings.Builder
 	args = append([]string{"exec", "--stdin"}, f.exec(at, args...)[1:]...)
-	code, err := f.feedKubectl(ctx, in, &splitter{line: line}, &complaint, args...)
+	code, err := f.feedKubectl(ctx, in, out, &complaint, args...)
 	switch {
 	case err != nil:
 		return err

@@ -16,7 +16,10 @@ import (
 
 // kubectl runs the kubectl program with these cluster flags. The code runs it instead of using client-go: it supports all
 // logins, proxies and protocols that a kubeconfig may need.
-type kubectl struct{ Kubeconfig, Context string }
+type kubectl struct {
+	Kubeconfig, Context string
+	apart               bool // it does not get the signals of the terminal
+}
 
 // runKubectl runs kubectl and returns its exit code, which is the container command's code if it runs one. An error means that
 // kubectl could not be started.
@@ -38,6 +41,7 @@ func (k *kubectl) feedKubectl(ctx context.Context, stdin io.Reader, stdout, stde
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: k.apart}
 	cmd.WaitDelay = 10 * time.Second
 	said := sieve(stderr)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, said

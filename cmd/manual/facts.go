@@ -38,7 +38,7 @@ var flagFiles = map[string]flagFile{
 	"cni-state":     {path: "/var/lib/contiv-agent", text: "addresses and attachments of pods"},
 	"cni-conf-dir":  {path: "/etc/cni/net.d", text: "network configuration lists of the container runtime"},
 	"cni-bin-dir":   {path: "/opt/cni/bin", text: "CNI plugins of the container runtime"},
-	"flows-folder":  {path: "/tmp", text: "folder in which VPP writes dropped packets for --flows"},
+	"flows-folder":  {path: "/tmp", text: "folder in which VPP writes captured packets"},
 	"kubeconfig":    {path: "~/.kube/config", text: "access to the cluster", only: "run"},
 }
 

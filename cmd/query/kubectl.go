@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/contiv-agent/contiv-agent/cmd/acceptance"
+	"github.com/contiv-agent/contiv-agent/cmd/capture"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
@@ -70,7 +71,7 @@ node has a finding; 0 no finding.`,
 	fs.StringVar(&f.agents.Program, "program", "contiv-agent", "path of contiv-agent in that container; if Felix runs it: /driver/contiv-agent in container felix")
 	fs.StringVar(&f.node, "node", "", "query only the agent of this node")
 	root.AddCommand(f.status(), f.plan(), f.policy(), f.trace(), f.doctor(), f.logLevel(), f.config(), flows.OfCluster(&f.agents, &f.node), support.OfCluster(&f.agents, &f.node), f.everywhere(flows.NewStaged()), acceptance.OfCluster(&f.agents, &f.node))
-	root.AddCommand(ui.OfCluster(&f.agents, &f.node))
+	root.AddCommand(ui.OfCluster(&f.agents, &f.node), capture.OfCluster(&f.agents, &f.node))
 	return root
 }
 

@@ -30,6 +30,7 @@ var cannotRun = map[string]string{
 	"grpcurl ":              "needs grpcurl; the tests of plugins/extconfig/grpc send such requests",
 	"contiv-agent run ":     "needs a cluster, a fan-out server or a NIC; make e2e and make interop run agents with each of these",
 	"contiv-agent fanout ":  "needs a cluster and certificates; make e2e-nodes and make interop run some",
+	"contiv-agent capture ": "needs a pod of the node; TestVPPCapture of test/realvpp captures packets of one",
 	"contiv-agent ui ":      "serves until it is stopped; tools/browser opens such a page",
 	"contiv-agent sim --ho": "needs the network namespace of a node; make sim-test runs it",
 	"hubble ":               "needs Cilium's hubble; make interop-hubble runs such commands",
