@@ -8,21 +8,11 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/sim/acl"
+	"github.com/contiv-agent/contiv-agent/sim/hop"
 )
 
-// ACLMatch is the result of an interface's ACL node for a packet. Interface, Output, Place and Rule identify a rule by its place,
-// all counted from 0.
-type ACLMatch struct {
-	Interface string
-	Output    bool // the output list; else the input list
-	Place     int  // of the ACL in the list; -1: no rule matched
-	Tag       string
-	Rule      int // in the ACL; -1: no rule matched
-	// Session: the packet belongs to an established flow. The rule is the one that permitted the flow's first packet, possibly in
-	// the interface's other list (the hop's node shows where the packet is), with its place at that time.
-	Session bool
-	Permit  bool // the packet continues
-}
+// ACLMatch is the result of an interface's ACL node for a packet.
+type ACLMatch = hop.ACLMatch
 
 // The nodes of the ACL plugin.
 const (

@@ -8,18 +8,11 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/sim/classify"
+	"github.com/contiv-agent/contiv-agent/sim/hop"
 )
 
-// ClassifyMatch is the result of an interface's classifier node for a packet.
-type ClassifyMatch struct {
-	Interface string
-	Output    bool
-	Place     int  // of the table in the chain, from 0
-	Hit       bool // a session matched
-	Opaque    uint32
-	Permit    bool   // the packet continues
-	Packet    Packet // at that time
-}
+// ClassifyMatch is the result of an interface's classifier for a packet.
+type ClassifyMatch = hop.ClassifyMatch
 
 // The nodes of the classifier that drop or permit packets, by arc.
 func classifyNode(a arcID) string {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
+	"github.com/contiv-agent/contiv-agent/sim/hop"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -35,16 +36,7 @@ type Fate struct {
 }
 
 // Hop is the action of one graph node.
-type Hop struct {
-	Node string // VPP's name, e.g. nat44-ed-out2in
-	Text string
-	ACL  *ACLMatch // result of an ACL node; nil for all other nodes
-	// Classify is the result of a node of the classifier; nil for all other nodes.
-	Classify *ClassifyMatch
-}
-
-// String is "node: text".
-func (h Hop) String() string { return h.Node + ": " + h.Text }
+type Hop = hop.Hop
 
 // Output is one packet that leaves.
 type Output struct {
@@ -121,19 +113,24 @@ func (v *VPP) process(p Packet, start func(*flow)) Fate {
 	return fate
 }
 
-// hop records the action of a node. Of packets with bytes nobody asks for them.
-func (f *flow) hop(node, format string, args ...any) {
+// hop records the action of a node, and returns the record until the next one. Of packets with bytes nobody asks for them: it returns nil.
+func (f *flow) hop(node, format string, args ...any) *Hop {
 	if f.cargo != nil {
-		return
+		return nil
 	}
-	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf(format, args...)})
+	return f.record(Hop{Node: node, Text: fmt.Sprintf(format, args...), Left: hop.HeaderOf(&f.p)})
+}
+
+func (f *flow) record(h Hop) *Hop {
+	f.fate.Hops = append(f.fate.Hops, h)
+	return &f.fate.Hops[len(f.fate.Hops)-1]
 }
 
 // drop records why the packet ends here; it returns false for use as a verdict.
 func (f *flow) drop(node, format string, args ...any) bool {
-	f.fate.Hops = append(f.fate.Hops, Hop{Node: node, Text: fmt.Sprintf("drop: "+format, args...)})
+	h := f.record(Hop{Node: node, Text: fmt.Sprintf("drop: "+format, args...), Dropped: true, Left: hop.HeaderOf(&f.p)})
 	f.fate.Last = f.p.Clone()
-	f.v.captured.Add(&f.p, node, f.fate.Hops[len(f.fate.Hops)-1].Text)
+	f.v.captured.Add(&f.p, node, h.Text)
 	return false
 }
 
@@ -168,7 +165,7 @@ func (f *flow) input(i *iface) {
 		f.drop(fmt.Sprintf("ip%d-not-enabled", version(f.p.Dst)), "%s has no IPv%d address and is not enabled for it", i.name, version(f.p.Dst))
 		return
 	}
-	f.hop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "from %s: %s", i.name, &f.p)
+	f.hop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "from %s: %s", i.name, &f.p).Receive(i.name)
 	if f.badChecksum {
 		f.drop(fmt.Sprintf("ip%d-input", version(f.p.Dst)), "bad ip4 checksum")
 		return
@@ -208,23 +205,30 @@ func (f *flow) lookup() {
 
 // followNext processes a packet at the result of a lookup.
 func (f *flow) followNext(n next) {
-	switch {
-	case n.why != "":
+	if n.why != "" {
 		f.drop(f.node("lookup"), "%s", n.why)
-	case n.path.typ == PathLocal:
-		f.hop(f.node("lookup"), "%s is VPP's own (%s)", f.p.Dst, n.prefix)
+		return
+	}
+	r, text := hop.Route{Prefix: n.prefix, Via: n.path.via}, n.path.pathText(f.v.ifs.name)
+	if n.path.swIf != noIndex {
+		r.Interface = f.v.ifs.name(n.path.swIf)
+	}
+	switch n.path.typ {
+	case PathLocal:
+		f.hop(f.node("lookup"), "%s is VPP's own (%s)", f.p.Dst, n.prefix).Follow(r, "local")
 		f.local()
-	case n.path.typ == PathUnreach:
-		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
+	case PathUnreach:
+		f.hop(f.node("lookup"), "%s %s", n.prefix, text).Follow(r, "unreachable")
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHost, packet.Unreachable6, packet.CodeNoRoute6})
-	case n.path.typ == PathProhibit:
-		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
+	case PathProhibit:
+		f.hop(f.node("lookup"), "%s %s", n.prefix, text).Follow(r, "prohibited")
 		f.complain(f.node("null"), complaint{packet.Unreachable, packet.CodeHostProhibited, packet.Unreachable6, packet.CodeAdminProhibited6})
-	case n.path.typ != PathNormal:
-		f.drop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
-	default:
-		f.hop(f.node("lookup"), "%s %s", n.prefix, n.path.pathText(f.v.ifs.name))
+	case PathNormal:
+		f.hop(f.node("lookup"), "%s %s", n.prefix, text).Follow(r, "forward")
 		f.rewrite(n.path)
+	default:
+		f.drop(f.node("lookup"), "%s %s", n.prefix, text)
+		f.fate.Hops[len(f.fate.Hops)-1].Follow(r, "drop")
 	}
 }
 
@@ -350,7 +354,7 @@ func (f *flow) transmit(i *iface) {
 		f.through(i)
 		return
 	}
-	f.hop(i.name+"-tx", "%s", &f.p)
+	f.hop(i.name+"-tx", "%s", &f.p).Send(i.name)
 	f.v.captured.Pass(&f.p, i.index, true)
 	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin, Exit: exit(f, i.index)})
 }

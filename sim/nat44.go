@@ -96,9 +96,11 @@ func (f *flow) natOutput() bool {
 
 func (f *flow) translated(r nat44ed.Result) bool {
 	last := "nat44-ed"
-	for _, h := range r.Hops {
-		f.hop(h.Node, "%s", h.Text)
-		last = h.Node
+	for i, h := range r.Hops {
+		at := f.hop(h.Node, "%s", h.Text)
+		if last = h.Node; r.Action == nat44ed.Drop && i == len(r.Hops)-1 {
+			at.End()
+		}
 	}
 	f.badChecksum = f.badChecksum || r.BadChecksum
 	if r.Table != noIndex {

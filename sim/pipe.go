@@ -68,7 +68,7 @@ func (f *flow) through(end *iface) {
 		f.drop(end.name+"-tx", "went round %d times", maxSteps)
 		return
 	}
-	f.hop(end.name+"-tx", "to %s", other.name)
+	f.hop(end.name+"-tx", "to %s", other.name).Send(end.name)
 	if !other.up || !f.v.ifs.get(end.pipe[0]).up {
 		f.drop("pipe-rx", "interface %s is down", other.name)
 		return

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/choices"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/trace/hops"
 )
 
 // Answer returns the fate of the first packet of a connection, for every backend that the load balancer may choose.
@@ -33,6 +34,7 @@ type attempt struct {
 	reason  string
 	outcome *Outcome // nil: no backend was chosen
 	allowed []string // the policy rules that let it pass
+	path    []hops.Hop
 }
 
 // explore runs the packet once for every sequence of choices that the load balancers on its path may make.
@@ -96,7 +98,7 @@ func (c *Cluster) attempt(s *sending, options *[]int) attempt {
 // failed returns an attempt whose packet did not arrive; it names the backend if one was chosen. Without options, a
 // destination that differs from the original one counts as a chosen backend.
 func (c *Cluster) failed(j journey, options *[]int, v Verdict, reason string) attempt {
-	a := attempt{verdict: v, reason: reason}
+	a := attempt{verdict: v, reason: reason, path: j.hops}
 	dst := j.packet.Dst
 	if j.packet.Inner != nil {
 		dst = j.packet.Inner.Dst
@@ -122,7 +124,8 @@ func (c *Cluster) outcome(j journey) Outcome {
 		Backend: c.world.name(p.Dst),
 		Address: target{p.Dst, p.DstPort}.String(),
 		Source:  p.Src.String(),
-		Hops:    j.hops,
+		Hops:    hops.Lines(j.hops),
+		Path:    j.hops,
 	}
 }
 
@@ -149,7 +152,8 @@ func (c *Cluster) reply(from place, p sim.Packet, j journey, o *Outcome) (Verdic
 	}
 	home := c.travel(back, r, nil)
 	if c.toReply {
-		o.Hops = append(slices.Clone(o.Hops), home.hops...)
+		o.Path = append(slices.Clone(o.Path), home.hops...)
+		o.Hops = hops.Lines(o.Path)
 	}
 	got := home.packet
 	switch {

@@ -130,7 +130,7 @@ func walkAll(c *Cluster, j *journey, from place, p sim.Packet) (ends []journey) 
 		if len(fate.Out) == 0 {
 			end := journey{packet: fate.Last, lost: denied, denied: denied != ""}
 			if n := len(j.hops); denied == "" && n > 0 {
-				end.lost = j.hops[n-1]
+				end.lost = j.hops[n-1].String()
 			}
 			ends = append(ends, end)
 		}

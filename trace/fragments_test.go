@@ -49,14 +49,14 @@ func TestFragments(t *testing.T) {
 					verdict = w.cnat
 				}
 				if a.Verdict != verdict || !strings.Contains(a.Reason, w.reason) {
-					t.Errorf("%s: %s: %s: %s %s, want %s %s\n%s", r, c.name, w.line, a.Verdict, a.Reason+a.Error, verdict, w.reason, hops(a))
+					t.Errorf("%s: %s: %s: %s %s, want %s %s\n%s", r, c.name, w.line, a.Verdict, a.Reason+a.Error, verdict, w.reason, linesOf(a))
 				}
 			}
 		}
 	}
 }
 
-func hops(a Answer) string {
+func linesOf(a Answer) string {
 	if len(a.Outcomes) == 0 {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/trace/hops"
 )
 
 // Question asks for the fate of a connection's first packet. Its JSON form is the trace command's input line.
@@ -41,18 +42,21 @@ type Answer struct {
 	// outside. Only Cluster.Send sets it.
 	Sender   string    `json:"sender,omitempty"`
 	Outcomes []Outcome `json:"outcomes"`
+	// Path is the hops of the packet if no outcome has them: no backend was chosen.
+	Path []hops.Hop `json:"path,omitempty"`
 	// Error is why the question is invalid (unknown names, syntax); Verdict is then empty.
 	Error string `json:"error,omitempty"`
 }
 
 // Outcome is the fate of the packet if the load balancer chooses one backend.
 type Outcome struct {
-	Backend string   `json:"backend"` // pod:<ns>/<name>, node:<name>, or <ip>
-	Address string   `json:"address"` // <ip>:<port>; <ip> alone for ICMP
-	Source  string   `json:"source"`  // source address that the backend sees
-	Verdict Verdict  `json:"verdict"`
-	Reason  string   `json:"reason"`
-	Hops    []string `json:"hops"`
+	Backend string     `json:"backend"` // pod:<ns>/<name>, node:<name>, or <ip>
+	Address string     `json:"address"` // <ip>:<port>; <ip> alone for ICMP
+	Source  string     `json:"source"`  // source address that the backend sees
+	Verdict Verdict    `json:"verdict"`
+	Reason  string     `json:"reason"`
+	Hops    []string   `json:"hops"` // the lines of Path
+	Path    []hops.Hop `json:"path"`
 }
 
 // MarshalJSON encodes no outcomes as [], never null; an answer with an error has no outcomes.
@@ -69,7 +73,7 @@ func (a Answer) MarshalJSON() ([]byte, error) {
 	}
 	for i := range a.Outcomes {
 		if a.Outcomes[i].Hops == nil {
-			a.Outcomes[i].Hops = []string{}
+			a.Outcomes[i].Hops, a.Outcomes[i].Path = []string{}, []hops.Hop{}
 		}
 	}
 	return json.Marshal(plain(a))

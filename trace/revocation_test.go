@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/trace/hops"
 )
 
 // talkers returns a client, a server on its node and one on another node, and a Service for each.
@@ -122,7 +123,7 @@ func (k *talk) must(what string, ok bool) {
 // client sends a packet of the client, which the server will answer.
 func (k *talk) client(p sim.Packet) bool {
 	j := k.c.travel(k.from, p, nil)
-	k.hops = strings.Join(j.hops, "\n")
+	k.hops = strings.Join(hops.Lines(j.hops), "\n")
 	if j.lost != "" {
 		return false
 	}
@@ -133,7 +134,7 @@ func (k *talk) client(p sim.Packet) bool {
 // back sends a packet of the server.
 func (k *talk) back(p sim.Packet) bool {
 	j := k.c.travel(k.server, p, nil)
-	k.hops = strings.Join(j.hops, "\n")
+	k.hops = strings.Join(hops.Lines(j.hops), "\n")
 	return j.lost == "" && j.end.sameParty(k.from) && j.packet.Src == k.request.Dst && j.packet.SrcPort == k.request.DstPort
 }
 

@@ -65,6 +65,8 @@ func (c *Cluster) fillAnswer(a *Answer, s *sending, run func() []attempt) {
 	for _, r := range runs {
 		if r.outcome != nil {
 			a.Outcomes = append(a.Outcomes, *r.outcome)
+		} else if a.Path == nil {
+			a.Path = r.path
 		}
 	}
 	slices.SortStableFunc(a.Outcomes, func(x, y Outcome) int { return strings.Compare(x.Address, y.Address) })

@@ -144,7 +144,7 @@ func TestJSON(t *testing.T) {
 		},
 		{
 			Answer{From: "f", To: "t", Protocol: "TCP", Verdict: Delivered, Reason: "r", Outcomes: []Outcome{{Backend: "b", Address: "a", Source: "s", Verdict: Delivered, Reason: "ok"}}},
-			`{"from":"f","to":"t","protocol":"TCP","verdict":"delivered","reason":"r","outcomes":[{"backend":"b","address":"a","source":"s","verdict":"delivered","reason":"ok","hops":[]}]}`,
+			`{"from":"f","to":"t","protocol":"TCP","verdict":"delivered","reason":"r","outcomes":[{"backend":"b","address":"a","source":"s","verdict":"delivered","reason":"ok","hops":[],"path":[]}]}`,
 		},
 		{Answer{From: "f", To: "t", Protocol: "x", Error: "e"}, `{"from":"f","to":"t","protocol":"x","error":"e"}`},
 	} {

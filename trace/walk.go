@@ -5,11 +5,13 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/trace/hops"
 )
 
 // maxCrossings bounds how often a packet crosses between nodes: more means a routing loop.
@@ -47,7 +49,7 @@ func (p place) inInterface() string {
 
 // journey is the path of one packet over all nodes.
 type journey struct {
-	hops   []string
+	hops   []hops.Hop
 	sent   netip.Addr // original destination
 	end    place
 	packet sim.Packet // as it arrived, or as last seen if it was lost
@@ -79,7 +81,7 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 			if n := len(j.hops); denied != "" {
 				j.lost, j.denied = denied, true
 			} else if n > 0 {
-				j.lost = j.hops[n-1] + c.podless(at, fate.Last.Dst)
+				j.lost = j.hops[n-1].String() + c.podless(at, fate.Last.Dst)
 			}
 			return
 		}
@@ -87,6 +89,9 @@ func (c *Cluster) walk(j *journey, from place, p sim.Packet) {
 		j.packet, p = out.Packet, out.Packet
 		next, arrived := c.followPacket(j, at, out)
 		if arrived || next == nil {
+			if n := len(j.hops); arrived && n > 0 {
+				j.hops[n-1].DeliveredTo = j.end.String()
+			}
 			return
 		}
 		at, in = next, out.Interface
@@ -104,26 +109,28 @@ func (c *Cluster) podless(at *node, dst netip.Addr) string {
 
 // noteHops records the hops through one node's VPP, with the reasons of the access lists' verdicts. It returns the last reason
 // if that one denies.
-func (j *journey) noteHops(at *node, hops []sim.Hop) (denied string) {
+func (j *journey) noteHops(at *node, list []sim.Hop) (denied string) {
 	if j.quiet {
-		if n := len(hops); n > 0 {
-			j.hops = append(j.hops[:0], at.name+": "+hops[n-1].String())
+		if n := len(list); n > 0 {
+			none := func(*sim.Hop) *flows.Decision { return nil }
+			j.hops = append(j.hops[:0], hops.Of(at.name, list[n-1:], none)...)
 		}
 		return ""
 	}
-	for _, h := range hops {
-		line := at.name + ": " + h.Node + ": " + h.Text
+	j.hops = append(j.hops, hops.Of(at.name, list, func(h *sim.Hop) *flows.Decision {
 		denied = ""
-		if reason, known := at.reason(&h); known {
-			line += " (" + reason.Text + ")"
-			if reason.Denied {
-				denied = reason.Text
-			} else if reason.Rule != "" && !slices.Contains(j.allowed, reason.Text) {
-				j.allowed = append(j.allowed, reason.Text)
-			}
+		reason, known := at.reason(h)
+		if !known {
+			return nil
 		}
-		j.hops = append(j.hops, line)
-	}
+		if reason.Denied {
+			denied = reason.Text
+		} else if reason.Rule != "" && !slices.Contains(j.allowed, reason.Text) {
+			j.allowed = append(j.allowed, reason.Text)
+		}
+		d := reason.Decision()
+		return &d
+	})...)
 	return denied
 }
 

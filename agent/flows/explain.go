@@ -113,24 +113,13 @@ func (w *Watcher) findDecision(l *Loop, o *observation, f *flows.Flow) (otherwis
 			otherwise = true
 			continue
 		}
-		f.Decision = decisionOf(&r)
+		f.Decision = r.Decision()
 		if f.Direction = "ingress"; r.Egress || !r.Decides && o.input {
 			f.Direction = "egress"
 		}
 		return false
 	}
 	return otherwise
-}
-
-func decisionOf(r *policy.Reason) flows.Decision {
-	d := flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule, Profile: r.Profile}
-	if r.Policy != (model.Ref{}) {
-		d.Policy = r.Policy.String()
-	}
-	if r.Trigger != (model.Ref{}) {
-		d.Trigger = r.Trigger.String()
-	}
-	return d
 }
 
 // isRepeated reports whether a session is not the one at the interface of a local pod that made it: other interfaces repeat it.

@@ -78,7 +78,7 @@ func (w *Watcher) deniesEndpoint(l *Loop, o *observation, f *flows.Flow) bool {
 		switch {
 		case !ok:
 		case !r.Denied:
-			f.Decision, f.Direction = decisionOf(&r), "egress"
+			f.Decision, f.Direction = r.Decision(), "egress"
 		default:
 			return h.Dst != h.Src // a pod reaches itself through a Service whatever its policies say
 		}

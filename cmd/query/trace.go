@@ -41,7 +41,8 @@ line, in order. Every Node among the objects gets a separate agent and embedded 
   protocol  TCP | UDP | SCTP (the packet is an INIT) | ICMP
 
 The answer has a verdict: delivered (every backend that the load balancer may choose gets the packet, and its reply arrives with the addresses that
-the client expects), rejected (the client gets an ICMP error or a RST) or dropped (no answer); and one outcome for every backend. Standard error
+the client expects), rejected (the client gets an ICMP error or a RST) or dropped (no answer); and one outcome for every backend. In JSON, an outcome has
+its hops as lines ("hops") and with fields ("path"); without an outcome, the answer has the path. Standard error
 reports refused objects; a question that cannot be evaluated is answered with "error", and the exit code is 2 in the end. With --expect it is 3 if a verdict is another
 one. trace answers each line at once, so a program can ask one question after the other. More fields of a question, all optional, describe its packet:
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
@@ -24,6 +25,18 @@ type Reason struct {
 
 // String returns the line.
 func (r Reason) String() string { return r.Text }
+
+// Decision returns the reason in the form that flows and traces have.
+func (r Reason) Decision() flows.Decision {
+	d := flows.Decision{Text: r.Text, Tier: r.Tier, Rule: r.Rule, Profile: r.Profile}
+	if r.Policy != (model.Ref{}) {
+		d.Policy = r.Policy.String()
+	}
+	if r.Trigger != (model.Ref{}) {
+		d.Trigger = r.Trigger.String()
+	}
+	return d
+}
 
 // Explain returns the reason behind a programmed rule. The rule is given by its number in the list of an interface (output: the list
 // for packets that leave through it); -1 is the end of the list. False: no such rule was programmed.
