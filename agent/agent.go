@@ -465,7 +465,7 @@ func (a *Agent) listen(ctx context.Context) ([]listener, error) {
 		out = append(out, listener{l, httpserver.Mux(a.registry, a.gallery.Ready, a.cfg.Listen.Profiling)})
 	}
 	if a.cfg.Listen.Status != "" {
-		l, err := httpserver.Unix(ctx, a.cfg.Listen.Status)
+		l, err := a.cfg.Pods.Socket(ctx, a.cfg.Listen.Status)
 		if err != nil {
 			for _, open := range out {
 				err = errors.Join(err, open.Close())

@@ -12,7 +12,7 @@ import (
 
 // WithHost adds the host's interfaces, routes and neighbours to the agent's kinds (nil: everything in VPP), if other
 // programs may configure them and VPP is not a simulation: requests for them go to the kernel, all others to VPP. Interfaces that values
-// make for pods are closed until evaluated, as unknown ones are.
+// make for pods are closed until evaluated, as unknown ones are. Beside a simulation the host's values are those of Pods.Kernel.
 func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor) (vppagent.Caller, []*descriptor.Descriptor) {
 	if len(c.External) == 0 {
 		return caller, kinds
@@ -24,6 +24,9 @@ func (c *Config) WithHost(caller vppagent.Caller, kinds []*descriptor.Descriptor
 		kinds = acl.ClosePods(kinds)
 	}
 	if c.VPP.Dial != nil {
+		if c.Pods != nil {
+			kinds = append(kinds, c.Pods.Kernel...)
+		}
 		return caller, kinds
 	}
 	if c.Pods != nil {

@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet/takeover"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/sever"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/rcu"
 )
@@ -29,6 +32,18 @@ type Pods struct {
 	NIC *takeover.Takeover
 	// Expedite shortens the kernel's waits while VPP makes or removes an interface of a pod.
 	Expedite rcu.Expedite
+	// Kernel are the kinds of the kernel's values for an agent whose VPP is a simulation; nil: it has none.
+	Kernel []*descriptor.Descriptor
+	// Listener serves the CNI plugin and the status in place of the status socket, for a simulation; nil: the socket does.
+	Listener net.Listener
+}
+
+// Socket returns what serves the CNI plugin and the status.
+func (p *Pods) Socket(ctx context.Context, path string) (net.Listener, error) {
+	if p != nil && p.Listener != nil {
+		return p.Listener, nil
+	}
+	return httpserver.Unix(ctx, path)
 }
 
 // ConnectPods makes the node's network a source of values, and the kernel a part of the Services' way to VPP. Its interfaces need not be looked for,

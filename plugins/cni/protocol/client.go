@@ -57,6 +57,8 @@ const maxAnswer = 1 << 20
 // Client calls an agent.
 type Client struct {
 	Socket string // path of the agent's unix socket
+	// Dial connects to the agent; nil: by Socket.
+	Dial func(context.Context) (net.Conn, error)
 }
 
 // Add makes an interface of a container.
@@ -98,8 +100,12 @@ func (c *Client) call(ctx context.Context, path string, in, out any) error {
 	if err != nil {
 		return Errorf(CodeInternal, "cni request: %v", err)
 	}
+	dial := c.Dial
+	if dial == nil {
+		dial = func(ctx context.Context) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, "unix", c.Socket) }
+	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", c.Socket)
+		conn, err := dial(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%w at %s: %w", ErrNoAgent, c.Socket, err)
 		}
