@@ -130,9 +130,13 @@ type answers struct {
 	look  func() // called by each question about the capture; may be nil
 }
 
-func (a *answers) do(_ context.Context, calls ...vpp.Call) (out []vpp.Reply) {
+func (a *answers) do(ctx context.Context, calls ...vpp.Call) (out []vpp.Reply) {
 	for _, c := range calls {
-		r := vpp.Reply{}
+		r := vpp.Reply{Err: ctx.Err()}
+		if r.Err != nil {
+			out = append(out, r)
+			continue
+		}
 		switch m := c.Msg.(type) {
 		case *vlib.CliInband:
 			text := a.texts[m.Cmd]
