@@ -52,6 +52,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 	}
 	rows := map[string][]string{
 		"agent/agent.go":                   {"`run --listen`", "`run --status-socket`", "`felix-driver`, `listen`", "`felix-driver`, `statusSocket`"},
+		"agent/config/pods.go":             {"`run --status-socket`"},
 		"agent/cleanup/cleanup.go":         {"`run --status-socket`"}, // occupied while cleanup runs
 		"agent/flows/hubble/server.go":     {"`run --hubble-listen`"},
 		"cmd/ui/ui.go":                     {"`ui --ui-listen`"},
