@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,9 +290,15 @@ func TestNotify(t *testing.T) {
 		nodes := []*model.Node{
 			{Name: "node-2", InternalIPs: append([]netip.Addr{other.Address}, addr("10.9.9.9"))}, {Name: "node-1", InternalIPs: []netip.Addr{self.Address}}, {Name: "node-4"},
 		}
+		var loop sync.Mutex
+		change := func(to ...*model.Node) {
+			loop.Lock()
+			defer loop.Unlock()
+			nodes = to
+		}
 		s := &Server{cfg: Config{Node: "node-1"}, address: "0.0.0.0:4244"}
 		s.nodes = nodesOf(agentflows.Loop{
-			InLoop: func(_ context.Context, f func()) error { f(); return nil },
+			InLoop: func(_ context.Context, f func()) error { loop.Lock(); defer loop.Unlock(); f(); return nil },
 		}, func() []*model.Node { return nodes })
 		ctx, cancel := context.WithCancel(t.Context())
 		to := &recorded{ctx: ctx}
@@ -308,11 +315,11 @@ func TestNotify(t *testing.T) {
 		}
 		check("at first", "ADDED node-1 10.0.0.1:4244", "ADDED node-2 10.0.0.2:4244")
 		check("without a change")
-		nodes = append(nodes, &model.Node{Name: "node-3", InternalIPs: []netip.Addr{client.Address}})
+		change(append(nodes, &model.Node{Name: "node-3", InternalIPs: []netip.Addr{client.Address}})...)
 		check("a new node", "ADDED node-3 10.1.1.2:4244")
-		nodes[0] = &model.Node{Name: "node-2", InternalIPs: []netip.Addr{web.Address}}
+		change(append([]*model.Node{{Name: "node-2", InternalIPs: []netip.Addr{web.Address}}}, nodes[1:]...)...)
 		check("another address", "UPDATED node-2 10.1.2.3:4244")
-		nodes = nodes[1:]
+		change(nodes[1:]...)
 		check("a node is gone", "DELETED node-2 10.1.2.3:4244")
 		cancel()
 		if err := <-ended; status.Code(err) != codes.Canceled {
