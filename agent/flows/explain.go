@@ -47,8 +47,8 @@ func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.He
 			if w.holds(l, o, &f) {
 				continue
 			}
-			w.findDecision(l, o, &f)
-			if w.deniesEndpoint(l, o, &f) {
+			// NAT44 lets packets pass before the receiver's list drops them, while another interface has a session: such packets are no connection.
+			if denied := w.findDecision(l, o, &f); denied && o.seenBy == BySessions && o.counts.Connections == 0 || w.deniesEndpoint(l, o, &f) {
 				continue
 			}
 			w.meter.countFlow(&f)
