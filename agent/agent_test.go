@@ -62,16 +62,6 @@ ports: [{port: 8080, name: "", protocol: TCP}]
 endpoints: [{addresses: [10.1.1.2], nodeName: node-1}]
 `
 
-// plumbed makes interfaces for the pods of a source before the agent receives the pods.
-type plumbed struct {
-	Source
-	cni *cni.CNI
-}
-
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { panic(err) }))
-}
-
 // world is a running agent on a simulated VPP and a folder of manifests.
 type world struct {
 	t         *testing.T
@@ -105,7 +95,7 @@ func (w *world) run(change func(*Config)) {
 	src := manifest.New(manifest.Config{Paths: []string{w.dir}, Watch: true, Debounce: time.Millisecond})
 	cfg := Config{
 		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(),
-		Sources: map[string]Source{manifest.Name: plumbed{src, cni.New(w.vpp, "node-1")}},
+		Sources: map[string]Source{manifest.Name: cni.New(w.vpp, "node-1").Before(src, func(err error) { panic(err) })},
 		Process: config.Process{Logger: slog.New(slog.NewTextHandler(w.log, nil)), OnCommitted: func(c *event.Committed) { w.committed <- c }},
 		Listen:  config.Listeners{Status: filepath.Join(w.t.TempDir(), "agent.sock")},
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/goldmane"
-	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
@@ -121,16 +120,6 @@ spec:
   egress: [{action: Deny, to: [{networks: [10.3.7.0/24]}]}]
 `
 
-// plumbed makes interfaces for the pods of a source before the agent receives the pods.
-type plumbed struct {
-	agent.Source
-	cni *cni.CNI
-}
-
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { panic(err) }))
-}
-
 // startPushing runs an agent that pushes the flows of a simulated VPP. Their time is a minute ago, so that their windows have ended.
 func startPushing(t *testing.T, to goldmane.Config) (*sim.VPP, *logbuffer.Buffer) {
 	t.Helper()
@@ -150,7 +139,7 @@ func startPushing(t *testing.T, to goldmane.Config) (*sim.VPP, *logbuffer.Buffer
 	})
 	a, err := agent.New(agent.Config{
 		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(),
-		Sources: map[string]agent.Source{manifest.Name: plumbed{manifest.New(manifest.Config{Paths: []string{dir}}), cni.New(v, "node-1")}},
+		Sources: map[string]agent.Source{manifest.Name: cni.New(v, "node-1").Before(manifest.New(manifest.Config{Paths: []string{dir}}), func(err error) { panic(err) })},
 		Process: config.Process{Logger: to.Logger, Flows: watcher},
 	})
 	if err != nil {

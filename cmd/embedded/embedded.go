@@ -6,13 +6,11 @@ package embedded
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 
 	"github.com/contiv-agent/contiv-agent/agent"
-	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 )
@@ -31,23 +29,11 @@ func Plumb(cfg *agent.Config, v *sim.VPP) *cni.CNI {
 	if len(cfg.Override.HostIPs) == 0 {
 		cfg.Override.HostIPs = located.HostIPs
 	}
-	c := cni.New(v, cfg.NodeName)
+	c, log := cni.New(v, cfg.NodeName), cfg.Process.Logger
 	for name, src := range cfg.Sources {
-		cfg.Sources[name] = plumbed{src, c, cfg.Process.Logger}
+		cfg.Sources[name] = c.Before(src, func(err error) { log.Error("cni", "err", err) })
 	}
 	return c
-}
-
-// plumbed is a source whose pods get their interfaces before the agent receives the pods.
-type plumbed struct {
-	agent.Source
-	cni *cni.CNI
-	log *slog.Logger
-}
-
-// Run implements agent.Source.
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { p.log.Error("cni", "err", err) }))
 }
 
 // Serve serves the embedded VPP on a separate socket, for a driver in another process.

@@ -91,16 +91,6 @@ kind: Namespace
 metadata: {name: prod}
 `
 
-// plumbed makes interfaces for the pods of a source before the agent receives the pods.
-type plumbed struct {
-	agent.Source
-	cni *cni.CNI
-}
-
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.Source.Run(ctx, p.cni.Before(emit, func(err error) { panic(err) }))
-}
-
 // startNode runs the agent of a node over a simulated VPP, with Hubble's API at an address, until it is in sync. The API announces these nodes;
 // none: those of the objects.
 func startNode(t *testing.T, cfg hubble.Config, nodes ...hubble.Node) *sim.VPP {
@@ -124,7 +114,7 @@ func startNode(t *testing.T, cfg hubble.Config, nodes ...hubble.Node) *sim.VPP {
 	synced := make(chan struct{}, 100)
 	a, err := agent.New(agent.Config{
 		NodeName: cfg.Node, VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(),
-		Sources: map[string]agent.Source{manifest.Name: plumbed{manifest.New(manifest.Config{Paths: []string{dir}}), cni.New(v, cfg.Node)}},
+		Sources: map[string]agent.Source{manifest.Name: cni.New(v, cfg.Node).Before(manifest.New(manifest.Config{Paths: []string{dir}}), func(err error) { panic(err) })},
 		Process: config.Process{
 			OnCommitted: func(c *event.Committed) {
 				if c.Err == nil {

@@ -8,6 +8,7 @@
 package cni
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"net/netip"
@@ -234,15 +235,29 @@ func (c *CNI) path(p netip.Prefix) (path sim.Path, wanted bool) {
 	return path, wanted
 }
 
-// Before returns an emit that configures the VPP for an update before it passes the update on. It calls failed for each object that
-// the VPP refused.
-func (c *CNI) Before(emit func(event.Event), failed func(error)) func(event.Event) {
-	return func(ev event.Event) {
+// Source is a source of objects, as an agent has.
+type Source interface {
+	Run(ctx context.Context, emit func(event.Event)) error
+}
+
+// Before returns a source with the events of another: before each update it configures the VPP, so that pods get their interfaces before the agent
+// receives the pods. It calls failed for each object that the VPP refused.
+func (c *CNI) Before(source Source, failed func(error)) Source { return plumbed{source, c, failed} }
+
+type plumbed struct {
+	source Source
+	cni    *CNI
+	failed func(error)
+}
+
+// Run implements Source.
+func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
+	return p.source.Run(ctx, func(ev event.Event) {
 		if up, ok := ev.(*event.Update); ok {
-			if err := c.Apply(up.Changes); err != nil {
-				failed(err)
+			if err := p.cni.Apply(up.Changes); err != nil {
+				p.failed(err)
 			}
 		}
 		emit(ev)
-	}
+	})
 }

@@ -204,7 +204,7 @@ func newFleet(t *testing.T, n int, addr string) *fleet {
 		src := typha.New(typha.Config{Addrs: []string{addr}, Hostname: name, PauseFrom: 20 * time.Millisecond, PauseTo: 300 * time.Millisecond})
 		a, err := agent.New(agent.Config{
 			NodeName: name, VPP: vpp.Config{Dial: v.Dial}, Override: cni.Located(), Process: config.Process{Logger: slog.New(slog.DiscardHandler)},
-			Sources: map[string]agent.Source{typha.Name: plumbed{src, cni.New(v, name)}},
+			Sources: map[string]agent.Source{typha.Name: cni.New(v, name).Before(src, func(error) {})},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -227,16 +227,6 @@ func newFleet(t *testing.T, n int, addr string) *fleet {
 		}
 	})
 	return f
-}
-
-// plumbed is a source whose pods get their interfaces before the agent receives the pods.
-type plumbed struct {
-	agent.Source
-	cni *cni.CNI
-}
-
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.Source.Run(ctx, p.cni.Before(emit, func(error) {}))
 }
 
 // becomes waits until every VPP has the configuration of its twin.

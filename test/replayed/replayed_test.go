@@ -112,7 +112,7 @@ func (n *node) start() {
 		&event.Update{Source: "kube", Changes: n.heard(all)}, &event.SyncStatus{Source: "kube", Status: event.InSync},
 	}
 	n.values.first = []event.Event{event.ExternalConfigResync("etcd", maps.Clone(n.routes))}
-	cfg := agent.Config{NodeName: nodeName, Override: cni.Located(), Sources: map[string]agent.Source{"kube": plumbed{&n.objects, n}}}
+	cfg := agent.Config{NodeName: nodeName, Override: cni.Located(), Sources: map[string]agent.Source{"kube": n.cni.Before(&n.objects, func(err error) { n.t.Error(err) })}}
 	cfg.VPPAgent.Journal = n.remember // routes have no tag in VPP
 	cfg.VPP.Dial, cfg.External = n.vpp.Dial, []controller.ExternalConfigSource{&n.values}
 	var err error
@@ -133,16 +133,6 @@ func (n *node) start() {
 			n.t.Error(err)
 		}
 	}
-}
-
-// plumbed is the source of objects, whose pods get their interfaces before the agent receives the pods.
-type plumbed struct {
-	*script
-	node *node
-}
-
-func (p plumbed) Run(ctx context.Context, emit func(event.Event)) error {
-	return p.script.Run(ctx, p.node.cni.Before(emit, func(err error) { p.node.t.Error(err) }))
 }
 
 // step changes something: objects, or values of the other program.
