@@ -25,8 +25,6 @@ import (
 const (
 	// stdout as a file's name is standard output.
 	stdout = "-"
-	// untilFlag is the flag by which the command of a cluster ends that of a node: kubectl exec does not end the program that it started.
-	untilFlag = "until-input-ends"
 	// answerLimit is how long an agent may take beyond the time of the capture.
 	answerLimit = 30 * time.Second
 
@@ -93,7 +91,7 @@ the pod are as it sent them: before access lists and NAT. Packets to the pod are
 			ctx := cmd.Context()
 			if until {
 				var stop func()
-				ctx, stop = untilEnd(ctx, cmd.InOrStdin())
+				ctx, stop = flags.UntilEnd(ctx, cmd.InOrStdin())
 				defer stop()
 			}
 			whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.limits.Time+answerLimit)
@@ -107,18 +105,8 @@ the pod are as it sent them: before access lists and NAT. Packets to the pod are
 	}
 	s.addFlags(cmd)
 	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
-	cmd.Flags().BoolVar(&until, untilFlag, false, "stop when standard input ends; kubectl contiv capture uses it")
+	cmd.Flags().BoolVar(&until, flags.UntilInputEnds, false, "stop when standard input ends; kubectl contiv capture uses it")
 	return cmd
-}
-
-// untilEnd returns a context that also ends when the input ends. The function frees what the context holds.
-func untilEnd(ctx context.Context, in io.Reader) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		_, _ = io.Copy(io.Discard, in) // its end is the message
-	}()
-	return ctx, cancel
 }
 
 // save writes the file, and says how many packets it has.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
 )
 
@@ -54,6 +55,6 @@ tcpdump. It queries the agent of the pod's node, or with --node that agent.
 func (s *settings) args() []string {
 	return []string{
 		"capture", "--write=" + stdout, fmt.Sprintf("--count=%d", s.limits.Packets), fmt.Sprintf("--duration=%s", s.limits.Time),
-		fmt.Sprintf("--bytes=%d", s.limits.Bytes), "--" + untilFlag,
+		fmt.Sprintf("--bytes=%d", s.limits.Bytes), "--" + flags.UntilInputEnds,
 	}
 }

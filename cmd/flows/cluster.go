@@ -18,6 +18,7 @@ import (
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/backoff"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
 	"github.com/contiv-agent/contiv-agent/flows"
 )
@@ -288,7 +289,7 @@ func (c *cluster) streamNode(ctx context.Context, node string, seen func(*flows.
 		}
 		seen(f)
 		return nil
-	}, append(c.args(), "--follow", "--"+untilFlag)...)
+	}, append(c.args(), "--follow", "--"+flags.UntilInputEnds)...)
 }
 
 // position is the latest flow of a node. An agent that is asked again sends all its flows; its numbers begin again when it is restarted.

@@ -41,9 +41,6 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 	fs.StringVar(&s.filter.To, "to", "", "show only flows to NAMESPACE, NAMESPACE/NAME of a pod, workload or Service, or an address")
 }
 
-// untilFlag is the flag by which the command of a cluster ends those of nodes: kubectl exec does not end the program that it started.
-const untilFlag = "until-input-ends"
-
 // New returns the command.
 func New() *cobra.Command {
 	var socket string
@@ -72,7 +69,7 @@ Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not
 			ctx := cmd.Context()
 			if until {
 				var stop func()
-				ctx, stop = untilEnd(ctx, cmd.InOrStdin())
+				ctx, stop = flags.UntilEnd(ctx, cmd.InOrStdin())
 				defer stop()
 			}
 			return s.printAll(ctx, cmd.OutOrStdout(), flags.StatusSocket(socket))
@@ -80,18 +77,8 @@ Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not
 	}
 	s.addFlags(cmd)
 	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
-	cmd.Flags().BoolVar(&until, untilFlag, false, "with -f: stop when standard input ends; kubectl contiv flows uses it")
+	cmd.Flags().BoolVar(&until, flags.UntilInputEnds, false, "with -f: stop when standard input ends; kubectl contiv flows uses it")
 	return cmd
-}
-
-// untilEnd returns a context that also ends when the input ends. The function frees what the context holds.
-func untilEnd(ctx context.Context, in io.Reader) (context.Context, func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		defer cancel()
-		_, _ = io.Copy(io.Discard, in) // its end is the message
-	}()
-	return ctx, cancel
 }
 
 func (s *selection) printAll(ctx context.Context, w io.Writer, socket string) error {
