@@ -245,7 +245,9 @@ func (w *Watcher) Look(ctx context.Context, l Loop) {
 	var headers []space.Header
 	var staged reading
 	if err := l.InLoop(ctx, func() {
-		found, headers = w.explain(&l, seen)
+		if len(seen) > 0 { // otherwise the lists that it has read would be dropped as unused
+			found, headers = w.explain(&l, seen)
+		}
 		staged = w.newReading(&l)
 	}); err != nil {
 		return // the agent ends

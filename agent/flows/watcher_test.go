@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/flows"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -85,4 +87,25 @@ func TestFollowWaitsForAChange(t *testing.T) {
 			t.Errorf("all: %+v, %v", a, err)
 		}
 	})
+}
+
+// Lists that were read for a connection stay known while nothing new is seen.
+func TestQuietTimeKeepsLists(t *testing.T) {
+	w := New(Config{Node: "node-1", Every: time.Second, Folder: t.TempDir(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
+	w.rules["web"] = &boxes{used: true}
+	for range 3 {
+		w.Look(t.Context(), Loop{
+			Do: func(_ context.Context, calls ...vpp.Call) []vpp.Reply {
+				out := make([]vpp.Reply, len(calls))
+				for i := range out {
+					out[i].Err = vpp.ErrDisconnected
+				}
+				return out
+			},
+			InLoop: func(_ context.Context, f func()) error { f(); return nil }, Policies: &policy.Processor{}, Objects: func() []model.Object { return nil },
+		})
+	}
+	if w.rules["web"] == nil {
+		t.Error("the list was dropped")
+	}
 }
