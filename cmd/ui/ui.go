@@ -59,7 +59,10 @@ settings of the running agent.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			source := &node{socket: flags.StatusSocket(socket)}
 			cfg := ui.Config{Where: "this node"}
-			if objects.Manifests != nil || objects.Kubeconfig != "" || objects.InCluster {
+			if objects.Manifests != nil || objects.Kubeconfig != "" || objects.Context != "" || objects.InCluster {
+				if err := objects.Validate(); err != nil {
+					return err
+				}
 				q := newQuestions(&objects, source.settings)
 				defer q.closeCluster()
 				cfg.Objects, cfg.Trace = q.objects, q.trace

@@ -133,6 +133,27 @@ func TestOnlyLoopback(t *testing.T) {
 	}
 }
 
+// Flags that name no source of objects, or two, are wrong at once.
+func TestSourcesOfObjects(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--context and --ignore-policy-kinds need an API server": {"--context", "prod"},
+		"give --manifests or an API server, not both":            {"--manifests", "x", "--in-cluster"},
+		"--in-cluster and --kubeconfig exclude each other":       {"--in-cluster", "--kubeconfig", "x"},
+	} {
+		cmd := New()
+		cmd.SetOut(io.Discard)
+		cmd.SetErr(io.Discard)
+		cmd.SetArgs(append(args, "--ui-listen", "127.0.0.1:0", "--status-socket", "none"))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err := cmd.ExecuteContext(ctx)
+		cancel()
+		var wrong *exit.Error
+		if !errors.As(err, &wrong) || wrong.Code != exit.Wrong || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 // fake is a kubectl of a cluster with two nodes. The agent of the second does not answer.
 const fake = `#!/bin/sh
 case "$*" in

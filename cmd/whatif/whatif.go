@@ -47,19 +47,30 @@ func (f *Source) Load(ctx context.Context, settings *flags.Agent, toReply bool, 
 	return Build(ctx, changes, settings, toReply, warn)
 }
 
-// Changes returns the objects of the source, as changes that create them.
-func (f *Source) Changes(ctx context.Context) ([]event.Change, error) {
-	api := f.API || f.InCluster || f.Kubeconfig != ""
+// Validate returns an error unless the flags name one source.
+func (f *Source) Validate() error {
+	api := f.isAPI()
 	switch {
 	case api && len(f.Manifests) > 0:
-		return nil, exit.Usage(errors.New("give --manifests or an API server, not both"))
+		return exit.Usage(errors.New("give --manifests or an API server, not both"))
 	case f.InCluster && f.Kubeconfig != "":
-		return nil, exit.Usage(errors.New("--in-cluster and --kubeconfig exclude each other"))
+		return exit.Usage(errors.New("--in-cluster and --kubeconfig exclude each other"))
 	case !api && (f.Context != "" || len(f.Ignored) > 0):
-		return nil, exit.Usage(errors.New("--context and --ignore-policy-kinds need an API server: --kubeconfig or --in-cluster"))
+		return exit.Usage(errors.New("--context and --ignore-policy-kinds need an API server: --kubeconfig or --in-cluster"))
 	case !api && len(f.Manifests) == 0:
-		return nil, exit.Usage(errors.New("no source of objects: give --manifests, --kubeconfig or --in-cluster"))
-	case !api:
+		return exit.Usage(errors.New("no source of objects: give --manifests, --kubeconfig or --in-cluster"))
+	}
+	return nil
+}
+
+func (f *Source) isAPI() bool { return f.API || f.InCluster || f.Kubeconfig != "" }
+
+// Changes returns the objects of the source, as changes that create them.
+func (f *Source) Changes(ctx context.Context) ([]event.Change, error) {
+	if err := f.Validate(); err != nil {
+		return nil, err
+	}
+	if !f.isAPI() {
 		return loadManifests(ctx, f.Manifests)
 	}
 	cfg := kube.Config{Kubeconfig: f.Kubeconfig, Context: f.Context, IgnorePolicyKinds: f.Ignored}
