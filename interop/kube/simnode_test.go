@@ -46,12 +46,11 @@ func newNode(t tb, c *cluster, name string, flags ...string) *node {
 	}
 	n := &node{name: name, sim: v, listen: fmt.Sprintf("127.0.0.1:%d", freePort(t)), status: filepath.Join(dir, "status.sock"), flags: flags}
 	failed := func(err error) { n.broken.Store(&err) }
-	emit := cni.New(v, name).Before(func(event.Event) {}, failed)
+	source := cni.New(v, name).Before(kube.New(kube.Config{Kubeconfig: c.path("admin.kubeconfig")}), failed)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		source := kube.New(kube.Config{Kubeconfig: c.path("admin.kubeconfig")})
-		if err := source.Run(ctx, emit); !errors.Is(err, context.Canceled) {
+		if err := source.Run(ctx, func(event.Event) {}); !errors.Is(err, context.Canceled) {
 			failed(err)
 		}
 	}()
