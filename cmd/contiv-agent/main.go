@@ -33,10 +33,9 @@ import (
 var version = "dev"
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, rootOf(os.Args[0]), implied(os.Args[0], completing(os.Args[0], os.Args[1:])))
-	stop()
-	os.Exit(code)
+	// The signals stay caught to the end: one that arrives while a command ends by itself must not change its exit code.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	os.Exit(execute(ctx, rootOf(os.Args[0]), implied(os.Args[0], completing(os.Args[0], os.Args[1:]))))
 }
 
 // execute executes one command line and returns the exit code.
