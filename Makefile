@@ -7,6 +7,9 @@ BIN   := bin/contiv-agent
 # race detector needs cgo, and so a C compiler. make lint does what vet does.
 PLAIN := CGO_ENABLED=0 $(GO)
 TEST  := $(PLAIN) test -tags grpcnotrace -vet=off
+# The modules beside the product, which have peers and tools: with the same flags, for the same reason.
+BESIDE := GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" CGO_ENABLED=0 $(GO)
+APART  := $(BESIDE) test -tags grpcnotrace -vet=off
 # Without the tables of a debugger, which take the linker five times as long as all else: make build LINK= has them.
 LINK  := -w
 RACE  := CGO_ENABLED=1 $(GO) test -race -vet=off
@@ -57,13 +60,13 @@ ui: ## the page of the agent that make run started in another terminal (docs/ui.
 
 .PHONY: bin/kube
 bin/kube: build # a real API server, kubelets and the guestbook's programs, from a module of its own
-	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/kube -ldflags=$(LINK) ./demo
-	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/guestbook -ldflags=$(LINK) ./guestbook
+	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/kube -tags grpcnotrace -ldflags=$(LINK) ./demo
+	cd interop/kube && GO=$(GO) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 ../../tools/build.sh ../../bin/guestbook -tags grpcnotrace -ldflags=$(LINK) ./guestbook
 
 .PHONY: bin/etcd
 bin/etcd: # an etcd of one member, from a module of its own
 	@mkdir -p bin
-	cd tools/etcd && GO=$(GO) CGO_ENABLED=0 ../build.sh ../../bin/etcd -mod=mod -ldflags=$(LINK) .
+	cd tools/etcd && GO=$(GO) CGO_ENABLED=0 ../build.sh ../../bin/etcd -mod=mod -tags grpcnotrace -ldflags=$(LINK) .
 
 test: ## the tests, with fewer random cases and without the race detector: minutes the first time, then only what changed (make check: all)
 	$(TEST) -short -timeout 10m -p 4 ./... # more at a time than cores: those with processes mostly wait
@@ -95,7 +98,7 @@ adversary: ## 100,000 sequences of packets against the policies of random cluste
 simulate: ## agents, simulated VPPs, an API source and clients under faults, in virtual time (SEED=n SEEDS=m: m seeds from n on; NIGHT=24: a night of so many hours after the faults; ONLY=3,7: these actions of the seed alone; AGAIN=20: each so many times)
 	CONTIV_SEEDS=$(SEEDS) CONTIV_AGAIN=$(AGAIN) CONTIV_NIGHT=$(NIGHT) CONTIV_ONLY=$(ONLY) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 300m -v -run '^TestSimulate$$' ./test/simulate
 
-check: lint test race wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
+check: lint vet-beside test race wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
 
 fuzz: ## every fuzz target for CPU=10m of processor time (TARGETS="folder:Name ...", JOBS=1, IDLE=1: only time that nobody else wants); bin/fuzz has logs
 	GO=$(GO) CPU=$(CPU) TARGETS="$(TARGETS)" JOBS=$(JOBS) IDLE=$(IDLE) ./tools/fuzz.sh
@@ -105,6 +108,11 @@ lint: ## gofumpt, vet, staticcheck, integer conversions
 	$(PLAIN) vet -tags grpcnotrace ./...
 	CGO_ENABLED=0 $(TOOL) staticcheck -tags grpcnotrace ./...
 	GO=$(GO) ./tools/gosec/g115.sh
+
+vet-beside: ## the modules beside the product (peers, tools) compile against it, and vet finds nothing in them
+	@for m in $$(git ls-files '*/go.mod' | xargs grep -l 'contiv-agent => ' | xargs dirname); do \
+	  echo "vet $$m"; (cd $$m && $(BESIDE) vet -tags grpcnotrace,nodes,felix ./...) || exit 1; \
+	done
 
 shape: ## figures about the tree's size and structure (BEFORE=folder: beside those of another tree)
 	@$(GO) run ./test/shape/print $(if $(BEFORE),$(abspath $(BEFORE))) $(CURDIR)
@@ -162,21 +170,20 @@ etcd-test: ## configuration from real etcds: embedded, and Debian's where it is 
 	$(GO) test -C tools/etcd -mod=mod -race -count=1 -timeout 20m .
 
 monitoring-test: ## the dashboard and the alert rules of deploy/monitoring, by Prometheus' parser: what they name is exported
-	$(GO) test -C tools/monitoring -mod=mod -count=1 .
+	cd tools/monitoring && $(APART) -count=1 .
 
 interop: interop-ligato interop-hubble ## the real Felix, Typha and an etcd as partners, ligato's clients, and CASES random clusters in both graphs (SEED=n: from there)
-	cd interop && GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" \
-	  $(GO) test -vet=off -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES) $(if $(SEED),-seed $(SEED))
+	cd interop && $(APART) -count=1 -timeout 30m -v -run '^Test' . -cases $(CASES) $(if $(SEED),-seed $(SEED))
 
 .PHONY: interop-ligato
 interop-ligato: # ligato's vpp-agent v2.5.1 as a witness: keys, encodings, and its client against an agent of ours
-	cd interop/ligato && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 .
+	cd interop/ligato && $(APART) -count=1 .
 
 interop-hubble: ## Cilium's hubble, Hubble Relay and filters (built the first time) beside agents' flows: HUBBLE_CASES random requests (SEED=n: from there)
-	cd interop/hubble && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -tags grpcnotrace -vet=off -count=1 -timeout 30m -v . -cases $(HUBBLE_CASES) $(if $(SEED),-seed $(SEED))
+	cd interop/hubble && $(APART) -count=1 -timeout 30m -v . -cases $(HUBBLE_CASES) $(if $(SEED),-seed $(SEED))
 
 interop-cni: ## the CNI plugin with the real libcni, cnitool, host-local and plugins of a chain, and killed at every step (CASES=n seeds, SEED=n: from there)
-	cd interop/cni && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -vet=off -count=1 -timeout 10m -v .
+	cd interop/cni && $(APART) -count=1 -timeout 10m -v .
 	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 60m -run '^TestKilled$$' ./cmd/contiv-cni
 
 interop-bench: ## time and heap against the real Felix, with ratios (SHORT=1: a taste, not recorded)
@@ -186,17 +193,17 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
 
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 60m -v -run '^Test' ./...
+	cd interop/kube && $(APART) -count=1 -timeout 60m -v -run '^Test' ./...
 
 e2e-nodes: ## two nodes with the real kubelet, containerd and runc, which kubectl apply -k deploy/standalone alone brings from NotReady to pods that talk (root; built the first time, with libseccomp-dev; CONTIV_VPP; KILLS=100 and SEED=7: so many programs are killed instead of 6, from that seed on; SHORT=1: install, pods that talk, and kubectl delete alone)
-	cd interop/kube && CONTIV_NODES_KILLS=$(KILLS) CONTIV_NODES_SEED=$(SEED) CONTIV_NODES_SHORT=$(SHORT) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -tags nodes -vet=off -count=1 -timeout 160m -v -run '^TestNodes$$' .
+	cd interop/kube && CONTIV_NODES_KILLS=$(KILLS) CONTIV_NODES_SEED=$(SEED) CONTIV_NODES_SHORT=$(SHORT) $(BESIDE) test -tags grpcnotrace,nodes -vet=off -count=1 -timeout 160m -v -run '^TestNodes$$' .
 
 e2e-wide: ## Kubernetes' own tests of Services and network policies, and network-policy-api's suite, on the nodes of e2e-nodes; results as in docs/conformance/nodes.md (root; CONTIV_VPP; PART=kubernetes|network-policy-api, FOCUS=expression (of Kubernetes), POLICIES=expression (of network-policy-api): these alone; PROCS=4: so many tests at once)
-	cd interop/kube && CONTIV_E2E_FOCUS='$(FOCUS)' CONTIV_E2E_POLICIES='$(POLICIES)' CONTIV_E2E_PROCS=$(PROCS) GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 \
-	  $(GO) test -tags nodes -vet=off -count=1 -timeout 160m -v -run '^TestSuites$$$(if $(PART),/^$(PART)$$)' .
+	cd interop/kube && CONTIV_E2E_FOCUS='$(FOCUS)' CONTIV_E2E_POLICIES='$(POLICIES)' CONTIV_E2E_PROCS=$(PROCS) \
+	  $(BESIDE) test -tags grpcnotrace,nodes -vet=off -count=1 -timeout 160m -v -run '^TestSuites$$$(if $(PART),/^$(PART)$$)' .
 
 felix-e2e: ## the real Felix with our driver, as deploy/felix-driver has it, at a real API server (Felix is built, unless make interop has)
-	cd interop/kube && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -tags felix -vet=off -count=1 -timeout 30m -v -run '^TestFelix$$' .
+	cd interop/kube && $(BESIDE) test -tags grpcnotrace,felix -vet=off -count=1 -timeout 30m -v -run '^TestFelix$$' .
 
 load-bench: ## one agent under 5,000 Services of 10 endpoints and changes of them, at a real API server
 	GO=$(GO) ./bench/load.sh
@@ -211,22 +218,22 @@ bench-peers: ## the agent beside kube-proxy, Felix, Typha and bare writers in on
 	GO=$(GO) PAGES="$(PAGES)" ./bench/peers.sh
 
 pictures: build ## draw the docs' pictures from their texts, and record the README's terminal session
-	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) build -o ../../bin/pictures .
+	cd tools/pictures && $(BESIDE) build -o ../../bin/pictures .
 	bin/pictures draw docs/pictures/*.drawing
 	PATH="$(CURDIR)/bin:$$PATH" bin/pictures session docs/pictures/session.sh
 
 pictures-test: build ## the docs' pictures, terminal session and benchmark page are what their sources make
-	cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -count=1 .
+	cd tools/pictures && $(APART) -count=1 .
 
 browser-test: ## the page in a headless Chromium (Debian's package chromium; without one the tests say that they are skipped): keys, updates, filters, phones, dark mode
-	cd tools/browser && GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0 $(GO) test -vet=off -count=1 -timeout 5m -v .
+	cd tools/browser && $(APART) -count=1 -timeout 5m -v .
 
 docs-site: ## the docs as a site in bin/site, which needs no network
-	cd tools/site && GOFLAGS="-mod=mod -buildvcs=false" $(GO) run . ../.. ../../bin/site
+	cd tools/site && $(BESIDE) run . ../.. ../../bin/site
 	@echo "open bin/site/index.html"
 
 docs-test: ## the site: no dead link, every page reached
-	cd tools/site && GOFLAGS="-mod=mod -buildvcs=false" $(GO) test -count=1 .
+	cd tools/site && $(APART) -count=1 .
 
 gen: ## regenerate what is generated from proto/
 	./tools/gen.sh

@@ -30,7 +30,7 @@ func makeRules(t *testing.T) (map[string]makeRule, string) {
 // TestMakeCheckHasEveryPart: make test is the quick part, and make check has the race detector, all cases and each package as well.
 func TestMakeCheckHasEveryPart(t *testing.T) {
 	rules, text := makeRules(t)
-	if got := strings.Join(rules["check"].needs, " "); got != "lint test race wide oracle" {
+	if got := strings.Join(rules["check"].needs, " "); got != "lint vet-beside test race wide oracle" {
 		t.Errorf("make check is %q", got)
 	}
 	for name, value := range map[string]string{

@@ -14,7 +14,7 @@ commit=$(git describe --always --dirty --exclude '*' 2>/dev/null || echo unknown
 bench() {
 	local folder=$1 pattern=$2
 	shift 2
-	(cd "$folder" && "$go" test -run '^$' -bench "$pattern" "$@") |
+	(cd "$folder" && CGO_ENABLED=0 "$go" test -tags grpcnotrace -run '^$' -bench "$pattern" "$@") |
 		grep --line-buffered -E '^(Benchmark|vpp: |--- FAIL|FAIL|panic|    )' | tee -a "$raw"
 }
 

@@ -43,7 +43,7 @@ func build(m *testing.M) (int, error) {
 		"github.com/contiv-agent/contiv-agent/cmd/contiv-cni", "github.com/containernetworking/cni/cnitool",
 		plugins + "ipam/host-local", plugins + "meta/portmap", plugins + "meta/tuning",
 	} {
-		cmd := exec.Command("go", "build", "-mod=mod", "-buildvcs=false", "-ldflags", "-s -w", "-o", programs+"/", pkg)
+		cmd := exec.Command("go", "build", "-mod=mod", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", programs+"/", pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return 1, fmt.Errorf("%s: %w\n%s", pkg, err, out)

@@ -73,7 +73,7 @@ func buildPeers(ctx context.Context, say io.Writer, cache string, names ...strin
 		if _, err := os.Stat(file); err == nil {
 			continue
 		}
-		b := &building{say: say, dir: "peers", file: file, path: peers[name], flags: []string{"-trimpath", stamped}}
+		b := &building{say: say, dir: "peers", file: file, path: peers[name], flags: []string{"-tags", "grpcnotrace", stamped}}
 		if err := b.run(ctx); err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func buildOwn(ctx context.Context, say io.Writer, scratch string) error {
 	for _, b := range []*building{
 		{dir: "../..", file: filepath.Join(scratch, "contiv-agent"), path: "./cmd/contiv-agent", flags: []string{"-tags", "grpcnotrace", "-ldflags=-w"}, env: readonly},
 		{dir: "../..", file: filepath.Join(scratch, "contiv-cni"), path: "./cmd/contiv-cni", flags: []string{"-ldflags", "-s -w"}, env: readonly},
-		{dir: ".", file: filepath.Join(scratch, "guestbook"), path: "./guestbook"},
+		{dir: ".", file: filepath.Join(scratch, "guestbook"), path: "./guestbook", flags: []string{"-tags", "grpcnotrace"}},
 	} {
 		b.say = say
 		if err := b.run(ctx); err != nil {

@@ -34,7 +34,7 @@ func newSuite(t *testing.T) suite {
 	}
 	began, half := time.Now(), fmt.Sprintf("%s.%d", s.program, os.Getpid())
 	defer os.Remove(half)
-	inConformance(t, "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", half, suiteModule+"/conformance")
+	inConformance(t, "test", "-c", "-tags", "grpcnotrace", "-ldflags=-s -w", "-o", half, suiteModule+"/conformance")
 	module := inConformance(t, "list", "-m", "-f", "{{.Dir}}", suiteModule)
 	// The experimental channel has all of the standard one, and nodes as peers.
 	definitions, err := os.ReadFile(filepath.Join(module, "config/crd/experimental/policy.networking.k8s.io_clusternetworkpolicies.yaml"))
