@@ -35,7 +35,6 @@ func droppedBy(node, text string) (why string, byList, input bool) {
 
 // explain returns the flows of observations, and the headers of their packets; in the loop.
 func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.Header) {
-	w.rules.dropUnused()
 	out, headers := make([]flows.Flow, 0, len(seen)), make([]space.Header, 0, len(seen))
 	for i := range seen {
 		switch o := &seen[i]; {

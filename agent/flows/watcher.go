@@ -37,6 +37,8 @@ const (
 	mostSelected   = 1000   // flows in an answer
 	// VPP does not forward while it prints or lists sessions: that may take 0.5 % of its time.
 	restFactor = 200
+	// mostDelay is the time between two reads of dropped packets: a reader that asks as often sees a denial well within a second.
+	mostDelay = 250 * time.Millisecond
 )
 
 // The sources of flows, as Source.Name and flows.Flow.SeenBy.
@@ -50,7 +52,7 @@ const (
 // Config configures a Watcher.
 type Config struct {
 	Node   string
-	Every  time.Duration // how often dropped packets are read
+	Every  time.Duration // how often sources are read, at most; dropped packets at least every 250 ms
 	Folder string        // VPP's /tmp, as this process sees it
 	Name   string        // differs from that of other agents with the same /tmp; letters and digits
 	Logger *slog.Logger
@@ -182,16 +184,22 @@ func (w *Watcher) Run(ctx context.Context, l Loop) error {
 }
 
 func (w *Watcher) watch(ctx context.Context, l Loop) error {
-	tick := time.NewTicker(w.Every)
+	parts := (w.Every + mostDelay - 1) / mostDelay
+	tick := time.NewTicker(w.Every / parts)
 	defer tick.Stop()
-	for {
+	for part := parts; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case a := <-w.asks:
 			w.answerOrHold(a)
 		case <-tick.C:
-			w.Look(ctx, l)
+			if part--; part > 0 {
+				w.lookAtDrops(ctx, l)
+			} else {
+				w.Look(ctx, l)
+				part = parts
+			}
 			waiting := w.waiting
 			w.waiting = nil
 			for _, a := range waiting {
@@ -238,14 +246,29 @@ func (w *Watcher) Look(ctx context.Context, l Loop) {
 		w.noteResult(&w.sources[i], len(more), err)
 		seen = append(seen, more...)
 	}
-	if len(seen) == 0 && l.Policies == nil {
-		return
+	if len(seen) > 0 || l.Policies != nil { // staged policies are read, too
+		w.addFlows(ctx, l, seen, true)
 	}
+}
+
+// lookAtDrops reads dropped packets alone, between two calls of Look.
+func (w *Watcher) lookAtDrops(ctx context.Context, l Loop) {
+	seen, err := w.readDropped(ctx, l)
+	if w.noteResult(&w.sources[0], len(seen), err); len(seen) > 0 {
+		w.addFlows(ctx, l, seen, false)
+	}
+}
+
+// addFlows adds the flows of observations. all: those of all sources, so lists that are in use are used now.
+func (w *Watcher) addFlows(ctx context.Context, l Loop, seen []observation, all bool) {
 	var found []flows.Flow
 	var headers []space.Header
 	var staged reading
 	if err := l.InLoop(ctx, func() {
-		if len(seen) > 0 { // otherwise the lists that it has read would be dropped as unused
+		if len(seen) > 0 {
+			if all { // after a time without connections, or for drops alone, lists in use would be dropped
+				w.rules.dropUnused()
+			}
 			found, headers = w.explain(&l, seen)
 		}
 		staged = w.newReading(&l)
@@ -265,7 +288,7 @@ func (w *Watcher) Look(ctx context.Context, l Loop) {
 func (s *Source) stopsVPP() bool { return s.Name == BySessions || s.Name == ByNAT }
 
 // errFull means that VPP dropped more packets than the capture holds.
-var errFull = errors.New("VPP drops more packets than the agent captures: only the first of each period are shown")
+var errFull = errors.New("VPP drops more packets than the agent captures: only the first after each read are shown")
 
 func (w *Watcher) noteResult(s *Source, seen int, err error) {
 	s.Seen += uint64(seen)

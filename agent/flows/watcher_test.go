@@ -5,10 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -107,5 +110,35 @@ func TestQuietTimeKeepsLists(t *testing.T) {
 	}
 	if w.rules["web"] == nil {
 		t.Error("the list was dropped")
+	}
+}
+
+// Dropped packets are read every quarter of a second at the latest, and the other sources once a period.
+func TestDropsAreReadMoreOften(t *testing.T) {
+	for every, part := range map[time.Duration]time.Duration{
+		100 * time.Millisecond: 100 * time.Millisecond, 300 * time.Millisecond: 150 * time.Millisecond, time.Second: mostDelay, 10 * time.Second: mostDelay,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := New(Config{Node: "node-1", Every: every, Folder: t.TempDir(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
+			ctx, stop := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
+			defer stop()
+			begin := time.Now()
+			reads := map[string][]time.Duration{}
+			_ = w.Run(ctx, Loop{Do: func(_ context.Context, calls ...vpp.Call) []vpp.Reply {
+				if m, ok := calls[0].Msg.(*vlib.CliInband); ok {
+					reads[m.Cmd] = append(reads[m.Cmd], time.Since(begin))
+				}
+				return slices.Repeat([]vpp.Reply{{Err: vpp.ErrDisconnected}}, len(calls))
+			}})
+			for command, pause := range map[string]time.Duration{"pcap trace status": part, "show acl-plugin sessions": every} {
+				var want []time.Duration
+				for at := pause; at <= time.Minute; at += pause {
+					want = append(want, at)
+				}
+				if !slices.Equal(reads[command], want) {
+					t.Errorf("period %s: %q at %v, want each %s", every, command, reads[command], pause)
+				}
+			}
+		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // followEvery is the period in which a command that follows asks the agent.
-const followEvery = 500 * time.Millisecond
+const followEvery = 250 * time.Millisecond
 
 // selection are the flags that the commands of a node and of a cluster share.
 type selection struct {
