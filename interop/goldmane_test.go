@@ -239,15 +239,8 @@ func statistics(t *testing.T, g *stockGoldmane, cert, key, ca string) map[string
 	}
 }
 
-// Packets at a simulated VPP are flows at Calico's Goldmane: names, Service, verdict, rule and counts. A Goldmane that is started again has them again.
-func TestGoldmane(t *testing.T) {
-	authority := newAuthority(t, t.TempDir(), "tigera-ca-private")
-	cert, key := authority.issue("goldmane", "", time.Hour)
-	clientCert, clientKey := authority.issue("felix", "", time.Hour)
-	g := startGoldmane(t, "127.0.0.1:0", cert, key, authority.file)
-	stop := sync.OnceFunc(func() { g.stop() })
-	defer func() { stop() }()
-	v, log := startPushing(t, goldmane.Config{Addr: g.addr, CA: authority.file, Cert: clientCert, Key: clientKey})
+// sendGoldmanePackets sends packets of each verdict.
+func sendGoldmanePackets(v *sim.VPP) {
 	const web, client = "pod-default/web", "pod-default/client-7d9f8b6c5-x2x4z"
 	for _, s := range []struct{ in, from, to string }{
 		{"uplink", "10.2.0.7:1000", "10.1.1.2:80"},
@@ -260,6 +253,18 @@ func TestGoldmane(t *testing.T) {
 	} {
 		v.Send(s.in, packet.NewTCP(netip.MustParseAddrPort(s.from), netip.MustParseAddrPort(s.to)).Opening())
 	}
+}
+
+// Packets at a simulated VPP are flows at Calico's Goldmane: names, Service, verdict, rule and counts. A Goldmane that is started again has them again.
+func TestGoldmane(t *testing.T) {
+	authority := newAuthority(t, t.TempDir(), "tigera-ca-private")
+	cert, key := authority.issue("goldmane", "", time.Hour)
+	clientCert, clientKey := authority.issue("felix", "", time.Hour)
+	g := startGoldmane(t, "127.0.0.1:0", cert, key, authority.file)
+	stop := sync.OnceFunc(func() { g.stop() })
+	defer func() { stop() }()
+	v, log := startPushing(t, goldmane.Config{Addr: g.addr, CA: authority.file, Cert: clientCert, Key: clientKey})
+	sendGoldmanePackets(v)
 	want := []string{
 		"Dst Allow -/pvt -> default/web:80 tcp service -/-:0 0|default|default/knp.default.web|allow|0 started 2 in 2/0 out 0/0",
 		"Dst Allow default/client-7d9f8b6c5-* -> default/web:8080 tcp service -/-:0 0|default|default/knp.default.web|allow|1 started 1 in 0/0 out 0/0",
