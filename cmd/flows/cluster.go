@@ -20,6 +20,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
+	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/flows"
 )
 
@@ -153,28 +154,63 @@ func (c *cluster) queryAll(ctx context.Context, pods []kubectl.Place, complaints
 }
 
 func (c *cluster) printMerged(w, complaints io.Writer, all *kubectl.Answers) error {
-	var list []flows.Flow
-	var ends bytes.Buffer
+	seen := merge(all, complaints)
+	if err := printFlows(w, seen.Flows, c.out, *c.node == ""); err != nil {
+		return err
+	}
+	for _, lack := range seen.Lacks {
+		if _, err := fmt.Fprintf(w, "incomplete: %s\n", terminal.Plain(lack)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Seen is the flows of several agents.
+type Seen struct {
+	Flows    []flows.Flow // in the order of time
+	Lacks    []string     // what is not in them, each with its node
+	Answered int          // nodes whose agents answered
+	Silent   []string     // nodes whose agents did not
+}
+
+// Gather queries the agents of a cluster for the flows that match a filter, all at the same time; node: that of one node, "": all. It names agents that do
+// not answer. It also returns the worst exit code of the agents.
+func Gather(ctx context.Context, agents *kubectl.Agents, node string, filter *flows.Filter, complaints io.Writer) (*Seen, int, error) {
+	pods, err := agents.List(ctx, node)
+	if err != nil {
+		return nil, exit.Failed, err
+	}
+	c := cluster{selection: selection{filter: *filter}, agents: agents, node: &node}
+	all, worst := c.queryAll(ctx, pods, complaints)
+	if err := ctx.Err(); err != nil {
+		return nil, exit.Failed, err
+	}
+	return merge(all, complaints), worst, nil
+}
+
+// merge returns the flows of answers. It names answers that cannot be read.
+func merge(all *kubectl.Answers, complaints io.Writer) *Seen {
+	out := &Seen{}
 	for _, item := range all.Items {
 		var a agentflows.Answer
 		if item.Answer == nil {
+			out.Silent = append(out.Silent, item.Node)
 			continue
 		}
 		if err := json.Unmarshal(item.Answer, &a); err != nil {
 			fmt.Fprintf(complaints, "%s: %v\n", item.Node, err)
+			out.Silent = append(out.Silent, item.Node)
 			continue
 		}
-		list = append(list, a.Flows...)
-		if err := printSources(&ends, item.Node+": ", &a); err != nil {
-			return err
+		out.Answered++
+		out.Flows = append(out.Flows, a.Flows...)
+		for _, lack := range Lacks(&a) {
+			out.Lacks = append(out.Lacks, item.Node+": "+lack)
 		}
 	}
-	sortByTime(list)
-	if err := printFlows(w, list, c.out, *c.node == ""); err != nil {
-		return err
-	}
-	_, err := ends.WriteTo(w)
-	return err
+	sortByTime(out.Flows)
+	return out
 }
 
 func sortByTime(list []flows.Flow) {

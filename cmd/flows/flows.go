@@ -97,7 +97,7 @@ func (s *selection) printAll(ctx context.Context, w io.Writer, socket string) er
 			return err
 		}
 		if !s.follow {
-			return printSources(w, "", answer)
+			return printSources(w, answer)
 		}
 		after = answer.Next
 		select {
@@ -140,16 +140,25 @@ func printFlows(w io.Writer, list []flows.Flow, out show.Output, nodes bool) err
 	return nil
 }
 
-// printSources prints what an answer lacks, behind a prefix.
-func printSources(w io.Writer, prefix string, a *agentflows.Answer) error {
-	var err error
+// printSources prints what an answer lacks.
+func printSources(w io.Writer, a *agentflows.Answer) error {
+	for _, lack := range Lacks(a) {
+		if _, err := fmt.Fprintf(w, "incomplete: %s\n", terminal.Plain(lack)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Lacks says what an answer lacks, one line for each cause.
+func Lacks(a *agentflows.Answer) (out []string) {
 	for _, s := range a.Sources {
 		if s.Problem != "" {
-			_, err = fmt.Fprintf(w, "incomplete: %s%s: %s (%d reads)\n", prefix, s.Name, s.Problem, s.Missed)
+			out = append(out, fmt.Sprintf("%s: %s (%d reads)", s.Name, s.Problem, s.Missed))
 		}
 	}
 	if a.Forgotten > 0 {
-		_, err = fmt.Fprintf(w, "incomplete: %s%d older flows had no room\n", prefix, a.Forgotten)
+		out = append(out, fmt.Sprintf("%d older flows had no room", a.Forgotten))
 	}
-	return err
+	return out
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
+	"github.com/contiv-agent/contiv-agent/cmd/recommend"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/support"
 	"github.com/contiv-agent/contiv-agent/cmd/ui"
@@ -236,6 +237,7 @@ If VPP counts (see contiv-agent run --stats-socket), each rule shows its count:
 		}
 		return f.queryAll(cmd, asks)
 	}
+	cmd.AddCommand(recommend.OfCluster(&f.agents, &f.node))
 	return cmd
 }
 
