@@ -366,6 +366,9 @@ func checkCommand(t *testing.T, all objects, c *corev1.Container, pod *corev1.Po
 	if f := cmd.Flags().Lookup("cni"); f != nil && (f.Value.String() == "true") != connectsPods(c) {
 		t.Errorf("%s: --cni=%s, and the environment is %v", c.Name, f.Value, c.Env)
 	}
+	if f := cmd.Flags().Lookup("flows-folder"); f != nil {
+		checkCaptures(t, f.Value.String(), c, pod)
+	}
 	if connectsPods(c) {
 		checkNode(t, cmd.Flags(), c, pod)
 	}

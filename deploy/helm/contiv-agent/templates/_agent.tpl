@@ -101,6 +101,9 @@
       mountPath: /run/vpp
     - name: run-agent
       mountPath: /run/contiv-agent
+    # VPP writes captures of packets to its /tmp; the agent reads and removes them.
+    - name: vpp-tmp
+      mountPath: /tmp
     {{- if eq $cni "true" }}
     - name: cni-conf
       mountPath: /etc/cni/net.d
