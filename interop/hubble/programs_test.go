@@ -315,4 +315,5 @@ func TestRelay(t *testing.T) {
 	if diff := cmp.Diff([]string{"node-1 prod/client guard", "node-2 prod/far guard"}, got); diff != "" {
 		t.Error(diff)
 	}
+	t.Run("ui", func(t *testing.T) { hubbleUI(t, server) })
 }
