@@ -393,9 +393,9 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 	}
 }
 
-// hasUntagged reports that VPP has objects of the kind that are ours and lack their tag.
-func (k *kind) hasUntagged() bool {
-	return k.Tagged && k.Unmarked != nil && slices.ContainsFunc(k.values, func(v *value) bool { return v.have != nil && v.ours && k.Unmarked(v.have) })
+// hasUntagged reports that VPP has objects of the kind that are ours, and that its list of interfaces does not show by a tag.
+func (k *kind) hasUntagged(w *descriptor.World) bool {
+	return k.Tagged && k.Unmarked != nil && slices.ContainsFunc(k.values, func(v *value) bool { return v.have != nil && v.ours && k.Unmarked(v.have) && !w.Owns(v.ifname) })
 }
 
 // journalled reports that VPP may have untagged objects of the kind that are ours.

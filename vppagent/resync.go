@@ -86,7 +86,7 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 		return nil, err
 	}
 	// The list of interfaces does not show that those without a tag are ours, only their own dumps do: without them none could be removed.
-	kinds = slices.DeleteFunc(slices.Clone(a.g.kinds), func(k *kind) bool { return !slices.Contains(kinds, k) && !k.hasUntagged() })
+	kinds = slices.DeleteFunc(slices.Clone(a.g.kinds), func(k *kind) bool { return !slices.Contains(kinds, k) && !k.hasUntagged(a.g.world) })
 	few, many := partition(kinds)
 	answers, err := a.ask(ctx, a.dumps(few, known))
 	if err != nil {

@@ -111,8 +111,8 @@ type Retrieval struct {
 	// dumps show everything (recheck)
 	Nodes func(w *World, have any) []Node
 	// Unmarked reports that neither a tag nor the journal shows all of a state that is ours. For a tagged kind: the object has no tag
-	// yet, so the journal keeps it. For another kind: dumps and journal lack something that an update states, so the journal records it
-	// first. nil: never (journal)
+	// yet, or has a part that can have none, so the journal keeps it. For another kind: dumps and journal lack something that an update
+	// states, so the journal records it first. nil: never (journal)
 	Unmarked func(state any) bool
 	// Rest is set if VPP may have objects of ours that belong to no value. nil: it cannot (resync)
 	Rest *Rest

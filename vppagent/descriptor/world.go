@@ -157,6 +157,9 @@ func (w *World) Interface(name string) (*Iface, bool) {
 	return i, ok
 }
 
+// Owns reports that a name is that of an interface of ours.
+func (w *World) Owns(name string) bool { i, ok := w.byName[name]; return ok && i.Ours }
+
 // At returns the interface with an index, nil if there is none.
 func (w *World) At(index uint32) *Iface { return w.byIdx[index] }
 

@@ -33,6 +33,8 @@ type iface struct {
 	adopted bool
 	// untagged: the agent made it, but the connection ended before it had its tag.
 	untagged bool
+	// remains: VPP has no interface, but still the socket of a memif of ours, which no other interface uses.
+	remains bool
 }
 
 // link is the kind-specific part of an interface; each kind of interface has a type.
@@ -90,7 +92,7 @@ func Interface() *descriptor.Descriptor {
 		},
 		Create: createInterface,
 		Recreate: func(have, want *iface) bool {
-			return have.link != want.link || packetFrames(have) < packetFrames(want)
+			return have.remains || have.link != want.link || packetFrames(have) < packetFrames(want)
 		},
 		Update: func(w *descriptor.World, have, want *iface) ([]descriptor.Op, error) {
 			idx, err := w.Index(want.name)
@@ -105,7 +107,8 @@ func Interface() *descriptor.Descriptor {
 		},
 		Retrieve: retrieveInterfaces,
 	}.Descriptor()
-	d.Unmarked = func(state any) bool { return state.(*iface).untagged }
+	// VPP has no tag for the socket of a memif, which exists before the interface and after it.
+	d.Unmarked = func(state any) bool { return state.(*iface).untagged || state.(*iface).socket() != "" }
 	return d
 }
 
@@ -205,7 +208,7 @@ func diffInterface(have, want *iface) (diff []string) {
 	if have.enabled != want.enabled {
 		diff = append(diff, "enabled")
 	}
-	if have.untagged {
+	if have.untagged || have.remains {
 		diff = append(diff, "tag")
 	}
 	return diff
@@ -286,6 +289,9 @@ func (i *iface) macAtCreation() bool {
 }
 
 func deleteInterface(w *descriptor.World, i *iface) ([]descriptor.Op, error) {
+	if i.remains {
+		return i.link.(memifLink).dropSocket(w), nil
+	}
 	known, ok := w.Interface(i.name)
 	if !ok || i.adopted {
 		return nil, nil
@@ -308,11 +314,13 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		return nil, err
 	}
 	candidates, facts := map[string]*iface{}, linksOf(w) // by name
+	var all []*iface                                     // two of a name whose link has changed
 	c.Each(func(_ string, state any, want bool) {
 		i := state.(*iface)
 		if !want && !facts.looked { // from the journal: an earlier agent asked VPP to make it, and ended before VPP had its tag
 			facts.tried[i.link.claim()] = true
 		}
+		all = append(all, i)
 		if candidates[i.name] == nil || want {
 			candidates[i.name] = i
 		}
@@ -326,7 +334,7 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		}
 		i := &iface{name: known.Name, enabled: known.Up, mtu: known.MTU, mac: known.MAC, link: l}
 		if !known.Ours {
-			want := i.orphanOf(w, known, candidates)
+			want := i.orphanOf(w, known, all)
 			if want == nil {
 				continue
 			}
@@ -342,13 +350,14 @@ func retrieveInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Ca
 		}
 		out = append(out, descriptor.Found{Key: kv.InterfaceKey(i.name), State: i, Ours: known.Ours})
 	}
+	out = append(out, remainingSockets(w, c)...)
 	slices.SortFunc(out, func(a, b descriptor.Found) int { return strings.Compare(a.Key, b.Key) })
 	return out, nil
 }
 
-// orphanOf returns the wanted interface that an untagged one matches; nil: none. It matches by the host interface or the socket,
+// orphanOf returns the candidate that an untagged interface matches; nil: none. It matches by the host interface or the socket,
 // which only one can have, or by the MAC of a loopback.
-func (i *iface) orphanOf(w *descriptor.World, known *descriptor.Iface, candidates map[string]*iface) *iface {
+func (i *iface) orphanOf(w *descriptor.World, known *descriptor.Iface, candidates []*iface) *iface {
 	if known.Tag != "" {
 		return nil
 	}

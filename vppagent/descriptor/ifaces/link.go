@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
-	"strings"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/af_packet"
@@ -266,18 +264,6 @@ func (l memifLink) vppName(w *descriptor.World) string {
 
 // memifsOn begins the names of VPP's interfaces on a socket.
 func memifsOn(socket uint32) string { return fmt.Sprintf("memif%d/", socket) }
-
-// dropSocket makes VPP forget the socket, unless another interface is on it.
-func (l memifLink) dropSocket(w *descriptor.World) []descriptor.Op {
-	id := linksOf(w).socketID(l.socket)
-	if id == 0 || slices.ContainsFunc(w.Interfaces(), func(i *descriptor.Iface) bool { return strings.HasPrefix(i.VPPName, memifsOn(id)) }) {
-		return nil
-	}
-	return []descriptor.Op{{Call: descriptor.Write(&memif.MemifSocketFilenameAddDelV2{SocketID: id}), Then: func(vpp.Reply) []descriptor.Op {
-		delete(linksOf(w).sockets, id)
-		return nil
-	}}}
-}
 
 // create first makes the socket if VPP does not have it. The agent chooses its ID, so that a second interface on it, whose request follows at once,
 // uses the same one.
