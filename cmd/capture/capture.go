@@ -116,7 +116,7 @@ func (s *settings) save(file []byte, pod model.PodID, out, progress io.Writer) e
 		return fmt.Errorf("the agent's answer: %w", err)
 	}
 	if s.file == stdout {
-		_, err = out.Write(file)
+		_, err = terminal.Raw(out).Write(file)
 	} else {
 		err = atomicfile.Write(s.file, file, 0o600)
 	}

@@ -21,7 +21,7 @@ type Style struct {
 // Only a terminal has colours, unless $NO_COLOR is set or $TERM is dumb.
 func StyleOf(w io.Writer) Style {
 	var s Style
-	file, is := raw(w).(*os.File)
+	file, is := Raw(w).(*os.File)
 	is = is && term.IsTerminal(int(file.Fd()))
 	if is {
 		s.Width, _, _ = term.GetSize(int(file.Fd())) // 0: unknown
@@ -33,24 +33,24 @@ func StyleOf(w io.Writer) Style {
 	return s
 }
 
-// raw returns the writer below a Writer.
-func raw(w io.Writer) io.Writer {
+// Raw returns the writer below a Writer, for output that is no text, such as a file.
+func Raw(w io.Writer) io.Writer {
 	if t, is := w.(*Writer); is {
-		return raw(t.Writer)
+		return Raw(t.Writer)
 	}
 	return w
 }
 
 // IsTerminal reports whether text is for a person.
 func IsTerminal(w io.Writer) bool {
-	file, is := raw(w).(*os.File)
+	file, is := Raw(w).(*os.File)
 	return is && term.IsTerminal(int(file.Fd()))
 }
 
 // writeText writes text that State has coloured.
 func (s Style) writeText(w io.Writer, text string) error {
 	if s.Colour {
-		w = raw(w) // Writer would show the colours' control characters
+		w = Raw(w) // Writer would show the colours' control characters
 	}
 	_, err := io.WriteString(w, text)
 	return err
@@ -89,7 +89,7 @@ func (s Style) State(cell string) string {
 // Clear empties the screen of a terminal; it does nothing to other writers.
 func Clear(w io.Writer) {
 	if IsTerminal(w) {
-		_, _ = io.WriteString(raw(w), "\x1b[H\x1b[2J\x1b[3J") // the next write has the error
+		_, _ = io.WriteString(Raw(w), "\x1b[H\x1b[2J\x1b[3J") // the next write has the error
 	}
 }
 
@@ -99,7 +99,7 @@ func Progress(w io.Writer, what string) func(done, all int) {
 	if !IsTerminal(w) {
 		return func(int, int) {}
 	}
-	return progress(raw(w), what, time.Now)
+	return progress(Raw(w), what, time.Now)
 }
 
 func progress(w io.Writer, what string, now func() time.Time) func(done, all int) {
