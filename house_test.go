@@ -22,7 +22,7 @@ const module = "github.com/contiv-agent/contiv-agent/"
 
 // ranks gives each room its rank; a room is the longest prefix of a package's folder. Imports point to a lower rank.
 var ranks = map[string]int{
-	"calico": 0, "model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "netns": 0, "backoff": 0, "httpserver": 0, "atomicfile": 0, "stdin": 0, "calico/recorded": 0, "test/guestbook": 0, "test/logbuffer": 0, "test/page": 0, "test/pace": 0, "test/poll": 0, "test/port": 0, "test/samples": 0, "test/words": 0, "test/shape": 0, "test/startup": 0, "plugins/cni/protocol": 0, "connectivity/probe": 0,
+	"calico": 0, "model": 0, "selector": 0, "proto": 0, "renderer": 0, "renderer/dataplane": 0, "kv": 0, "parallel": 0, "netns": 0, "backoff": 0, "httpserver": 0, "atomicfile": 0, "stdin": 0, "fields": 0, "calico/recorded": 0, "test/guestbook": 0, "test/logbuffer": 0, "test/page": 0, "test/pace": 0, "test/poll": 0, "test/port": 0, "test/samples": 0, "test/words": 0, "test/shape": 0, "test/startup": 0, "plugins/cni/protocol": 0, "connectivity/probe": 0,
 	"calico/v3": 1, "event": 1, "calc": 1, "vpp": 1, "source/convert": 1, "calico/datastore": 1, "calico/wire": 1, "renderer/adapter": 1, "classifier": 1, "budget": 1, "boltstore": 1, "space": 1, "translation": 1, "flows": 1,
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/podnet": 2, "plugins/lossguard": 2, "plugins/ipam": 2, "plugins/cni/cnitest": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,

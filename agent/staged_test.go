@@ -84,7 +84,10 @@ func TestStagedPolicies(t *testing.T) {
 		if !strings.Contains(answer.Staged[i].Latest, "(with ") {
 			t.Errorf("the latest flow %q", answer.Staged[i].Latest)
 		}
-		answer.Staged[i].Latest = ""
+		if flow := answer.Staged[i].LatestFlow; flow == nil || flow.String() != answer.Staged[i].Latest {
+			t.Errorf("the fields of the latest flow %v", flow)
+		}
+		answer.Staged[i].Latest, answer.Staged[i].LatestFlow = "", nil
 	}
 	want := []tally.Row{{Policy: "AdminNetworkPolicy later", Action: "Set", WouldDrop: 1}, {Policy: "StagedKubernetesNetworkPolicy default/web", Action: "Set", WouldDrop: 3, WouldPass: 1, Same: 1}}
 	if diff := cmp.Diff(want, answer.Staged); diff != "" {

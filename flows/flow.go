@@ -6,10 +6,13 @@
 package flows
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/fields"
 )
 
 // Verdict says whether VPP passed the packets of a flow.
@@ -74,6 +77,28 @@ type Staged struct {
 	Policy  string  `json:"policy,omitempty"` // whose rule would decide, under the name that it would have
 	Tier    string  `json:"tier,omitempty"`
 	Rule    string  `json:"rule,omitempty"`
+}
+
+// MarshalJSON adds the fields of the policies and rules that the texts name.
+func (d Decision) MarshalJSON() ([]byte, error) {
+	type plain Decision
+	return json.Marshal(struct {
+		plain
+		PolicyRef  *fields.Object `json:"policyRef,omitempty"`
+		RuleRef    *fields.Rule   `json:"ruleRef,omitempty"`
+		TriggerRef *fields.Object `json:"triggerRef,omitempty"`
+	}{plain(d), fields.ObjectOf(d.Policy), fields.RuleOf(d.Rule), fields.ObjectOf(d.Trigger)})
+}
+
+// MarshalJSON adds the fields of the policies and the rule that the texts name.
+func (s Staged) MarshalJSON() ([]byte, error) {
+	type plain Staged
+	return json.Marshal(struct {
+		plain
+		ByRef     *fields.Object `json:"byRef,omitempty"`
+		PolicyRef *fields.Object `json:"policyRef,omitempty"`
+		RuleRef   *fields.Rule   `json:"ruleRef,omitempty"`
+	}{plain(s), fields.ObjectOf(s.By), fields.ObjectOf(s.Policy), fields.RuleOf(s.Rule)})
 }
 
 // WouldChange returns the verdict that staged policies would change the flow's verdict to; "": they would not change it.

@@ -1,8 +1,10 @@
 package flows
 
 import (
+	"encoding/json"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"testing"
 	"time"
 
@@ -191,6 +193,28 @@ func TestText(t *testing.T) {
 	} {
 		if got := flow.String(); got != want {
 			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
+func TestDecisionsForProgramsNameObjectsAndRules(t *testing.T) {
+	for want, d := range map[string]Decision{
+		`{"text":"t","policy":"AdminNetworkPolicy guard","tier":"admin","rule":"egress rule 3 (no-telnet)","policyRef":{"kind":"AdminNetworkPolicy","name":"guard"},"ruleRef":{"direction":"egress","number":3,"name":"no-telnet"}}`: {
+			Text: "t", Policy: "AdminNetworkPolicy guard", Tier: "admin", Rule: "egress rule 3 (no-telnet)",
+		},
+		`{"trigger":"NetworkPolicy prod/web","triggerRef":{"kind":"NetworkPolicy","namespace":"prod","name":"web"}}`: {Trigger: "NetworkPolicy prod/web"},
+		`{"text":"no policy","profile":"kns.prod"}`: {Text: "no policy", Profile: "kns.prod"},
+		`{"staged":{"verdict":"dropped","by":"StagedNetworkPolicy prod/web","text":"t","policy":"NetworkPolicy prod/web","rule":"ingress rule 1","byRef":{"kind":"StagedNetworkPolicy","namespace":"prod","name":"web"},"policyRef":{"kind":"NetworkPolicy","namespace":"prod","name":"web"},"ruleRef":{"direction":"ingress","number":1}}}`: {
+			Staged: &Staged{Verdict: Dropped, By: "StagedNetworkPolicy prod/web", Text: "t", Policy: "NetworkPolicy prod/web", Rule: "ingress rule 1"},
+		},
+	} {
+		got, err := json.Marshal(d)
+		if err != nil || string(got) != want {
+			t.Errorf("%s, %v\nwant\n%s", got, err, want)
+		}
+		var back Decision
+		if err := json.Unmarshal(got, &back); err != nil || !reflect.DeepEqual(back, d) {
+			t.Errorf("%s is read as %+v, %v", got, back, err)
 		}
 	}
 }

@@ -40,7 +40,9 @@ func (h Header) String() string {
 		name := map[uint8]string{TCP: "tcp", UDP: "udp", SCTP: "sctp"}[h.Protocol]
 		text := fmt.Sprintf("%s %s -> %s", name, netip.AddrPortFrom(h.Src, h.SrcPort), netip.AddrPortFrom(h.Dst, h.DstPort))
 		if h.Protocol == TCP {
-			text += flagText(h.Flags)
+			for _, name := range h.FlagNames() {
+				text += " " + name
+			}
 		}
 		return text
 	case ICMP, ICMPv6:
@@ -50,17 +52,21 @@ func (h Header) String() string {
 	return fmt.Sprintf("protocol %d %s -> %s", h.Protocol, h.Src, h.Dst)
 }
 
-func flagText(flags uint8) (text string) {
+// FlagNames returns the names of the flags of TCP that are set.
+func (h Header) FlagNames() (names []string) {
 	for i, name := range []string{"FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"} {
-		if flags>>i&1 == 1 {
-			text += " " + name
+		if h.Flags>>i&1 == 1 {
+			names = append(names, name)
 		}
 	}
-	return text
+	return names
 }
 
 // Span is the values from First to Last, both included. It is empty if Last is less than First.
-type Span struct{ First, Last uint16 }
+type Span struct {
+	First uint16 `json:"first"`
+	Last  uint16 `json:"last"`
+}
 
 // Full is every port, type or code.
 func Full() Span { return Span{0, 65535} }

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/dump/translation"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
 
@@ -203,7 +204,7 @@ func (c *services) checkRanges(i uint32) (out []Translated) {
 	if enforces {
 		if extra := s.Minus(denied, restricted); !extra.Empty() {
 			h, _ := s.Witness(extra)
-			out = append(out, Translated{Packet: h.String(), VPP: fmt.Sprintf("%s: the list of source ranges drops it", iface.Name), Service: "no Service restricts the clients of this frontend"})
+			out = append(out, Translated{Packet: h.String(), Header: example.HeaderOf(h), VPP: fmt.Sprintf("%s: the list of source ranges drops it", iface.Name), Service: "no Service restricts the clients of this frontend"})
 		}
 	}
 	return out
@@ -218,7 +219,7 @@ func (c *services) rangesDiffer(iface *dump.Interface, f *serving.Frontend, set 
 		}
 	}
 	h, _ := s.Witness(set)
-	return Translated{Packet: h.String(), VPP: fmt.Sprintf("%s: %s by the first list at its input", iface.Name, vpp), Service: fmt.Sprintf("%s (Service %s)", service, f.Service)}
+	return Translated{Packet: h.String(), Header: example.HeaderOf(h), VPP: fmt.Sprintf("%s: %s by the first list at its input", iface.Name, vpp), Service: fmt.Sprintf("%s (Service %s)", service, f.Service)}
 }
 
 // packetsTo is all packets to a frontend.

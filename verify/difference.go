@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
 	"github.com/contiv-agent/contiv-agent/verify/question"
 )
@@ -17,23 +18,34 @@ func splitComma(text string) iter.Seq[string] { return strings.SplitSeq(text, ",
 // difference describes a header of a set about which VPP, which passes the headers of vpp, and policies differ.
 func (n *node) difference(p *pod, packets string, egress bool, different, vpp space.Set) *Difference {
 	h := n.example(different)
-	d := &Difference{Packet: h.String(), VPP: n.vppVerdict(p, egress, h), Trace: n.question(p, egress, h)}
+	at := n.vppVerdict(p, egress, h)
+	d := &Difference{Packet: h.String(), Header: example.HeaderOf(h), VPP: at.Text, VPPPasses: n.space.Contains(vpp, h), Lists: []ListVerdict{at}, Trace: n.question(p, egress, h)}
 	switch {
 	case packets == "forged sources":
 		d.Policy = fmt.Sprintf("denied: %s is not an address of %s", h.Src, p.ID)
 	case strings.HasPrefix(packets, "answers"):
 		d.Policy = "answers to this packet have to pass, and the other direction's lists do not pass all packets: the rule has to reflect"
+		d.VPPPasses = true
 	case egress || strings.HasPrefix(packets, "ingress") && n.senderOf(h) == nil:
-		d.Policy = n.cluster.Reason(p.Pod, egress, h)
+		d.Policy = n.reasonFor(d, p, egress, h)
 	default: // from a local pod: both ends decide
 		q := n.senderOf(h)
-		d.Policy = fmt.Sprintf("egress of %s: %s; ingress of %s: %s", q.ID, n.cluster.Reason(q.Pod, true, h), p.ID, n.cluster.Reason(p.Pod, false, h))
-		d.VPP = fmt.Sprintf("%s; %s", n.vppVerdict(q, true, h), d.VPP)
+		d.Policy = fmt.Sprintf("egress of %s: %s; ingress of %s: %s", q.ID, n.reasonFor(d, q, true, h), p.ID, n.reasonFor(d, p, false, h))
 		if packets == "ingress from local pods by Services" {
-			d.VPP = n.vppVerdict(p, false, h) + " (the input of " + q.ID.String() + " sees the Service's address)"
+			d.VPP += " (the input of " + q.ID.String() + " sees the Service's address)"
+			break
 		}
+		sent := n.vppVerdict(q, true, h)
+		d.VPP, d.Lists = sent.Text+"; "+d.VPP, []ListVerdict{sent, at}
 	}
 	return d
+}
+
+// reasonFor adds what the policies of a pod decide, and returns it in words.
+func (n *node) reasonFor(d *Difference, p *pod, egress bool, h space.Header) string {
+	decision := n.cluster.Decide(p.Pod, egress, h)
+	d.Decisions = append(d.Decisions, example.DecisionOf(p.ID, egress, &decision))
+	return decision.Text
 }
 
 func (n *node) senderOf(h space.Header) *pod {
@@ -69,14 +81,16 @@ func (n *node) example(set space.Set) space.Header {
 }
 
 // vppVerdict says what the lists of an interface do with a header, and which rule decides.
-func (n *node) vppVerdict(p *pod, egress bool, h space.Header) string {
-	hook, vector := "output", p.iface.Output
+func (n *node) vppVerdict(p *pod, egress bool, h space.Header) ListVerdict {
+	v := ListVerdict{Pod: p.ID.String(), Interface: p.iface.Name, Direction: "output", List: -1, ACL: -1, Rule: -1}
+	vector := p.iface.Output
 	if egress {
-		hook, vector = "input", p.iface.Input
+		v.Direction, vector = "input", p.iface.Input
 	}
-	at := fmt.Sprintf("%s of %s", hook, p.iface.Name)
+	at := fmt.Sprintf("%s of %s", v.Direction, p.iface.Name)
 	if len(vector) == 0 {
-		return fmt.Sprintf("passes: %s has no access list", at)
+		v.Passes, v.Text = true, fmt.Sprintf("passes: %s has no access list", at)
+		return v
 	}
 	for place, index := range vector {
 		l := n.state.Lists[index]
@@ -88,14 +102,17 @@ func (n *node) vppVerdict(p *pod, egress bool, h space.Header) string {
 			if !r.Contains(h) {
 				continue
 			}
-			does := "passes"
-			if r.Verdict == dump.Deny {
-				does = "dropped"
+			does := "dropped"
+			if v.Passes = r.Verdict != dump.Deny; v.Passes {
+				does = "passes"
 			}
-			return fmt.Sprintf("%s: %s, list %d (acl %d, %s), rule %d: %s", does, at, place, l.Index, l.Name, i, l.Texts[i])
+			v.List, v.ACL, v.Name, v.Rule = place, int(l.Index), l.Name, i
+			v.Text = fmt.Sprintf("%s: %s, list %d (acl %d, %s), rule %d: %s", does, at, place, l.Index, l.Name, i, l.Texts[i])
+			return v
 		}
 	}
-	return fmt.Sprintf("dropped: %s, no rule of its %d lists matches", at, len(vector))
+	v.Text = fmt.Sprintf("dropped: %s, no rule of its %d lists matches", at, len(vector))
+	return v
 }
 
 // question is the question about a packet for the trace command. "": it has none for such packets.

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/contiv-agent/contiv-agent/fields"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/dump/translation"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/question"
 	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
@@ -19,6 +21,8 @@ import (
 type ServiceCheck struct {
 	// Of is "namespace/name" of a Service, or names a part of the node: an interface, a mapping without a Service, a range.
 	Of string `json:"of"`
+	// Service is nil for a part of the node.
+	Service *fields.Object `json:"serviceRef,omitempty"`
 	// Frontends is how many addresses with port and protocol of the Service were compared.
 	Frontends int     `json:"frontends,omitempty"`
 	Verdict   Verdict `json:"verdict"`
@@ -31,6 +35,8 @@ type ServiceCheck struct {
 // Translated is a packet to a Service that VPP treats in another manner than the Service says.
 type Translated struct {
 	Packet string `json:"packet"`
+	// Header is the packet as fields; nil: Packet names no single packet.
+	Header *example.Header `json:"header,omitempty"`
 	// VPP is what VPP does with the packet, or with the answer to it. Service is what the objects say.
 	VPP     string `json:"vpp"`
 	Service string `json:"service"`
@@ -57,7 +63,7 @@ func CompareServices(s *space.Space, node *serving.Node, state *dump.State, now 
 	}
 	of := map[model.ServiceID]*ServiceCheck{}
 	for _, id := range node.Services {
-		of[id] = &ServiceCheck{Of: id.String(), Verdict: Equal}
+		of[id] = &ServiceCheck{Of: id.String(), Service: &fields.Object{Kind: string(model.KindService), Namespace: id.Namespace, Name: id.Name}, Verdict: Equal}
 	}
 	for _, f := range node.Frontends {
 		k := of[f.Service]
@@ -156,7 +162,7 @@ func (c *services) packet(to serving.At, outside bool) Translated {
 	if from == "" {
 		from = question.External(h.Src, c.cfg.Node)
 	}
-	return Translated{Packet: h.String(), Trace: question.Line(from, h, false)}
+	return Translated{Packet: h.String(), Header: example.HeaderOf(h), Trace: question.Line(from, h, false)}
 }
 
 // describeMapping is what VPP does with packets of a mapping.

@@ -5,10 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/dump/translation"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
 
@@ -217,15 +220,15 @@ func TestServicePacket(t *testing.T) {
 	d := CompareServices(space.New(), s.node, s.state, s.vpp, Config{Node: "node-1"})[0].Differences
 	want := []Translated{
 		{
-			"tcp 10.1.1.2:40000 -> 10.96.0.10:80 SYN", "no mapping: rejected", "forwarded to 10.1.1.2:8080, 10.1.2.2:8080 ()",
-			`{"from":"pod:prod/web-0","protocol":"TCP","sourcePort":40000,"to":"10.96.0.10:80"}`,
+			Packet: "tcp 10.1.1.2:40000 -> 10.96.0.10:80 SYN", Header: example.HeaderOf(space.Header{Src: netip.MustParseAddr("10.1.1.2"), Dst: netip.MustParseAddr("10.96.0.10"), Protocol: space.TCP, SrcPort: 40000, DstPort: 80, Flags: space.SYN}),
+			VPP: "no mapping: rejected", Service: "forwarded to 10.1.1.2:8080, 10.1.2.2:8080 ()", Trace: `{"from":"pod:prod/web-0","protocol":"TCP","sourcePort":40000,"to":"10.96.0.10:80"}`,
 		},
 		{
-			"tcp 198.51.100.7:40000 -> 203.0.113.1:80 SYN", "no mapping: rejected", "forwarded to 10.1.1.2:8080, 10.1.2.2:8080 ()",
-			`{"from":"external:198.51.100.7@node-1","protocol":"TCP","sourcePort":40000,"to":"203.0.113.1:80"}`,
+			Packet: "tcp 198.51.100.7:40000 -> 203.0.113.1:80 SYN", Header: example.HeaderOf(space.Header{Src: netip.MustParseAddr("198.51.100.7"), Dst: netip.MustParseAddr("203.0.113.1"), Protocol: space.TCP, SrcPort: 40000, DstPort: 80, Flags: space.SYN}),
+			VPP: "no mapping: rejected", Service: "forwarded to 10.1.1.2:8080, 10.1.2.2:8080 ()", Trace: `{"from":"external:198.51.100.7@node-1","protocol":"TCP","sourcePort":40000,"to":"203.0.113.1:80"}`,
 		},
 	}
-	if len(d) != 2 || d[0] != want[0] || d[1] != want[1] {
-		t.Errorf("got %q", d)
+	if diff := cmp.Diff(want, d, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -14,6 +14,7 @@
 package verify
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,10 +24,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/fields"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/dump/translation"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
 	"github.com/contiv-agent/contiv-agent/verify/serving"
 )
@@ -79,10 +82,25 @@ type Report struct {
 	Omitted []string `json:"omitted,omitempty"`
 	// Refused has the policies that count as ones that deny all that they apply to, each with the reason.
 	Refused []string `json:"refused,omitempty"`
+	// OmittedChecks and RefusedPolicies have Omitted and Refused as fields.
+	OmittedChecks   []Omission `json:"omittedChecks,omitempty"`
+	RefusedPolicies []Refusal  `json:"refusedPolicies,omitempty"`
 	// Checks are sorted by pod, in a fixed order for each.
 	Checks []Check `json:"checks"`
 	// Services has a check of each Service, sorted, and then of what is not one Service's.
 	Services []ServiceCheck `json:"services"`
+}
+
+// Omission is checks that a node does not need: "policies" or "Services".
+type Omission struct {
+	Checks string `json:"checks"`
+	Why    string `json:"why"`
+}
+
+// Refusal is a policy that counts as one that denies.
+type Refusal struct {
+	fields.Object
+	Why string `json:"why"`
 }
 
 // Check compares one kind of packets of a pod.
@@ -98,14 +116,35 @@ type Check struct {
 	Difference *Difference `json:"difference,omitempty"`
 }
 
-// Difference is a packet about which VPP and the policies differ.
+// Difference is a packet about which VPP and the policies differ. Header, VPPPasses, Lists and Decisions have its texts as fields.
 type Difference struct {
-	Packet string `json:"packet"`
+	Packet string          `json:"packet"`
+	Header *example.Header `json:"header,omitempty"`
 	// VPP is what VPP does with the packet, and the list and rule that decide. Policy is what the objects say, and why.
 	VPP    string `json:"vpp"`
 	Policy string `json:"policy"`
 	// Trace is the question about this packet for the trace command; "": it has no question for such packets.
 	Trace string `json:"trace,omitempty"`
+
+	VPPPasses bool          `json:"vppPasses"` // policies want the opposite, or, of answers, that the packet makes a session
+	Lists     []ListVerdict `json:"lists,omitempty"`
+	// Decisions are those of the policies of the pods at the packet's ends. None: no policy decides about forged sources and answers.
+	Decisions []example.Decision `json:"decisions,omitempty"`
+}
+
+// ListVerdict is what the access lists of an interface do with a packet.
+type ListVerdict struct {
+	Pod       string `json:"pod"`
+	Interface string `json:"interface"`
+	Direction string `json:"direction"` // input or output, as VPP sees it
+	Passes    bool   `json:"passes"`
+	// List is the place of the deciding list among those of the interface and direction, ACL its number in VPP, Rule the rule in the list, from 0;
+	// -1: no rule matched, or there is no list.
+	List int    `json:"list"`
+	ACL  int    `json:"acl"`
+	Name string `json:"name,omitempty"` // of the list
+	Rule int    `json:"rule"`
+	Text string `json:"text"`
 }
 
 // Run reads VPP and compares.
@@ -116,7 +155,7 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 	reading, cancel := context.WithTimeout(ctx, cfg.Timeout)
 	defer cancel()
 	s := space.New()
-	objects, refused := closeRefused(objects, cfg.Refused)
+	objects, names, refused := closeRefused(objects, cfg.Refused)
 	cluster := meaning.Read(s, objects)
 	do, stop, err := dump.Open(reading, cfg.Socket, cfg.Dial)
 	if err != nil {
@@ -134,9 +173,9 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 		return nil, err
 	}
 	report := Compare(s, cluster, state, cfg)
-	report.Refused = refused
+	report.Refused, report.RefusedPolicies = names, refused
 	if cfg.NoServices != "" {
-		report.Omitted = append(report.Omitted, "Services: "+cfg.NoServices)
+		report.omit("Services", cfg.NoServices)
 		return report, nil
 	}
 	if cfg.Services.Uplink, err = translation.UplinkOf(reading, do); err != nil {
@@ -155,9 +194,9 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 }
 
 // closeRefused replaces refused policies by ones that deny, and names them.
-func closeRefused(objects []model.Object, refused map[model.Ref]string) (out []model.Object, names []string) {
+func closeRefused(objects []model.Object, refused map[model.Ref]string) (out []model.Object, names []string, list []Refusal) {
 	if len(refused) == 0 {
-		return objects, nil
+		return objects, nil, nil
 	}
 	out = slices.Clone(objects)
 	deny := []model.Rule{{Action: model.ActionDeny}}
@@ -170,9 +209,16 @@ func closeRefused(objects []model.Object, refused map[model.Ref]string) (out []m
 		closedPolicy := *p
 		closedPolicy.InboundRules, closedPolicy.OutboundRules = deny, deny
 		out[i], names = &closedPolicy, append(names, p.Ref().String()+": "+why)
+		list = append(list, Refusal{fields.Object{Kind: string(p.ID.Kind), Namespace: p.ID.Namespace, Name: p.ID.Name}, why})
 	}
 	slices.Sort(names)
-	return out, names
+	slices.SortFunc(list, func(a, b Refusal) int { return cmp.Compare(a.String(), b.String()) })
+	return out, names, list
+}
+
+// omit notes checks that the node does not need.
+func (r *Report) omit(checks, why string) {
+	r.Omitted, r.OmittedChecks = append(r.Omitted, checks+": "+why), append(r.OmittedChecks, Omission{checks, why})
 }
 
 // conclude joins a check's verdict with those before.
@@ -186,7 +232,7 @@ func (r *Report) conclude(v Verdict) {
 func Compare(s *space.Space, cluster *meaning.Cluster, state *dump.State, cfg Config) *Report {
 	r := &Report{Node: cfg.Node, Verdict: Equal, Checks: []Check{}, Services: []ServiceCheck{}}
 	if cfg.NoPolicies != "" {
-		r.Omitted = append(r.Omitted, "policies: "+cfg.NoPolicies)
+		r.omit("policies", cfg.NoPolicies)
 		return r
 	}
 	n := newNode(s, cluster, state, cfg)

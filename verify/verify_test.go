@@ -1,9 +1,12 @@
 package verify
 
 import (
+	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
@@ -111,6 +114,77 @@ func TestCompare(t *testing.T) {
 		}
 		if seen != (tc.wrong != "") || (report.Verdict == Equal) != (tc.wrong == "") {
 			t.Errorf("%s: verdict %s, check seen %v", name, report.Verdict, seen)
+		}
+	}
+}
+
+// A difference has its texts as fields, too.
+func TestDifferenceForPrograms(t *testing.T) {
+	s := space.New()
+	pod := &model.Pod{ID: model.PodID{Namespace: "prod", Name: "web"}, NodeName: "node-1", IPs: []netip.Addr{podAddr}}
+	closed := stateOf([]space.Rule{rule(dump.Reflect, fromPod)}, append(errors4(), rule(dump.Deny, nil)))
+	report := Compare(s, meaning.Read(s, []model.Object{pod, isolating}), closed, Config{Node: "node-1"})
+	got, err := json.MarshalIndent(report.Checks[0].Difference, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{
+  "packet": "tcp 198.51.100.7:40000 -\u003e 10.1.1.2:80 SYN",
+  "header": {
+    "protocol": "TCP",
+    "source": "198.51.100.7",
+    "sourcePort": 40000,
+    "destination": "10.1.1.2",
+    "destinationPort": 80,
+    "flags": [
+      "SYN"
+    ]
+  },
+  "vpp": "dropped: output of tap1, list 0 (acl 1, list), rule 3: ",
+  "policy": "allowed by NetworkPolicy prod/np ingress rule 1",
+  "trace": "{\"from\":\"external:198.51.100.7@node-1\",\"protocol\":\"TCP\",\"sourcePort\":40000,\"to\":\"10.1.1.2:80\"}",
+  "vppPasses": false,
+  "lists": [
+    {
+      "pod": "prod/web",
+      "interface": "tap1",
+      "direction": "output",
+      "passes": false,
+      "list": 0,
+      "acl": 1,
+      "name": "list",
+      "rule": 3,
+      "text": "dropped: output of tap1, list 0 (acl 1, list), rule 3: "
+    }
+  ],
+  "decisions": [
+    {
+      "pod": "prod/web",
+      "direction": "ingress",
+      "allowed": true,
+      "policies": [
+        {
+          "kind": "NetworkPolicy",
+          "namespace": "prod",
+          "name": "np"
+        }
+      ],
+      "tier": "default",
+      "rule": {
+        "direction": "ingress",
+        "number": 1
+      },
+      "text": "allowed by NetworkPolicy prod/np ingress rule 1"
+    }
+  ]
+}`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	open := Compare(s, meaning.Read(s, []model.Object{pod, isolating}), stateOf(nil, nil), Config{Node: "node-1"})
+	for _, c := range open.Checks {
+		if d := c.Difference; d != nil && (!d.VPPPasses || d.Lists[0].Rule != -1 || !d.Lists[0].Passes) {
+			t.Errorf("%s: no list passes everything, but %+v", c.Packets, d)
 		}
 	}
 }

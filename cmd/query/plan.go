@@ -46,7 +46,11 @@ Exit code 0: nothing to change; 3: there are changes.`,
 			if err != nil {
 				return err
 			}
-			if err := out.PrintNamed(cmd.OutOrStdout(), plan, func(w io.Writer) { show.Plan(w, plan) }, func() []string { return show.PlanNames(plan) }); err != nil {
+			var data any = plan
+			if out.IsData() {
+				data = show.DataOf(plan)
+			}
+			if err := out.PrintNamed(cmd.OutOrStdout(), data, func(w io.Writer) { show.Plan(w, plan) }, func() []string { return show.PlanNames(plan) }); err != nil {
 				return err
 			}
 			if !plan.Empty() {

@@ -34,6 +34,8 @@ type Result struct {
 	Reason  string   `json:"reason,omitempty"`
 	Kind    ask.Kind `json:"kind"`
 	Demand  string   `json:"assertion"`
+	From    string   `json:"from"` // the sides of Demand
+	To      string   `json:"to"`
 	Verdict Verdict  `json:"verdict"`
 	// Why is the reason for Undecided.
 	Why string `json:"why,omitempty"`
@@ -55,7 +57,7 @@ func (c *Cluster) Check(list []ask.Assertion) *Report {
 }
 
 func (c *Cluster) check(a *ask.Assertion) Result {
-	r := Result{Name: a.Name, Reason: a.Reason, Kind: a.Kind, Demand: a.String(), Verdict: Undecided}
+	r := Result{Name: a.Name, Reason: a.Reason, Kind: a.Kind, Demand: a.String(), From: a.From.Text, To: a.To.Text, Verdict: Undecided}
 	from, err := c.find(a.From, false)
 	if err != nil {
 		r.Why = err.Error()

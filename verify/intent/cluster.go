@@ -15,6 +15,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/intent/class"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
 )
@@ -157,9 +158,11 @@ func (c *Cluster) Allowed(k *Class, egress bool) (set space.Set, doubt string) {
 	return r.set, r.doubt
 }
 
-// reason says who decides about a header in a direction of a member. The header has the addresses that stand for classes.
-func (c *Cluster) reason(m *class.Member, egress bool, h space.Header) string {
-	return c.small.Reason(m.Pod, egress, h)
+// reasonFor adds who decides about a header in a direction of a member, and returns it in words. The header has the addresses that stand for classes.
+func (c *Cluster) reasonFor(e *Example, m *class.Member, egress bool, h space.Header) string {
+	d := c.small.Decide(m.Pod, egress, h)
+	e.Decisions = append(e.Decisions, example.DecisionOf(m.ID, egress, &d))
+	return d.Text
 }
 
 // Connections is the new connections that policies allow between all classes, and between classes and hosts: the headers from, and to, addresses

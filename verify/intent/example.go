@@ -4,13 +4,15 @@ import (
 	"net/netip"
 
 	"github.com/contiv-agent/contiv-agent/space"
+	"github.com/contiv-agent/contiv-agent/verify/example"
 	"github.com/contiv-agent/contiv-agent/verify/intent/class"
 	"github.com/contiv-agent/contiv-agent/verify/question"
 )
 
 // Example is a packet and who decides about it.
 type Example struct {
-	Packet string `json:"packet"`
+	Packet string          `json:"packet"`
+	Header *example.Header `json:"header,omitempty"`
 	// From and To are "NAMESPACE/POD", or an address of no pod.
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -19,6 +21,8 @@ type Example struct {
 	Ingress string `json:"ingress,omitempty"`
 	// Trace is the question about this packet for the trace command; "": it has no question for such packets, or an end has no address yet.
 	Trace string `json:"trace,omitempty"`
+	// Decisions has Egress and Ingress as fields.
+	Decisions []example.Decision `json:"decisions,omitempty"`
 }
 
 // Describe describes a header between addresses that stand for classes. Sender and receiver are the members of these classes that the
@@ -27,12 +31,12 @@ func (c *Cluster) Describe(h space.Header, sender, receiver *class.Member) *Exam
 	packet := h
 	e := &Example{From: h.Src.String(), To: h.Dst.String()}
 	if sender != nil {
-		e.From, e.Egress, packet.Src = sender.ID.String(), c.reason(sender, true, h), sender.Addrs[c.byAddr[h.Src].index]
+		e.From, e.Egress, packet.Src = sender.ID.String(), c.reasonFor(e, sender, true, h), sender.Addrs[c.byAddr[h.Src].index]
 	}
 	if receiver != nil {
-		e.To, e.Ingress, packet.Dst = receiver.ID.String(), c.reason(receiver, false, h), receiver.Addrs[c.byAddr[h.Dst].index]
+		e.To, e.Ingress, packet.Dst = receiver.ID.String(), c.reasonFor(e, receiver, false, h), receiver.Addrs[c.byAddr[h.Dst].index]
 	}
-	e.Packet, e.Trace = packet.String(), askTrace(packet, sender, receiver)
+	e.Packet, e.Header, e.Trace = packet.String(), example.HeaderOf(packet), askTrace(packet, sender, receiver)
 	return e
 }
 

@@ -4,10 +4,12 @@
 package tally
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/fields"
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
@@ -34,6 +36,17 @@ type Row struct {
 	WouldPass uint64             `json:"wouldPass"` // packets that are dropped now
 	Same      uint64             `json:"same"`      // connections and packets with another rule and the same verdict
 	Latest    string             `json:"latest,omitempty"`
+	// LatestFlow has Latest as fields.
+	LatestFlow *flows.Flow `json:"latestFlow,omitempty"`
+}
+
+// MarshalJSON adds the fields of the policy.
+func (r Row) MarshalJSON() ([]byte, error) {
+	type plain Row
+	return json.Marshal(struct {
+		plain
+		PolicyRef *fields.Object `json:"policyRef,omitempty"`
+	}{plain(r), fields.ObjectOf(r.Policy)})
 }
 
 // Tally belongs to one goroutine. The zero value counts nothing; use New.
@@ -160,7 +173,8 @@ func (t *Tally) countFlow(f *flows.Flow) {
 		r.Same += n
 		return
 	}
-	r.Latest = f.String()
+	latest := *f
+	r.Latest, r.LatestFlow = f.String(), &latest
 	t.metrics.countChange(r.Policy, change, n)
 }
 

@@ -28,6 +28,14 @@ type Report struct {
 	Closed []Row `json:"closed"`
 	// Unknown names pods whose policies cannot be evaluated. No row has connections that depend on these policies.
 	Unknown []string `json:"notCompared,omitempty"`
+	// Doubts has Unknown as fields.
+	Doubts []Doubt `json:"notComparedPods,omitempty"`
+}
+
+// Doubt is a pod whose policies cannot be evaluated.
+type Doubt struct {
+	Pod string `json:"pod"` // namespace/name
+	Why string `json:"why"`
 }
 
 // Same reports that nothing is different, and that everything was compared.
@@ -38,6 +46,8 @@ type Row struct {
 	From  []Group `json:"from"`
 	To    []Group `json:"to"`
 	Ports string  `json:"ports"`
+	// Protocols has Ports as fields.
+	Protocols []Protocol `json:"protocols"`
 	// Families are IPv4, IPv6, or both.
 	Families []string `json:"families"`
 	// Before and After are one of these connections in the old and in the new objects. Nil: one of its pods is not there.
@@ -99,6 +109,8 @@ func Compare(before, after []model.Object) *Report {
 	}
 	slices.Sort(r.Unknown)
 	r.Unknown = slices.Compact(r.Unknown)
+	slices.SortFunc(r.Doubts, func(a, b Doubt) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.Why, b.Why)) })
+	r.Doubts = slices.Compact(r.Doubts)
 	r.Opened = c.rows(s.Minus(s.Minus(is, was), ignored), 1)
 	r.Closed = c.rows(s.Minus(s.Minus(was, is), ignored), 0)
 	return r
@@ -270,6 +282,7 @@ func (c *comparison) doubtful(p *pair, r *Report) (set space.Set) {
 			if _, doubt := c.clusters[side].Allowed(k, egress); doubt != "" {
 				for i := range p.slots {
 					r.Unknown = append(r.Unknown, fmt.Sprintf("%s: %s", p.slots[i].name, doubt))
+					r.Doubts = append(r.Doubts, Doubt{p.slots[i].name, doubt})
 				}
 				if nets := prefixes(p.addrs); egress {
 					set = c.space.Union(set, c.space.Sources(nets...))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/verify/intent"
 )
 
@@ -132,6 +133,9 @@ func TestRows(t *testing.T) {
 			if onBothSides := !strings.Contains(fmt.Sprint(row.From, row.To), "new") && !strings.Contains(fmt.Sprint(row.From, row.To), "removed"); onBothSides && (row.Before == nil || row.After == nil) {
 				t.Errorf("%s: %v has no example", tc.what, row)
 			}
+			if got := protocolsText(row.Protocols); got != row.Ports {
+				t.Errorf("%s: the fields say %q, the text %q", tc.what, got, row.Ports)
+			}
 			for _, e := range []*intent.Example{row.Before, row.After} {
 				if e != nil && e.From == e.To {
 					t.Errorf("%s: %s is from a pod to itself", tc.what, e.Packet)
@@ -139,6 +143,40 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
+}
+
+// protocolsText makes the text of a row's protocols from their fields.
+func protocolsText(list []Protocol) string {
+	spans := func(list []space.Span) string {
+		var texts []string
+		for _, s := range list {
+			texts = append(texts, spanText(s))
+		}
+		return strings.Join(texts, ", ")
+	}
+	var texts, numbers []string
+	for _, p := range list {
+		text := p.Name
+		switch {
+		case p.Name == "any" || p.Name == "other":
+			text = strings.Replace(p.Name, "any", "all", 1) + " protocols"
+		case p.Name[0] < 'A':
+			numbers = append(numbers, p.Name)
+			continue
+		case p.Types != nil:
+			text += " type " + spanText(*p.Types) + strings.TrimSuffix(" code "+spans(p.Codes), " code 0-255")
+		case len(p.Ports) > 0:
+			text += " " + spans(p.Ports)
+		}
+		if p.FromPorts != nil {
+			text += " from port " + spanText(*p.FromPorts)
+		}
+		texts = append(texts, text)
+	}
+	if len(numbers) > 0 {
+		texts = append(texts, "protocols "+strings.Join(numbers, ", "))
+	}
+	return strings.Join(texts, "; ")
 }
 
 func TestExamplesSayWhoDecides(t *testing.T) {
@@ -155,6 +193,11 @@ func TestExamplesSayWhoDecides(t *testing.T) {
 	if before.Ingress != "allowed: no policy selects shop/db-0 for ingress" || !strings.HasPrefix(after.Ingress, "denied: no rule of GlobalNetworkPolicy p allows it") {
 		t.Errorf("%s; %s", before.Ingress, after.Ingress)
 	}
+	d := after.Decisions
+	if len(d) != 2 || d[0].Pod != "shop/web-0" || d[0].Direction != "egress" || d[0].Text != after.Egress || d[1].Pod != "shop/db-0" || d[1].Text != after.Ingress ||
+		d[1].Allowed || len(d[1].Policies) != 1 || d[1].Policies[0].String() != "GlobalNetworkPolicy p" || after.Header.Destination.String() != "10.1.1.9" {
+		t.Errorf("fields %+v of %s", d, after.Packet)
+	}
 }
 
 func TestPoliciesThatCannotBeEvaluatedAreNotCompared(t *testing.T) {
@@ -167,7 +210,7 @@ func TestPoliciesThatCannotBeEvaluatedAreNotCompared(t *testing.T) {
 		}
 	}
 	r := Compare(load(t, base...), after)
-	if len(r.Opened)+len(r.Closed) > 0 || len(r.Unknown) != 1 || !strings.HasPrefix(r.Unknown[0], "shop/db-0: ") || r.Same() {
+	if len(r.Opened)+len(r.Closed) > 0 || len(r.Unknown) != 1 || len(r.Doubts) != 1 || r.Doubts[0].Pod != "shop/db-0" || r.Unknown[0] != r.Doubts[0].Pod+": "+r.Doubts[0].Why || !strings.HasPrefix(r.Unknown[0], "shop/db-0: ") || r.Same() {
 		t.Errorf("%+v", r)
 	}
 }

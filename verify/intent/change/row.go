@@ -76,7 +76,8 @@ func (c *comparison) row(set space.Set, from, to parts, side int) Row {
 	if from.list[0].First.Is6() {
 		family = "IPv6"
 	}
-	r := Row{From: c.groups(src, false, side), To: c.groups(dst, true, side), Ports: c.portsOf(to.rest), Families: []string{family}}
+	r := Row{From: c.groups(src, false, side), To: c.groups(dst, true, side), Families: []string{family}}
+	r.Ports, r.Protocols = c.portsOf(to.rest)
 	one := s.Intersect(set, s.Intersect(c.within(from.list, false), c.within(to.list, true)))
 	h := c.clusters[side].Usual(one)
 	r.Before, r.After = c.example(h, 0), c.example(h, 1)
