@@ -37,8 +37,8 @@ const (
 	mostSelected   = 1000   // flows in an answer
 	// VPP does not forward while it prints or lists sessions: that may take 0.5 % of its time.
 	restFactor = 200
-	// mostDelay is the time between two reads of dropped packets: a reader that asks as often sees a denial well within a second.
-	mostDelay = 250 * time.Millisecond
+	// DropsEvery is how often an agent reads dropped packets: a reader that asks as often sees a denial well within a second.
+	DropsEvery = 250 * time.Millisecond
 )
 
 // The sources of flows, as Source.Name and flows.Flow.SeenBy.
@@ -51,12 +51,13 @@ const (
 
 // Config configures a Watcher.
 type Config struct {
-	Node   string
-	Every  time.Duration // how often sources are read, at most; dropped packets at least every 250 ms
-	Folder string        // VPP's /tmp, as this process sees it
-	Name   string        // differs from that of other agents with the same /tmp; letters and digits
-	Logger *slog.Logger
-	Now    func() time.Time
+	Node       string
+	Every      time.Duration // how often sources are read, at most
+	DropsEvery time.Duration // how often dropped packets are read, if that is more often; 0: as the others
+	Folder     string        // VPP's /tmp, as this process sees it
+	Name       string        // differs from that of other agents with the same /tmp; letters and digits
+	Logger     *slog.Logger
+	Now        func() time.Time
 	// Beside run as long as the watcher, and end when ctx ends: servers of its flows to other programs. The error of one ends the agent.
 	Beside []func(ctx context.Context, w *Watcher, l Loop) error
 	Probe  *Probe // nil: sessions of access lists show connections
@@ -184,7 +185,10 @@ func (w *Watcher) Run(ctx context.Context, l Loop) error {
 }
 
 func (w *Watcher) watch(ctx context.Context, l Loop) error {
-	parts := (w.Every + mostDelay - 1) / mostDelay
+	parts := time.Duration(1)
+	if w.DropsEvery > 0 {
+		parts = (w.Every + w.DropsEvery - 1) / w.DropsEvery
+	}
 	tick := time.NewTicker(w.Every / parts)
 	defer tick.Stop()
 	for part := parts; ; {

@@ -125,7 +125,7 @@ func (f *Flows) Apply(cfg *agent.Config, version string) error {
 		cfg.Process.Capture = capture.NewInterface(f.folder, name, nil)
 		return nil
 	}
-	watcher := flows.Config{Node: cfg.NodeName, Every: f.every, Folder: f.folder, Name: name, Logger: cfg.Process.Logger}
+	watcher := flows.Config{Node: cfg.NodeName, Every: f.every, DropsEvery: flows.DropsEvery, Folder: f.folder, Name: name, Logger: cfg.Process.Logger}
 	if to, _ := f.probe(); to != nil { // Check has returned the error
 		watcher.Probe = &flows.Probe{Target: *to, Collector: flowprobe.NewCollector(flowprobe.Socket(to.Collector), to.Exporter)}
 	}
