@@ -22,6 +22,8 @@ type Loop struct {
 	Policies *policy.Processor // nil: policies are not enforced
 	Sent     func(key string) proto.Message
 	Objects  func() []model.Object
+
+	reasons *reasons // at this read
 }
 
 // droppedBy reads a drop: its text, whether an access list dropped the packet, and whether that was at an interface's input.
@@ -35,6 +37,7 @@ func droppedBy(node, text string) (why string, byList, input bool) {
 
 // explain returns the flows of observations, and the headers of their packets; in the loop.
 func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.Header) {
+	l.reasons = newReasons(l.Policies)
 	out, headers := make([]flows.Flow, 0, len(seen)), make([]space.Header, 0, len(seen))
 	for i := range seen {
 		switch o := &seen[i]; {

@@ -21,6 +21,38 @@ type boxes struct {
 	used bool // since the last call of dropUnused
 }
 
+// reasons are the reasons of rules at one moment. The end of a tier with 100 policies names them all, which takes 1 ms: each reason is made once.
+type reasons struct {
+	explain func(iface string, output bool, place, rule int) (policy.Reason, bool)
+	known   map[ruleAt]explained
+}
+
+// ruleAt is a rule of an interface's lists, as in policy.Processor.Explain.
+type ruleAt struct {
+	iface       string
+	output      bool
+	place, rule int
+}
+
+type explained struct {
+	reason policy.Reason
+	ok     bool
+}
+
+func newReasons(p *policy.Processor) *reasons {
+	return &reasons{explain: p.Explain, known: map[ruleAt]explained{}}
+}
+
+func (r *reasons) at(iface string, output bool, place, rule int) (policy.Reason, bool) {
+	at := ruleAt{iface, output, place, rule}
+	e, known := r.known[at]
+	if !known {
+		e.reason, e.ok = r.explain(iface, output, place, rule)
+		r.known[at] = e
+	}
+	return e.reason, e.ok
+}
+
 // reasonOf returns the reason of the first rule of an interface's lists that has the header. False: no list, or a foreign one.
 func (r rules) reasonOf(l *Loop, iface string, output bool, h space.Header) (policy.Reason, bool) {
 	return r.firstReason(l, iface, output, h, func(*policy.Reason) bool { return true })
@@ -47,12 +79,12 @@ func (r rules) firstReason(l *Loop, iface string, output bool, h space.Header, f
 			if !box.Contains(h) {
 				continue
 			}
-			if found, ok := l.Policies.Explain(iface, output, place, i); !ok || fits(&found) {
+			if found, ok := l.reasons.at(iface, output, place, i); !ok || fits(&found) {
 				return found, ok
 			}
 		}
 	}
-	return l.Policies.Explain(iface, output, len(names)-1, -1)
+	return l.reasons.at(iface, output, len(names)-1, -1)
 }
 
 func (r rules) boxes(sent func(string) proto.Message, name string) []space.Box {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/space"
 )
@@ -51,6 +52,27 @@ func TestBoxes(t *testing.T) {
 		h.Src, h.Dst = netip.MustParseAddr(src), netip.MustParseAddr(dst)
 		if box := boxOf(c.rule); box.Contains(h) != c.matches {
 			t.Errorf("%s: %s matches %v", c.name, h, !c.matches)
+		}
+	}
+}
+
+// A reason is made once for each rule, and again at the next read.
+func TestReasonsAreMadeOnce(t *testing.T) {
+	made := map[ruleAt]int{}
+	explain := func(iface string, output bool, place, rule int) (policy.Reason, bool) {
+		made[ruleAt{iface, output, place, rule}]++
+		return policy.Reason{Text: fmt.Sprint(iface, output, place, rule)}, rule < 2
+	}
+	for read := 1; read <= 2; read++ {
+		r := newReasons(nil)
+		r.explain = explain
+		for range 3 {
+			for _, at := range []ruleAt{{"a", false, 0, 1}, {"b", false, 0, 1}, {"a", true, 0, 1}, {"a", false, 1, 1}, {"a", false, 0, -1}, {"a", false, 0, 2}} {
+				got, ok := r.at(at.iface, at.output, at.place, at.rule)
+				if want := fmt.Sprint(at.iface, at.output, at.place, at.rule); got.Text != want || ok != (at.rule < 2) || made[at] != read {
+					t.Errorf("read %d: %+v has %q, %v, made %d times", read, at, got.Text, ok, made[at])
+				}
+			}
 		}
 	}
 }
