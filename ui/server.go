@@ -59,10 +59,10 @@ type Server struct {
 	turn chan *lastMatrix
 }
 
-// lastMatrix is the matrix of the objects that it was made of.
+// lastMatrix is the last matrix, which may lack rows.
 type lastMatrix struct {
-	matrix *reach.Matrix
-	at     time.Time
+	work *reach.Work // nil: none yet
+	at   time.Time   // when its objects were read
 }
 
 // New returns a server. Its only error is about its embedded files.
@@ -224,10 +224,17 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request, v *view) {
 		if stream.Flush() != nil {
 			return
 		}
+		replaced := snap.Replaced()
+		if u, grows := data.(interface{ Unfinished() bool }); grows {
+			if u.Unfinished() && r.Context().Err() == nil {
+				continue // the next call has more
+			}
+			replaced = nil // it changes little from here, and is large
+		}
 		select {
 		case <-r.Context().Done():
 			return
-		case <-snap.Replaced():
+		case <-replaced:
 		case <-alive.C:
 			_, _ = io.WriteString(w, ": alive\n\n") // Flush has the error
 		}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -333,5 +334,49 @@ func TestWithoutObjects(t *testing.T) {
 	p.cookie = p.do(http.MethodGet, "/?key="+key, nil).Cookies()[0]
 	for _, path := range []string{"/matrix", "/whatif", "/trace"} {
 		wants(t, path, p.get(path, http.StatusServiceUnavailable), "--manifests")
+	}
+}
+
+// A matrix that takes long shows the rows that exist, and how many are missing. Events bring the others; one page's work serves all pages.
+func TestMatrixGrows(t *testing.T) {
+	c := sample.New(sample.Size{Nodes: 1, Namespaces: 4, Replicas: 1})
+	w := watch.New(c, time.Second, time.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	var ticks atomic.Int64
+	s, err := ui.New(ui.Config{
+		Watcher: w, Key: key, Objects: func(context.Context) ([]model.Object, error) { return c.Objects, nil },
+		Now: func() time.Time { return sample.Begin.Add(time.Duration(ticks.Add(1)) * time.Second / 4) }, // a row takes half a second
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{t: t, server: httptest.NewServer(s.Handler())}
+	t.Cleanup(func() { p.server.CloseClientConnections(); p.server.Close(); cancel(); <-ended })
+	p.cookie = p.do(http.MethodGet, "/?key="+key, nil).Cookies()[0]
+	first := p.get("/matrix", http.StatusOK)
+	wants(t, "the first page", first, "of 5 rows calculated", `<td class="cell">…</td>`, "/events/matrix")
+	again := p.get("/matrix?from=outside&to=shop", http.StatusOK)
+	wants(t, "a second page", again, `id="cell"`)
+	if a, b := strings.Count(first, "…</td>"), strings.Count(again, "…</td>"); b >= a {
+		t.Errorf("%d cells missing at first, then %d", a, b)
+	}
+	resp := p.do(http.MethodGet, "/events/matrix", nil)
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, 1<<20)
+	text := ""
+	for lines.Scan() {
+		if text += lines.Text() + "\n"; lines.Text() == "" {
+			if !strings.Contains(text, "rows calculated") {
+				break
+			}
+			text = ""
+		}
+	}
+	wants(t, "the last event", text, "team-03", "20 pods")
+	if strings.Contains(text, "…</td>") {
+		t.Error("the last event lacks cells")
 	}
 }

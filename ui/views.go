@@ -27,7 +27,7 @@ func (s *Server) views() []*view {
 	return []*view{
 		{name: "map", title: "Map", menu: true, live: true, data: s.mapData},
 		{name: "flows", title: "Flows", menu: true, live: true, data: s.flowData},
-		{name: "matrix", title: "Matrix", menu: true, data: s.matrixData},
+		{name: "matrix", title: "Matrix", menu: true, live: true, data: s.matrixData},
 		{name: "whatif", title: "What if", menu: true, data: s.trialData},
 		{name: "nodes", title: "Nodes", menu: true, live: true, data: s.nodeData},
 		{name: "edge", title: "Connections", live: true, data: s.edgeData},
@@ -303,30 +303,54 @@ type matrixPage struct {
 // SeenAt is what was seen from one name to another.
 func (p *matrixPage) SeenAt(from, to string) graph.Traffic { return p.Seen[[2]string{from, to}] }
 
-// matrixAge is how long a matrix is shown before it is made of the present objects.
-const matrixAge = 30 * time.Second
+// Unfinished reports that rows are missing.
+func (p *matrixPage) Unfinished() bool { return !p.Whole() }
 
+// At returns a cell; nil: its row is not calculated yet.
+func (p *matrixPage) At(i, j int) *reach.Cell {
+	if i < len(p.Cells) {
+		return &p.Cells[i][j]
+	}
+	return nil
+}
+
+const (
+	// matrixAge is how long a matrix is shown before a page makes one of the present objects.
+	matrixAge = 30 * time.Second
+	// matrixSlice is how long a request calculates rows before it answers with those that exist.
+	matrixSlice = time.Second
+)
+
+// matrixData returns the matrix, with as many rows as a short time allows. Events continue it.
 func (s *Server) matrixData(r *http.Request, snap *watch.Snapshot) (any, error) {
 	q := r.URL.Query()
 	p := &matrixPage{Row: q.Get("from"), Column: q.Get("to"), Seen: graph.ByNamespace(snap.Flows)}
+	isEvent := strings.HasPrefix(r.URL.Path, "/events/")
 	err := s.work(r.Context(), func(ctx context.Context, last *lastMatrix) error {
-		if last.matrix != nil && s.Now().Sub(last.at) < matrixAge {
-			return nil
+		begin := s.Now()
+		if last.work == nil || !isEvent && begin.Sub(last.at) >= matrixAge {
+			objects, err := s.Objects(ctx)
+			if err != nil {
+				return err
+			}
+			last.work, last.at = reach.Begin(objects, s.Now), begin
 		}
-		objects, err := s.Objects(ctx)
-		if err != nil {
-			return err
+		for !last.work.Matrix().Whole() {
+			if err := last.work.Row(ctx); err != nil {
+				return err
+			}
+			if s.Now().Sub(begin) >= matrixSlice {
+				break
+			}
 		}
-		last.matrix, err = reach.Of(ctx, objects, s.Now)
-		last.at = s.Now()
-		return err
-	}, func(last *lastMatrix) { p.Matrix = last.matrix })
+		return nil
+	}, func(last *lastMatrix) { p.Matrix = last.work.Matrix() })
 	if err != nil {
 		return nil, err
 	}
 	i, j := slices.Index(p.Names, p.Row), slices.Index(p.Names, p.Column)
 	if i >= 0 && j >= 0 {
-		p.Cell = &p.Cells[i][j]
+		p.Cell = p.At(i, j)
 	}
 	return p, nil
 }

@@ -51,18 +51,26 @@ type Cell struct {
 // Matrix has a row for each sender and a column for each receiver: namespaces with pods, and the outside.
 type Matrix struct {
 	Names []string
+	// Cells has a row for each of the first Names, for all of them if the matrix is whole.
 	Cells [][]Cell
 	// More counts the namespaces that have no row.
 	More          int
 	Pods, Classes int
-	Took          time.Duration
+	Took          time.Duration // of the rows, without pauses between them
 }
 
-// Of returns the matrix of objects. The only error is ctx's.
-func Of(ctx context.Context, objects []model.Object, now func() time.Time) (*Matrix, error) {
+// Work is a matrix under calculation, row by row.
+type Work struct {
+	matrix  Matrix
+	cluster *intent.Cluster
+	now     func() time.Time
+}
+
+// Begin returns the work on the matrix of objects. No row is calculated yet.
+func Begin(objects []model.Object, now func() time.Time) *Work {
 	begin := now()
 	c := intent.Read(objects)
-	m := &Matrix{Names: []string{Outside}, Pods: len(c.Full.Pods), Classes: len(c.Classes)}
+	w := &Work{matrix: Matrix{Names: []string{Outside}, Pods: len(c.Full.Pods), Classes: len(c.Classes)}, cluster: c, now: now}
 	names := map[string]bool{}
 	for _, k := range c.Classes {
 		for i := range k.Members {
@@ -71,22 +79,51 @@ func Of(ctx context.Context, objects []model.Object, now func() time.Time) (*Mat
 	}
 	sorted := slices.Sorted(maps.Keys(names))
 	if len(sorted) > MostNamespaces {
-		m.More = len(sorted) - MostNamespaces
+		w.matrix.More = len(sorted) - MostNamespaces
 		sorted = sorted[:MostNamespaces]
 	}
-	m.Names = append(m.Names, sorted...)
-	for _, from := range m.Names {
-		row := make([]Cell, 0, len(m.Names))
-		for _, to := range m.Names {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			row = append(row, cellOf(c, sideOf(from), sideOf(to)))
-		}
-		m.Cells = append(m.Cells, row)
+	w.matrix.Names = append(w.matrix.Names, sorted...)
+	w.matrix.Took = now().Sub(begin)
+	return w
+}
+
+// Row calculates the next row, if one is missing. The only error is ctx's; the row is missing then.
+func (w *Work) Row(ctx context.Context) error {
+	m := &w.matrix
+	if m.Whole() {
+		return nil
 	}
-	m.Took = now().Sub(begin)
-	return m, nil
+	begin, from := w.now(), sideOf(m.Names[len(m.Cells)])
+	row := make([]Cell, 0, len(m.Names))
+	for _, to := range m.Names {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		row = append(row, cellOf(w.cluster, from, sideOf(to)))
+	}
+	m.Cells = append(m.Cells, row)
+	m.Took += w.now().Sub(begin)
+	return nil
+}
+
+// Matrix returns the matrix with the rows that are calculated. Later rows do not change it.
+func (w *Work) Matrix() *Matrix {
+	m := w.matrix
+	return &m
+}
+
+// Whole reports that no row is missing.
+func (m *Matrix) Whole() bool { return len(m.Cells) == len(m.Names) }
+
+// Of returns the whole matrix of objects. The only error is ctx's.
+func Of(ctx context.Context, objects []model.Object, now func() time.Time) (*Matrix, error) {
+	w := Begin(objects, now)
+	for !w.matrix.Whole() {
+		if err := w.Row(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return w.Matrix(), nil
 }
 
 func sideOf(name string) ask.Side {
