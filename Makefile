@@ -53,10 +53,10 @@ build: ## build bin/contiv-agent and bin/contiv-cni
 	GO=$(GO) CGO_ENABLED=0 ./tools/build.sh bin/contiv-cni -tags grpcnotrace -ldflags '-s -w' ./cmd/contiv-cni
 
 run: $(if $(KUBE),build bin/kube,build $(if $(ETCD),bin/etcd)) ## the agent on examples/guestbook with the embedded VPP (ONCE=1: end after the first sync; ETCD=1: and with an etcd; KUBE=1: three nodes of a real API server, with pods as processes; root)
-	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db ''))
+	$(if $(KUBE),cd interop/kube && exec ../../bin/kube $(if $(ONCE),-once),$(if $(ETCD),bin/etcd -node $(NODE) --) $(BIN) run --sim --manifests $(MANIFESTS) --node $(NODE) --demo $(if $(ONCE),--once,--grpc-socket auto --grpc-db '' --flows 1s --ui-listen auto))
 
-ui: ## the page of the agent that make run started in another terminal (docs/ui.md)
-	$(BIN) ui --manifests $(MANIFESTS)
+ui: ## a page of the agent of this node (docs/ui.md); make run serves one
+	$(BIN) ui
 
 .PHONY: bin/kube
 bin/kube: build # a real API server, kubelets and the guestbook's programs, from a module of its own

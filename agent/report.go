@@ -31,6 +31,6 @@ func (a *Agent) release() []string {
 func (a *Agent) control(ctx context.Context) *control.Server {
 	return &control.Server{
 		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
-		Release: a.release, Flows: a.cfg.Process.Flows.Ask, Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
+		Release: a.release, Flows: a.cfg.Process.Flows.Ask, AllFlows: a.cfg.Process.Flows.All, Objects: (&control.Holder{Node: a.cfg.NodeName, Controller: a.controller, Have: a.reader.Proof.Objects}).Read, Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
 	}
 }

@@ -25,7 +25,13 @@ func (s *Server) serveFlows(w http.ResponseWriter, r *http.Request) {
 		fail(http.StatusBadRequest, err)
 		return
 	}
-	answer, err := s.Flows(ctx, after, filter)
+	ask := s.Flows
+	if r.URL.Query().Get("all") == "true" {
+		ask = func(ctx context.Context, after uint64, _ *flows.Filter) (*agentflows.Answer, error) {
+			return s.AllFlows(ctx, after)
+		}
+	}
+	answer, err := ask(ctx, after, filter)
 	if err != nil {
 		fail(http.StatusServiceUnavailable, err)
 		return
@@ -39,4 +45,10 @@ func FetchFlows(ctx context.Context, socket string, after uint64, filter *flows.
 	q.Set("after", strconv.FormatUint(after, 10))
 	answer := &agentflows.Answer{}
 	return answer, fetch(ctx, socket, "/flows?"+q.Encode(), answer)
+}
+
+// FetchAllFlows fetches all flows that changed after a number, however many, from the agent at a unix socket.
+func FetchAllFlows(ctx context.Context, socket string, after uint64) (*agentflows.Answer, error) {
+	answer := &agentflows.Answer{}
+	return answer, fetch(ctx, socket, "/flows?all=true&after="+strconv.FormatUint(after, 10), answer)
 }

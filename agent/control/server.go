@@ -36,7 +36,11 @@ type Server struct {
 	// Verify returns the report of a proof that begins after the call.
 	Verify func(context.Context) (*verify.Report, error)
 	// Flows returns the flows that changed after a number and match a filter.
-	Flows    func(ctx context.Context, after uint64, filter *flows.Filter) (*agentflows.Answer, error)
+	Flows func(ctx context.Context, after uint64, filter *flows.Filter) (*agentflows.Answer, error)
+	// AllFlows returns all flows that changed after a number.
+	AllFlows func(ctx context.Context, after uint64) (*agentflows.Answer, error)
+	// Objects returns the objects that the agent has; nil: it serves none.
+	Objects  func(context.Context) (*Objects, error)
 	LogLevel *slog.LevelVar // of Logger; nil: fixed
 	// Capture returns a pcap file with the packets of a pod of this node. It ends early when stop is closed; when ctx ends, the packets are lost.
 	Capture func(ctx context.Context, pod model.PodID, l capture.Limits, stop <-chan struct{}) ([]byte, error)
@@ -48,7 +52,7 @@ type Server struct {
 // Handler serves the agent's unix socket: GET /status is the status command's output, with past transactions if the query
 // has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
 // resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof; GET /flows has
-// the flows that match verdict, from and to, and changed after the number after;
+// the flows that match verdict, from and to, and changed after the number after, or with all=true all flows after it; GET /objects has the objects that the agent has from its sources;
 // POST /release carries out held removals; POST /capture/<namespace>/<pod> captures the packets of a pod, until DELETE /capture/<id> with its id at the
 // latest.
 func (s *Server) Handler() http.Handler {
@@ -72,6 +76,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /plan", s.servePlan)
 	mux.HandleFunc("GET /verify", s.serveVerify)
 	mux.HandleFunc("GET /flows", s.serveFlows)
+	reading := make(chan struct{}, mostReaders)
+	mux.HandleFunc("GET /objects", func(w http.ResponseWriter, r *http.Request) { s.serveObjects(w, r, reading) })
 	mux.HandleFunc("POST /release", s.serveRelease)
 	running := &captures{}
 	mux.HandleFunc("POST /capture/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) { s.serveCapture(w, r, running) })

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/embedded"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/ui"
 	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -42,6 +44,7 @@ type runFlags struct {
 	watch   struct {
 		record flags.Recorder
 		flows  flags.Flows
+		page   ui.Beside
 	}
 	removals flags.Removals
 	node     string
@@ -109,7 +112,7 @@ change has waited for VPP for more than a minute; /livez only in the last case.`
 	flags.Group(fs, flags.ForVPP, func() { f.vpp.AddFlags(fs) })
 	flags.Group(fs, flags.ForPods, func() { f.pods.AddFlags(fs) })
 	flags.Group(fs, flags.ForObservers, func() { f.Log.AddFlags(cmd); f.listen.AddFlags(fs); f.watch.record.AddFlags(fs) })
-	flags.Group(fs, flags.ForObservers, func() { f.watch.flows.AddFlags(fs) })
+	flags.Group(fs, flags.ForObservers, func() { f.watch.flows.AddFlags(fs); f.watch.page.AddFlags(fs) })
 	f.file.AddFlags(fs, configfile.AgentKind, newRun)
 	fs.StringVar(&f.node, "node", "", "name of this node (default: $NODE_NAME, or the name of the host)")
 	fs.BoolVar(&f.once, "once", false, "end after the first sync")
@@ -144,7 +147,7 @@ func (f *runFlags) complete(cmd *cobra.Command) (agent.Config, error) {
 	cfg.Reporter, errReport = f.sources.Report.Reporter(cmd.Flags(), cfg.NodeName, f.once, log)
 	cfg.External, errGRPC = f.grpc.Source(log)
 	stored, errEtcd := f.etcd.Source(cmd, cfg.NodeName, f.once, log)
-	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim), f.removals.Check(), f.watch.flows.Check()}
+	errs := []error{errLog, errFlags, errSources, errReport, errGRPC, errEtcd, f.pods.Check(cfg.NodeName, f.vpp.Sim), f.removals.Check(), f.watch.flows.Check(), f.watch.page.Check(f.once)}
 	if f.once && len(cfg.External) > 0 {
 		errs = append(errs, errors.New("--once: the agent ends before a client can connect; --grpc-listen and --grpc-socket need an agent that keeps running"))
 	}
@@ -174,8 +177,9 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	socket := f.vpp.Socket
+	var v *sim.VPP // nil: not embedded
 	if f.vpp.Sim {
-		v := sim.New(sim.Config{Seed: 1, PuntLocal: true})
+		v = sim.New(sim.Config{Seed: 1, PuntLocal: true})
 		defer v.Close()
 		embedded.Plumb(&cfg, v)
 		if f.driver != "" {
@@ -207,6 +211,10 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 		return err
 	}
 	defer func() { removed.End(ctx, cmd.Context().Err() != nil) }()
+	if err := f.watch.page.Open(ctx); err != nil {
+		return err
+	}
+	defer f.watch.page.Close()
 	synced := make(chan *event.Committed, 1)
 	cfg.Process.OnCommitted = firstSync(synced)
 	a, err := agent.New(cfg)
@@ -214,6 +222,7 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 		return exit.Usage(err)
 	}
 	ended := make(chan error, 1)
+	var beside sync.WaitGroup
 	go func() { ended <- a.Run(ctx) }()
 	select {
 	case err = <-ended:
@@ -226,11 +235,28 @@ func (f *runFlags) runAgent(cmd *cobra.Command) error {
 			cancel()
 			return errors.Join(err, stopped(ctx, <-ended))
 		}
+		f.runBeside(ctx, cmd.OutOrStdout(), &beside, &cfg, v)
 	}
 	if f.once {
 		cancel()
 	}
-	return stopped(ctx, <-ended)
+	err = stopped(ctx, <-ended)
+	cancel()
+	beside.Wait()
+	return err
+}
+
+// runBeside serves the page, and with --demo and --flows lets the pods of an embedded VPP dial Services, until ctx ends.
+func (f *runFlags) runBeside(ctx context.Context, w io.Writer, running *sync.WaitGroup, cfg *agent.Config, v *sim.VPP) {
+	if f.demo && v != nil && cfg.Process.Flows != nil {
+		traffic := &embedded.Traffic{VPP: v, Node: cfg.NodeName, Socket: cfg.Listen.Status}
+		running.Go(func() { traffic.Run(ctx) })
+	}
+	running.Go(func() {
+		if err := f.watch.page.Serve(ctx, w, cfg.Listen.Status); err != nil {
+			cfg.Process.Logger.Error("page", "err", err)
+		}
+	})
 }
 
 // stopped returns nil for an end that was requested.

@@ -55,7 +55,7 @@ func TestEveryListenerIsKnown(t *testing.T) {
 		"agent/config/pods.go":             {"`run --status-socket`"},
 		"agent/cleanup/cleanup.go":         {"`run --status-socket`"}, // occupied while cleanup runs
 		"agent/flows/hubble/server.go":     {"`run --hubble-listen`"},
-		"cmd/ui/ui.go":                     {"`ui --ui-listen`"},
+		"cmd/ui/ui.go":                     {"`ui --ui-listen`", "`run --ui-listen`"},
 		"agent/kubeproxy/health.go":        {"`run --healthz-bind-address`"},
 		"plugins/service/health/server.go": {"`run --health-check-addresses`"},
 		"plugins/extconfig/grpc/server.go": {"`run --grpc-listen`", "`run --grpc-socket`"},

@@ -6,6 +6,7 @@ package flows
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -45,7 +46,7 @@ func (s *selection) addFlags(cmd *cobra.Command) {
 func New() *cobra.Command {
 	var socket string
 	var s selection
-	var until bool
+	var until, answers bool
 	cmd := &cobra.Command{
 		Use:   "flows",
 		Short: "Show connections that passed this node's VPP, and packets that it dropped, with the policies that decided",
@@ -72,12 +73,19 @@ Exit code 0: flows were shown, perhaps none. 1: no agent answers, or it does not
 				ctx, stop = flags.UntilEnd(ctx, cmd.InOrStdin())
 				defer stop()
 			}
+			if answers {
+				if !s.follow || s.out != "json" {
+					return exit.Usage(errors.New("--answers needs -f and -o json"))
+				}
+				return followAnswers(ctx, cmd.OutOrStdout(), flags.StatusSocket(socket))
+			}
 			return s.printAll(ctx, cmd.OutOrStdout(), flags.StatusSocket(socket))
 		},
 	}
 	s.addFlags(cmd)
 	cmd.Flags().StringVar(&socket, "status-socket", flags.Auto, "unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
 	cmd.Flags().BoolVar(&until, flags.UntilInputEnds, false, "with -f: stop when standard input ends; kubectl contiv flows uses it")
+	cmd.Flags().BoolVar(&answers, "answers", false, "with -f -o json: a line has all changes and the state of the sources, as an answer without -f; kubectl contiv ui uses it")
 	return cmd
 }
 

@@ -18,7 +18,7 @@ const objectsAge = 15 * time.Second
 
 // questions answers questions about objects. One request at a time uses it.
 type questions struct {
-	source   *whatif.Source
+	load     func(context.Context) ([]event.Change, error)
 	settings func(context.Context) (*flags.Agent, error)
 
 	changes []event.Change
@@ -26,8 +26,8 @@ type questions struct {
 	cluster *trace.Cluster // of changes; nil: not built yet
 }
 
-func newQuestions(source *whatif.Source, settings func(context.Context) (*flags.Agent, error)) *questions {
-	return &questions{source: source, settings: settings}
+func newQuestions(load func(context.Context) ([]event.Change, error), settings func(context.Context) (*flags.Agent, error)) *questions {
+	return &questions{load: load, settings: settings}
 }
 
 // closeCluster ends the simulated cluster.
@@ -42,7 +42,7 @@ func (q *questions) refresh(ctx context.Context) error {
 	if q.changes != nil && time.Since(q.read) < objectsAge {
 		return nil
 	}
-	changes, err := q.source.Changes(ctx)
+	changes, err := q.load(ctx)
 	if err != nil {
 		return err
 	}

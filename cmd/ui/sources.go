@@ -13,7 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
-	"github.com/contiv-agent/contiv-agent/flows"
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/ui/watch"
@@ -40,12 +40,16 @@ func (n *node) Status(ctx context.Context, _ string) (*status.Status, error) {
 
 // Flows implements watch.Source.
 func (n *node) Flows(ctx context.Context, _ string, after uint64) (*agentflows.Answer, error) {
-	return control.FetchFlows(ctx, n.socket, after, &flows.Filter{})
+	return control.FetchAllFlows(ctx, n.socket, after)
 }
 
 // Policy implements watch.Source.
 func (n *node) Policy(ctx context.Context, pod model.PodID) (*policy.Description, error) {
 	return control.FetchPolicy(ctx, n.socket, pod)
+}
+
+func (n *node) objects(ctx context.Context) ([]event.Change, error) {
+	return control.FetchObjects(ctx, n.socket)
 }
 
 func (n *node) settings(ctx context.Context) (*flags.Agent, error) {
@@ -76,6 +80,7 @@ type cluster struct {
 	agents *kubectl.Agents
 	only   string // node; "": all
 	now    func() time.Time
+	follow *followed // nil: flows are read in each round
 
 	mu     sync.Mutex // of the rest: queries to nodes run at the same time
 	places map[string]kubectl.Place
@@ -132,8 +137,16 @@ func (c *cluster) Status(ctx context.Context, node string) (*status.Status, erro
 	return st, c.query(ctx, node, st, "status", "--output=json")
 }
 
-// Flows implements watch.Source. The command shows all flows.
-func (c *cluster) Flows(ctx context.Context, node string, _ uint64) (*agentflows.Answer, error) {
+// Flows implements watch.Source. It returns all flows of a node that it does not follow: the command shows all.
+func (c *cluster) Flows(ctx context.Context, node string, after uint64) (*agentflows.Answer, error) {
+	c.mu.Lock()
+	at, known := c.places[node]
+	c.mu.Unlock()
+	if c.follow != nil && known {
+		if a := c.follow.changed(ctx, at, after); a != nil {
+			return a, nil
+		}
+	}
 	a := &agentflows.Answer{}
 	return a, c.query(ctx, node, a, "flows", "--output=json")
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
-	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/httpserver"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
@@ -35,7 +34,7 @@ func socketOf(t *testing.T) string {
 		Policy: func(context.Context, model.PodID) (*policy.Description, error) {
 			return &policy.Description{Endpoint: "guestbook/client"}, nil
 		},
-		Flows: func(_ context.Context, after uint64, _ *flows.Filter) (*agentflows.Answer, error) {
+		AllFlows: func(_ context.Context, after uint64) (*agentflows.Answer, error) {
 			return &agentflows.Answer{Node: "node-1", Next: after + 1}, nil
 		},
 		Logger: slog.New(slog.DiscardHandler),
