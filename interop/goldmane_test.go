@@ -28,7 +28,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
-	"github.com/contiv-agent/contiv-agent/agent/goldmane"
+	"github.com/contiv-agent/contiv-agent/agent/flows/goldmane"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/contiv-agent/contiv-agent/agent/goldmane"
+	"github.com/contiv-agent/contiv-agent/agent/flows/goldmane"
 )
 
 // Whisker's backend, a program of Calico that the module proxy does not have whole, shows the flows of our nodes: CONTIV_WHISKER is its path.

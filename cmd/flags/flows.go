@@ -11,8 +11,8 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/flows"
+	"github.com/contiv-agent/contiv-agent/agent/flows/goldmane"
 	"github.com/contiv-agent/contiv-agent/agent/flows/hubble"
-	"github.com/contiv-agent/contiv-agent/agent/goldmane"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	extgrpc "github.com/contiv-agent/contiv-agent/plugins/extconfig/grpc"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
