@@ -30,7 +30,8 @@ func (a *Agent) release() []string {
 // control returns the server of the unix socket, whose captures end when ctx ends.
 func (a *Agent) control(ctx context.Context) *control.Server {
 	return &control.Server{
-		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log,
-		Release: a.release, Flows: a.cfg.Process.Flows.Ask, AllFlows: a.cfg.Process.Flows.All, Objects: (&control.Holder{Node: a.cfg.NodeName, Controller: a.controller, Have: a.reader.Proof.Objects}).Read, Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
+		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log, Registry: a.registry,
+		Release: a.release, Journal: a.cfg.Process.Recorder.Archive(), Flows: a.cfg.Process.Flows.Ask, AllFlows: a.cfg.Process.Flows.All, Objects: (&control.Holder{Node: a.cfg.NodeName, Controller: a.controller, Have: a.reader.Proof.Objects}).Read,
+		Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
 	}
 }

@@ -7,9 +7,12 @@ package control
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/status"
@@ -45,7 +48,10 @@ type Server struct {
 	// Capture returns a pcap file with the packets of a pod of this node. It ends early when stop is closed; when ctx ends, the packets are lost.
 	Capture func(ctx context.Context, pod model.PodID, l capture.Limits, stop <-chan struct{}) ([]byte, error)
 	// Release carries out what the agent holds, and returns what it was; nil: it holds nothing.
-	Release func() []string
+	Release  func() []string
+	Registry prometheus.Gatherer // of the agent's metrics; nil: it has none
+	// Journal writes the newest files of the flight recorder's journal, at most that many bytes of them, as a tar archive; nil: no journal is kept.
+	Journal func(w io.Writer, most int64) error
 	Logger  *slog.Logger
 }
 
@@ -53,6 +59,7 @@ type Server struct {
 // has history=true; GET /policy/<namespace>/<pod> has the policies of a pod of this node; GET /plan has the changes that a
 // resync would make in VPP, with the sessions that it would cut if the query has sessions=true; GET /verify has the report of a proof; GET /flows has
 // the flows that match verdict, from and to, and changed after the number after, or with all=true all flows after it; GET /objects has the objects that the agent has from its sources;
+// GET /metrics has the metrics as text; GET /journal?most=<bytes> has the newest files of the flight recorder as a tar archive;
 // POST /release carries out held removals; POST /capture/<namespace>/<pod> captures the packets of a pod, until DELETE /capture/<id> with its id at the
 // latest.
 func (s *Server) Handler() http.Handler {
@@ -76,6 +83,8 @@ func (s *Server) Handler() http.Handler {
 	mux.HandleFunc("GET /plan", s.servePlan)
 	mux.HandleFunc("GET /verify", s.serveVerify)
 	mux.HandleFunc("GET /flows", s.serveFlows)
+	mux.HandleFunc("GET /metrics", s.serveMetrics)
+	mux.HandleFunc("GET /journal", s.serveJournal)
 	reading := make(chan struct{}, mostReaders)
 	mux.HandleFunc("GET /objects", func(w http.ResponseWriter, r *http.Request) { s.serveObjects(w, r, reading) })
 	mux.HandleFunc("POST /release", s.serveRelease)

@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -24,6 +26,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/player"
 	"github.com/contiv-agent/contiv-agent/cmd/prover"
 	"github.com/contiv-agent/contiv-agent/cmd/query"
+	"github.com/contiv-agent/contiv-agent/cmd/support"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/cmd/ui"
 	"github.com/contiv-agent/contiv-agent/stdin"
@@ -90,8 +93,17 @@ Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COL
 	root.SetVersionTemplate(buildinfo.Of(version).String() + "\n")
 	root.SetFlagErrorFunc(exit.FlagError)
 	root.AddCommand(newRun(), newFelixDriver(), newFanout(), newSim(), newCalc(), query.NewTrace(), player.New(), flows.New(), flows.NewStaged(), capture.New(), query.NewPolicy(), query.NewPlan(), query.NewStatus(), query.NewDoctor(), prover.New(), newCleanup(), query.NewLogLevel(), query.NewRelease(), query.NewConfig(), acceptance.InPods(), buildinfo.New(version), newDocs())
-	root.AddCommand(ui.New())
+	root.AddCommand(ui.New(), support.New(executeBeside))
 	return root
+}
+
+// executeBeside executes another command line within a command, without standard input.
+func executeBeside(ctx context.Context, stdout, stderr io.Writer, args ...string) int {
+	root := newRoot()
+	root.SetIn(strings.NewReader(""))
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return execute(ctx, root, args)
 }
 
 // rootOf returns the command line of the program for the name that it was started under.

@@ -134,9 +134,19 @@ func (f *Agents) holdInput(ctx context.Context, at Place, stop <-chan struct{}, 
 	return nil
 }
 
-// Log writes the last lines of the log of an agent's container.
-func (f *Agents) Log(ctx context.Context, out, complaints io.Writer, at Place) (int, error) {
-	return f.runKubectl(ctx, out, complaints, "logs", "--namespace="+f.Namespace, at.pod, "--container="+f.Container, "--tail=5000")
+// Log is a log of an agent's pod. The zero value is that of the agent's container.
+type Log struct {
+	Container string // "": the agent's
+	Previous  bool   // of the container before its last restart
+}
+
+// ReadLog writes the last lines of a log.
+func (f *Agents) ReadLog(ctx context.Context, out, complaints io.Writer, at Place, l Log) (int, error) {
+	args := []string{"logs", "--namespace=" + f.Namespace, at.pod, "--container=" + cmp.Or(l.Container, f.Container), "--tail=5000"}
+	if l.Previous {
+		args = append(args, "--previous")
+	}
+	return f.runKubectl(ctx, out, complaints, args...)
 }
 
 // StatusOf returns the status of an agent.
