@@ -27,8 +27,9 @@ var ranks = map[string]int{
 	"plugins/service": 2, "plugins/policy": 2, "plugins/controller": 2, "plugins/extconfig": 2, "client": 2, "plugins/cni": 2, "plugins/podnet": 2, "plugins/lossguard": 2, "plugins/ipam": 2, "plugins/cni/cnitest": 2,
 	"renderer/nat44": 2, "renderer/cnat": 2, "renderer/builtin": 2, "renderer/acl": 2, "vppagent": 2,
 	"source/kube": 2, "source/manifest": 2, "recorder": 2, "calico/typha": 2, "calico/fanout": 2, "calico/felix": 2, "sim": 2,
-	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/capture": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/flows": 3, "agent/flows/goldmane": 3, "agent/heap": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
-	"agent": 4, "trace": 4, "replay": 4, "connectivity": 4, "ui": 4,
+	"calico/feed": 3, "doctor": 3, "verify": 3, "agent/attachment": 3, "agent/capture": 3, "agent/cleanup": 3, "agent/config": 3, "agent/control": 3, "agent/counters": 3, "agent/flows": 3, "agent/flows/goldmane": 3, "agent/heap": 3, "agent/live": 3, "agent/kubeproxy": 3, "agent/metrics": 3, "agent/nattable": 3, "agent/owner": 3, "agent/proof": 3, "agent/reasons": 3, "agent/status": 3, "agent/stepper": 3,
+	"trace/hops": 3,
+	"agent":      4, "trace": 4, "replay": 4, "connectivity": 4, "ui": 4,
 	"cmd": 5, "test": 5, "examples": 5, "release": 5,
 }
 
@@ -51,6 +52,9 @@ var sameRank = map[[2]string]bool{
 	{"agent/control", "agent/status"}:       true, // the socket serves the status
 	{"agent/control", "verify"}:             true, // and the report of a proof
 	{"agent/control", "agent/flows"}:        true, // and flows
+	{"agent/control", "agent/live"}:         true, // and paths of real packets
+	{"agent/live", "agent/flows"}:           true, // the first rule that has a header
+	{"agent/live", "trace/hops"}:            true, // a real path has the form of a predicted one
 	{"agent/flows/goldmane", "agent/flows"}: true, // it pushes flows
 	{"agent/flows", "verify"}:               true, // the name of a pod's workload
 	{"agent/proof", "verify"}:               true,

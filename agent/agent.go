@@ -409,6 +409,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.conn.Run(ctx) })
 	g.Go(func() error { return a.gallery.Run(ctx) })
 	g.Go(func() error { return a.rivals.Run(ctx) })
+	g.Go(func() error { return a.endTraces(ctx) })
 	g.Go(func() error { return a.reader.Proof.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Removals.Run(ctx) })

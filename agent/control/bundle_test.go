@@ -2,34 +2,13 @@ package control
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
-	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/contiv-agent/contiv-agent/httpserver"
 )
-
-// served serves an agent's socket until the test ends.
-func served(t *testing.T, s *Server) string {
-	t.Helper()
-	at := filepath.Join(t.TempDir(), "s")
-	s.Logger = slog.New(slog.DiscardHandler)
-	ctx, cancel := context.WithCancel(t.Context())
-	l, err := httpserver.Unix(ctx, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- httpserver.HTTP(ctx, l, s.Handler(), s.Logger) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	return at
-}
 
 // Metrics and the journal are served by the socket; an agent without them says so.
 func TestMetricsAndJournal(t *testing.T) {

@@ -36,6 +36,7 @@ func guestbook(t testing.TB) (out []event.Change) {
 	return out
 }
 
+// served serves an agent's socket until the test ends.
 func served(t testing.TB, s *Server) (socket string) {
 	t.Helper()
 	at := filepath.Join(t.TempDir(), "s")

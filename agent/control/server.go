@@ -1,7 +1,7 @@
 // Package control is both ends of an agent's unix socket: the server that the agent runs, and the calls of the commands.
 //
 // Invariant: nothing here changes VPP by itself. A client that may open the socket may read everything, set the log level, release what the agent
-// holds, and capture packets of pods.
+// holds, capture packets of pods, and see the headers of their packets.
 package control
 
 import (
@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
+	"github.com/contiv-agent/contiv-agent/agent/live"
 	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/httpserver"
@@ -47,6 +48,8 @@ type Server struct {
 	LogLevel *slog.LevelVar // of Logger; nil: fixed
 	// Capture returns a pcap file with the packets of a pod of this node. It ends early when stop is closed; when ctx ends, the packets are lost.
 	Capture func(ctx context.Context, pod model.PodID, l capture.Limits, stop <-chan struct{}) ([]byte, error)
+	// Trace returns the path of a real packet of a pod of this node through VPP.
+	Trace func(context.Context, live.Question) (*live.Answer, error)
 	// Release carries out what the agent holds, and returns what it was; nil: it holds nothing.
 	Release  func() []string
 	Registry prometheus.Gatherer // of the agent's metrics; nil: it has none
@@ -61,7 +64,7 @@ type Server struct {
 // the flows that match verdict, from and to, and changed after the number after, or with all=true all flows after it; GET /objects has the objects that the agent has from its sources;
 // GET /metrics has the metrics as text; GET /journal?most=<bytes> has the newest files of the flight recorder as a tar archive;
 // POST /release carries out held removals; POST /capture/<namespace>/<pod> captures the packets of a pod, until DELETE /capture/<id> with its id at the
-// latest.
+// latest; POST /trace/<namespace>/<pod> has the path of a packet from the pod to the query's to and protocol, which comes within its time.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
@@ -88,6 +91,7 @@ func (s *Server) Handler() http.Handler {
 	reading := make(chan struct{}, mostReaders)
 	mux.HandleFunc("GET /objects", func(w http.ResponseWriter, r *http.Request) { s.serveObjects(w, r, reading) })
 	mux.HandleFunc("POST /release", s.serveRelease)
+	mux.HandleFunc("POST /trace/{namespace}/{pod}", s.serveTrace)
 	running := &captures{}
 	mux.HandleFunc("POST /capture/{namespace}/{pod}", func(w http.ResponseWriter, r *http.Request) { s.serveCapture(w, r, running) })
 	mux.HandleFunc("DELETE /capture/{id}", running.serveStop)

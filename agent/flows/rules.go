@@ -87,6 +87,25 @@ func (r rules) firstReason(l *Loop, iface string, output bool, h space.Header, f
 	return l.reasons.at(iface, output, len(names)-1, -1)
 }
 
+// FirstRule returns the first rule that has a header, in the lists of an interface as the agent sent them: the list's place, the number of the rule in it, and
+// how many lists there are. Without such a rule place and rule are -1. In the loop.
+func FirstRule(sent func(string) proto.Message, iface string, output bool, h space.Header) (place, rule, lists int) {
+	m, _ := sent(kv.InterfaceACLsKey(iface)).(*contivacl.InterfaceACLs)
+	names := m.GetInput()
+	if output {
+		names = m.GetOutput()
+	}
+	r := rules{}
+	for place, name := range names {
+		for i, box := range r.boxes(sent, name) {
+			if box.Contains(h) {
+				return place, i, len(names)
+			}
+		}
+	}
+	return -1, -1, len(names)
+}
+
 func (r rules) boxes(sent func(string) proto.Message, name string) []space.Box {
 	now, _ := sent(kv.ACLKey(name)).(*acl.ACL)
 	b := r[name]

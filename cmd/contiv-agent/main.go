@@ -78,7 +78,7 @@ binary API, keeps VPP equal to it, and explains the fate of any packet.
 Exit codes: 0 done; 1 failed at run time; 2 wrong flags, arguments or input;
 3 "plan" found changes to make, "trace --diff" or "config diff" found a difference, "status" found the agent not in sync or not healthy,
 "doctor" found something missing, wrong or dangerous, "verify" found a difference or an assertion that does not hold, "trace --expect" found another verdict,
-or "cleanup --dry-run" found values to remove; 130 interrupted before it was done (a command that serves until it is stopped ends with 0).
+"trace --live" found another path than predicted, or "cleanup --dry-run" found values to remove; 130 interrupted before it was done (a command that serves until it is stopped ends with 0).
 
 Text for a terminal fits its width, or $COLUMNS, and has colours, unless $NO_COLOR is set. On a pipe each object is one line, without colours. Names are never cut.`,
 		Example: `  contiv-agent run --sim --manifests examples/guestbook --node node-1

@@ -14,7 +14,7 @@ const (
 	OK          = 0
 	Failed      = 1   // a failure at run time
 	Wrong       = 2   // flags, arguments or input files are wrong
-	Differs     = 3   // plan: there are changes; status: not in sync, or not healthy; trace --diff, config diff: a difference; doctor: a finding; verify: a difference, or an assertion that does not hold; trace --expect: another verdict; cleanup --dry-run: values to remove
+	Differs     = 3   // plan: there are changes; status: not in sync, or not healthy; trace --diff, config diff: a difference; doctor: a finding; verify: a difference, or an assertion that does not hold; trace --expect: another verdict; trace --live: another path than predicted; cleanup --dry-run: values to remove
 	Interrupted = 130 // Ctrl-C or SIGTERM ended the command before it was done
 )
 

@@ -8,7 +8,7 @@ type item struct{ name, text string }
 // findings say what exit code 3 means, by command.
 var findings = map[string]string{
 	"plan":              "there are changes to make",
-	"trace":             "--diff: a difference; --expect: another verdict",
+	"trace":             "--diff: a difference; --expect: another verdict; --live: another path than predicted",
 	"config diff":       "a difference",
 	"status":            "the agent is not in sync, or not healthy",
 	"doctor":            "something is missing, wrong or dangerous",

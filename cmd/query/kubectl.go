@@ -14,6 +14,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
+	"github.com/contiv-agent/contiv-agent/cmd/live"
 	"github.com/contiv-agent/contiv-agent/cmd/recommend"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/support"
@@ -252,10 +253,14 @@ questions are those of contiv-agent trace. It reads the API server's objects, wi
 embedded VPP for every Node on this machine, and follows packets through them. These agents have the settings of the agent of --node,
 or of the first node; trace queries its settings and its state. It sends no packet in the cluster. The cluster's VPPs do the same
 if "kubectl contiv plan" finds nothing to change. With --cni, packets that leave the cluster are shown as VPP sends them to the node's
-network stack, which then gives them the node's address.`,
+network stack, which then gives them the node's address.
+
+` + live.Text + ` The agent of the pod's node, or of
+--node, is queried.`,
 		Example: `  kubectl contiv trace guestbook/client guestbook/frontend:80
   kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
-  kubectl contiv trace --matrix --port 6379/TCP`,
+  kubectl contiv trace --matrix --port 6379/TCP
+  kubectl contiv trace --live guestbook/client guestbook/frontend:80`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.matrix.Diff {
 				return exit.Usage(errors.New("--diff compares folders: use contiv-agent trace --diff"))
@@ -271,14 +276,11 @@ network stack, which then gives them the node's address.`,
 			if !st.InSync {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s is not in sync, its VPP may differ: %s\n", st.Node, st.Waiting)
 			}
-			if err := t.Apply(st.Settings); err != nil {
-				return fmt.Errorf("the agent of %s has a setting that this program lacks: %w", st.Node, err)
-			}
-			if st.Ifs != nil && st.Ifs.Uplink == "" && st.Ifs.Host != "" {
-				t.OutByHost()
+			if err := t.applySettings(st); err != nil {
+				return err
 			}
 			t.Kubeconfig, t.Context, t.API = f.agents.Kubeconfig, f.agents.Context, true
-			return t.runTrace(cmd, args)
+			return t.runTrace(cmd, args, live.Of(&f.agents, f.node))
 		},
 	}
 	t.addFlags(cmd)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/flags"
+	"github.com/contiv-agent/contiv-agent/cmd/live"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/whatif"
 	"github.com/contiv-agent/contiv-agent/stdin"
@@ -22,6 +23,7 @@ type traceFlags struct {
 	stateful bool
 	answers  whatif.Answers
 	matrix   whatif.Matrix
+	live     live.Settings
 	out      show.Output
 }
 
@@ -65,7 +67,10 @@ balancers choose one backend themselves, and the answer names the true sender in
 
 With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders (or files), and shows
 which of these connections become possible from the first to the second, and which stop; the exit code is 3 if there are differences.
-Both take --from-namespace and --to-namespace. A matrix that is wider than the terminal is written in parts.`,
+Both take --from-namespace and --to-namespace. A matrix that is wider than the terminal is written in parts.
+
+` + live.Text + ` It queries the agent of this node, at
+--status-socket. Without a source of objects nothing is predicted.`,
 		Example: `  contiv-agent trace --manifests examples/guestbook guestbook/client guestbook/frontend:80
   contiv-agent trace --manifests examples/guestbook guestbook/client kube-system/kube-dns:53 UDP
   echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
@@ -74,14 +79,16 @@ Both take --from-namespace and --to-namespace. A matrix that is wider than the t
   contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP --port ICMP
   contiv-agent trace --diff before/ after/ --port 80/TCP
   contiv-agent trace --kubeconfig ~/.kube/config --matrix --port 6379/TCP
+  contiv-agent trace --live --in-cluster guestbook/client guestbook/frontend:80
   contiv-agent trace --stateful --manifests examples/guestbook \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000}' \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
 		ValidArgsFunction: completeWords(&f.Manifests),
-		RunE:              func(cmd *cobra.Command, args []string) error { return f.runTrace(cmd, args) },
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.runTrace(cmd, args, f.live.Here) },
 	}
 	f.Agent.AddFlags(cmd)
 	f.addFlags(cmd)
+	f.live.AddSocketFlag(cmd)
 	cmd.Flags().StringSliceVar(&f.Manifests, "manifests", nil, "folders or files with the cluster's objects")
 	cmd.Flags().StringVar(&f.Kubeconfig, "kubeconfig", "", "use the objects of this kubeconfig's API server")
 	cmd.Flags().StringVar(&f.Context, "context", "", "context of the kubeconfig (default: its current one)")
@@ -95,11 +102,12 @@ func (f *traceFlags) addFlags(cmd *cobra.Command) {
 	f.out.AddFlag(cmd)
 	f.answers.AddFlags(cmd)
 	f.matrix.AddFlags(cmd)
+	f.live.AddFlags(cmd)
 	cmd.Flags().BoolVar(&f.toReply, "to-reply", false, "add the hops of the reply")
 	cmd.Flags().BoolVar(&f.stateful, "stateful", false, "evaluate one question after another on the same nodes and VPPs: sessions stay")
 }
 
-func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
+func (f *traceFlags) runTrace(cmd *cobra.Command, args []string, ask live.Ask) error {
 	if err := f.answers.Check(); err != nil {
 		return err
 	}
@@ -107,6 +115,12 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 		from := f.Source
 		from.Manifests = paths
 		return from.Load(cmd.Context(), &f.Agent, f.toReply, cmd.ErrOrStderr())
+	}
+	if f.live.On && (f.stateful || f.toReply || f.answers.Expect != "" || f.matrix.Matrix || f.matrix.Diff) {
+		return exit.Usage(errors.New("--live excludes --stateful, --to-reply, --expect, --matrix and --diff"))
+	}
+	if f.live.On {
+		return f.runLive(cmd, args, ask)
 	}
 	if f.stateful && (f.matrix.Matrix || f.matrix.Diff) {
 		return exit.Usage(errors.New("--stateful excludes --matrix and --diff"))
@@ -130,10 +144,10 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string) error {
 		in = strings.NewReader(strings.Join(args, "\n"))
 	}
 	stdin.Prompt(in, cmd.ErrOrStderr(), `Questions, one JSON object per line, such as {"from":"pod:NAMESPACE/NAME","to":"service:NAMESPACE/NAME:PORT","protocol":"TCP"}. Ctrl-D ends.`)
-	ask := cluster.AnswerStep
+	answer := cluster.AnswerStep
 	if f.stateful {
-		ask = func(s trace.Step) trace.Answer { return cluster.Send(cmd.Context(), s) }
+		answer = func(s trace.Step) trace.Answer { return cluster.Send(cmd.Context(), s) }
 	}
 	f.answers.Out = f.out
-	return f.answers.Answer(ask, in, cmd.OutOrStdout())
+	return f.answers.Answer(answer, in, cmd.OutOrStdout())
 }

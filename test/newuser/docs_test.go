@@ -23,18 +23,19 @@ var elsewhere = map[string]string{
 // cannotRun are the commands that no test executes, by how they begin, with the cause. TestBlocksNameCommandsThatExist of cmd/contiv-agent parses those of this
 // program and of its kubectl plugin.
 var cannotRun = map[string]string{
-	"kubectl ":              "needs a cluster; make e2e-nodes runs the pages about the installation",
-	"helm ":                 "as above",
-	"etcdctl ":              "needs etcdctl, and the address that make run ETCD=1 prints",
-	"curl ":                 "needs a node with --cni; the tests of plugins/cni send such requests",
-	"grpcurl ":              "needs grpcurl; the tests of plugins/extconfig/grpc send such requests",
-	"contiv-agent run ":     "needs a cluster, a fan-out server or a NIC; make e2e and make interop run agents with each of these",
-	"contiv-agent fanout ":  "needs a cluster and certificates; make e2e-nodes and make interop run some",
-	"contiv-agent capture ": "needs a pod of the node; TestVPPCapture of test/realvpp captures packets of one",
-	"contiv-agent ui ":      "serves until it is stopped; tools/browser opens such a page",
-	"contiv-agent sim --ho": "needs the network namespace of a node; make sim-test runs it",
-	"hubble ":               "needs Cilium's hubble; make interop-hubble runs such commands",
-	"FELIX_":                "needs calico-felix; make interop runs one",
+	"kubectl ":               "needs a cluster; make e2e-nodes runs the pages about the installation",
+	"helm ":                  "as above",
+	"etcdctl ":               "needs etcdctl, and the address that make run ETCD=1 prints",
+	"curl ":                  "needs a node with --cni; the tests of plugins/cni send such requests",
+	"grpcurl ":               "needs grpcurl; the tests of plugins/extconfig/grpc send such requests",
+	"contiv-agent run ":      "needs a cluster, a fan-out server or a NIC; make e2e and make interop run agents with each of these",
+	"contiv-agent fanout ":   "needs a cluster and certificates; make e2e-nodes and make interop run some",
+	"contiv-agent capture ":  "needs a pod of the node; TestVPPCapture of test/realvpp captures packets of one",
+	"contiv-agent trace --l": "needs packets of a pod of the node; TestVPPTraceLive of test/realvpp traces some",
+	"contiv-agent ui ":       "serves until it is stopped; tools/browser opens such a page",
+	"contiv-agent sim --ho":  "needs the network namespace of a node; make sim-test runs it",
+	"hubble ":                "needs Cilium's hubble; make interop-hubble runs such commands",
+	"FELIX_":                 "needs calico-felix; make interop runs one",
 }
 
 // parsed are the beginnings of commands that take minutes. TestLongCommandsExist compares their words with the Makefile and with the tests.

@@ -1,0 +1,240 @@
+// Package live turns a pod of this node and a destination into the path of a real packet between them through VPP, as VPP's packet tracer shows it.
+//
+// Invariant: it sends no packet and changes nothing that packets meet. A verdict has a reason only if the lists that the agent sent decide by the same rule.
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/trace/hops"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
+	"github.com/contiv-agent/contiv-agent/vpp/tracer"
+)
+
+// Pods traces packets of the node's pods.
+type Pods struct {
+	Node   string
+	Do     tracer.Do
+	InLoop func(context.Context, func()) error
+	Tracer *tracer.Tracer
+	// The rest is called in the loop.
+	Objects  func() []model.Object
+	Located  func() *event.Located
+	Policies *policy.Processor // nil: policies are not enforced
+	Sent     func(key string) proto.Message
+}
+
+// Question selects packets.
+type Question struct {
+	From model.PodID
+	// To is an address and a port, or NAMESPACE/NAME:PORT, the name of a Service or, if there is no such Service, of a pod; "pod:" or "service:" before a
+	// name says which. ICMP has no port.
+	To       string
+	Protocol string        // TCP, UDP or ICMP; "": TCP
+	Time     time.Duration // that VPP looks for such a packet, at most a minute
+}
+
+// Answer is the path of a packet.
+type Answer struct {
+	Node   string      `json:"node"`
+	From   string      `json:"from"` // namespace/name
+	To     string      `json:"to"`   // address and port
+	Packet hops.Header `json:"packet"`
+	// Flags are those of TCP, as a question of trace names them: "S".
+	Flags string `json:"flags,omitempty"`
+	// Session: VPP let the packet pass because of an earlier packet of its connection.
+	Session bool       `json:"session"`
+	Path    []hops.Hop `json:"path"`
+}
+
+// ErrNone means that no packet came.
+var ErrNone = errors.New("no such packet came from the pod in that time: let the pod send one meanwhile")
+
+// Until returns Trace for traces that end when ctx ends.
+func (p *Pods) Until(ctx context.Context) func(context.Context, Question) (*Answer, error) {
+	return func(request context.Context, q Question) (*Answer, error) {
+		request, cancel := context.WithCancel(request)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		return p.Trace(request, q)
+	}
+}
+
+// Trace returns the path of the first packet from the pod to the destination that VPP gets from now on. It prefers the first packet of a connection: one of
+// a session is the answer only if no other came.
+func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
+	var ends ends
+	var failed error
+	if err := p.InLoop(ctx, func() { ends, failed = p.resolve(q) }); err != nil {
+		return nil, err
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	index, err := capture.InterfaceOf(ctx, capture.Do(p.Do), ends.filter.Source)
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", q.From, err)
+	}
+	known, err := tracer.ReadInterfaces(ctx, p.Do)
+	if err != nil {
+		return nil, err
+	}
+	if known[index] == nil {
+		return nil, fmt.Errorf("pod %s: its interface has disappeared", q.From)
+	}
+	node, err := known[index].InputNode()
+	if err != nil {
+		return nil, fmt.Errorf("pod %s: %w", q.From, err)
+	}
+	var best *tracer.Packet
+	_, err = p.Tracer.Trace(ctx, p.Do, node, ends.filter, q.Time, func(packets []tracer.Packet) bool {
+		found, opens := choosePacket(packets, index)
+		if found != nil && (best == nil || opens || best.Session()) {
+			best = found
+		}
+		return opens
+	})
+	if err != nil {
+		return nil, err
+	}
+	if best == nil {
+		return nil, ErrNone
+	}
+	a := &Answer{Node: p.Node, From: q.From.String(), To: ends.to()}
+	return a, p.InLoop(ctx, func() { p.describe(a, best, known) })
+}
+
+// choosePacket returns the first packet that came by an interface and opens a connection, or the last one that came by it. A packet whose trace has no end
+// is still in VPP.
+func choosePacket(packets []tracer.Packet, index uint32) (found *tracer.Packet, opens bool) {
+	for i := range packets {
+		k := &packets[i]
+		if at := receivedBy(k); !k.Ended() || at != 0 && at != index || k.Opening() == nil {
+			continue
+		}
+		if found = k; !k.Session() && (k.Opening().Protocol != uint8(model.TCP) || k.Opening().Flags&(syn|ack) == syn) {
+			return k, true
+		}
+	}
+	return found, false
+}
+
+// ends are the ends of the packets of a question.
+type ends struct{ filter tracer.Filter }
+
+// to returns the destination.
+func (e ends) to() string {
+	if e.filter.Port == 0 {
+		return e.filter.Destination.String()
+	}
+	return netip.AddrPortFrom(e.filter.Destination, e.filter.Port).String()
+}
+
+// resolve returns the ends of a question; in the loop.
+func (p *Pods) resolve(q Question) (ends, error) {
+	pod, services, pods := (*model.Pod)(nil), map[string]*model.Service{}, map[string]*model.Pod{}
+	for _, o := range p.Objects() {
+		switch o := o.(type) {
+		case *model.Pod:
+			pods[o.ID.String()] = o
+			if o.ID == q.From {
+				pod = o
+			}
+		case *model.Service:
+			services[o.ID.Namespace+"/"+o.ID.Name] = o
+		}
+	}
+	if err := p.explainMissing(q.From, pod); err != nil {
+		return ends{}, err
+	}
+	protocol, err := protocolOf(q.Protocol)
+	if err != nil {
+		return ends{}, err
+	}
+	addrs, port, err := destination(q.To, protocol, services, pods)
+	if err != nil {
+		return ends{}, err
+	}
+	for _, to := range addrs {
+		for _, from := range pod.IPs {
+			if from.Is4() == to.Is4() {
+				return ends{tracer.Filter{Source: from, Destination: to, Protocol: protocolIn(protocol, to), Port: port}}, nil
+			}
+		}
+	}
+	return ends{}, fmt.Errorf("to %q: it has no address of a family that pod %s has", q.To, q.From)
+}
+
+// protocolIn returns the number of a protocol in the family of an address.
+func protocolIn(protocol model.Protocol, a netip.Addr) uint8 {
+	if protocol == model.ICMP && a.Is6() {
+		return uint8(model.ICMPv6)
+	}
+	return uint8(protocol)
+}
+
+func protocolOf(name string) (model.Protocol, error) {
+	for _, p := range []model.Protocol{model.TCP, model.UDP, model.ICMP} {
+		if strings.EqualFold(name, p.String()) || name == "" {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("protocol %q: must be TCP, UDP or ICMP", name)
+}
+
+// destination returns the addresses and the port of a question's destination.
+func destination(to string, protocol model.Protocol, services map[string]*model.Service, pods map[string]*model.Pod) ([]netip.Addr, uint16, error) {
+	name, port := to, uint16(0)
+	if at := strings.LastIndexByte(to, ':'); protocol != model.ICMP {
+		n, err := strconv.ParseUint(to[at+1:], 10, 16)
+		if at < 0 || err != nil || n == 0 {
+			return nil, 0, fmt.Errorf("to %q: want a port, 1 to 65535, after the last colon", to)
+		}
+		name, port = to[:at], uint16(n)
+	}
+	if addr, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil {
+		return []netip.Addr{addr}, port, nil
+	}
+	bare, isService := strings.CutPrefix(name, "service:")
+	bare, isPod := strings.CutPrefix(bare, "pod:")
+	if s := services[bare]; s != nil && !isPod {
+		if len(s.ClusterIPs) == 0 {
+			return nil, 0, fmt.Errorf("to %q: the Service has no cluster IP", to)
+		}
+		if port != 0 && !slices.ContainsFunc(s.Ports, func(p model.ServicePort) bool { return p.Port == port && p.Protocol == protocol }) {
+			return nil, 0, fmt.Errorf("to %q: the Service has no port %d/%s", to, port, protocol)
+		}
+		return s.ClusterIPs, port, nil
+	}
+	if k := pods[bare]; k != nil && !isService {
+		return k.IPs, port, nil
+	}
+	return nil, 0, fmt.Errorf("to %q: the agent knows neither a Service nor a pod of this name", to)
+}
+
+// explainMissing returns why a pod has no interface here.
+func (p *Pods) explainMissing(id model.PodID, pod *model.Pod) error {
+	switch {
+	case pod == nil:
+		return fmt.Errorf("pod %s: the agent of %s does not know it", id, p.Node)
+	case pod.NodeName != p.Node:
+		return fmt.Errorf("pod %s: it is on node %q, and this is the agent of %s", id, pod.NodeName, p.Node)
+	case pod.HostNetwork:
+		return fmt.Errorf("pod %s: it uses the host's network, so it has no interface in VPP", id)
+	case pod.Finished || len(pod.IPs) == 0:
+		return fmt.Errorf("pod %s: it has finished, or has no address yet", id)
+	}
+	return nil
+}
