@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"go.fd.io/govpp/api"
+
+	"github.com/contiv-agent/contiv-agent/vpp/digest"
 )
 
 // ErrDisconnected is the error of a call if VPP is away or goes away before its answer. VPP may have processed the call.
@@ -28,7 +30,10 @@ type Call struct {
 	// Done, if not nil, is called with the reply as soon as it arrives, before Do returns; never if Do ends before VPP has
 	// answered. It must not block.
 	Done func(Reply)
-	For  string // key of the value that the request is for; "": none
+	// Digest asks for Reply.Digest. Brief does too, of a dump or a reading request: its details are neither decoded nor kept, and the guard does not see the answer,
+	// because the caller knows an equal one.
+	Digest, Brief bool
+	For           string // key of the value that the request is for; "": none
 }
 
 // Reply is the answer to one Call.
@@ -37,6 +42,8 @@ type Reply struct {
 	Msg api.Message
 	// Details are the details of a dump, in VPP's order; nil after an error.
 	Details []api.Message
+	// Digest is that of all messages of the answer, without their headers; zero: not asked for, or no complete answer.
+	Digest digest.Sum
 	// Err is nil, ErrDisconnected, *GuardError, *MissingError, *Retval, *UnexpectedError, the context's error, or an
 	// encoding or decoding error.
 	Err error

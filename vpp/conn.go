@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/backoff"
+	"github.com/contiv-agent/contiv-agent/vpp/events"
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/memclnt"
@@ -162,7 +163,7 @@ type Conn struct {
 	registry *registry
 	session  atomic.Pointer[session]
 	state    atomic.Pointer[State]
-	events   *dispatcher
+	events   *events.Dispatcher
 }
 
 // New returns a connection that is down until Run. It panics on an invalid cfg: call Validate first.
@@ -170,7 +171,7 @@ func New(cfg Config) *Conn {
 	if err := cfg.Validate(); err != nil {
 		panic(err)
 	}
-	c := &Conn{cfg: cfg.withDefaults(), dials: cfg.Dial == nil, registry: newRegistry(), events: newDispatcher()}
+	c := &Conn{cfg: cfg.withDefaults(), dials: cfg.Dial == nil, registry: newRegistry(), events: events.New()}
 	c.state.Store(&State{})
 	return c
 }
@@ -185,7 +186,7 @@ func (c *Conn) Guard() *Guard { return c.cfg.Guard }
 func (c *Conn) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
-	wg.Go(func() { c.events.runCallbacks(ctx) })
+	wg.Go(func() { c.events.RunCallbacks(ctx) })
 	defer c.cfg.Lock.unlockFiles()
 	pause := minBackoff
 	for generation := uint64(1); ; {
@@ -263,6 +264,9 @@ func (c *Conn) live(ctx context.Context, s *session, generation uint64) (uint64,
 	c.cfg.Logger.Info("vpp connected", "version", st.Version, "pid", st.PID, "generation", generation, "missing", len(st.Missing))
 	look := time.NewTicker(lockPeriod)
 	defer look.Stop()
+	if c.cfg.Lock == nil {
+		look.Stop()
+	}
 	for lives := true; lives; {
 		select {
 		case <-look.C:
@@ -387,4 +391,4 @@ func (c *Conn) away() error {
 // Events calls fn, in VPP's order, for every unsolicited message of the type of m, on this connection and all later ones.
 // VPP sends events only on request: put the want_* request into Config.OnConnect. fn runs on a goroutine of Run; it may
 // call Do. It cannot be removed.
-func (c *Conn) Events(m api.Message, fn func(api.Message)) { c.events.addFunc(m.GetMessageName(), fn) }
+func (c *Conn) Events(m api.Message, fn func(api.Message)) { c.events.AddFunc(m.GetMessageName(), fn) }

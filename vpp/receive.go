@@ -60,10 +60,10 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 	switch {
 	case k == nil:
 	case r.details != nil && k == r.details:
-		s.detail(slot, k, body)
+		s.detail(slot, p, k, body)
 		return false
 	case r.reply == nil && k == s.api.pong:
-		s.complete(slot, Reply{Details: p.details})
+		s.complete(slot, Reply{Details: p.details, Digest: p.digest})
 		return true
 	case r.reply != nil && (k == r.reply || k == r.odd):
 		m, err := decode(r.reply, body)
@@ -73,7 +73,7 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 			}
 			err = retval(r, m)
 		}
-		s.complete(slot, Reply{Msg: m, Details: p.details, Err: err})
+		s.complete(slot, Reply{Msg: m, Details: p.details, Err: err, Digest: p.digest.With(body[min(replyHeader, len(body)):])})
 		return true
 	}
 	err := &UnexpectedError{Message: r.name, Got: s.api.describe(binary.BigEndian.Uint16(body))}
@@ -85,17 +85,20 @@ func (s *session) match(slot uint32, p *pending, k *kind, body []byte) bool {
 	return true
 }
 
-// detail keeps one detail of a dump.
-func (s *session) detail(slot uint32, k *kind, body []byte) {
-	m, err := decode(k, body)
-	if err != nil {
-		s.noteError(slot, err)
-		return
+// detail keeps one detail of a dump, or adds it to the digest alone.
+func (s *session) detail(slot uint32, p *pending, k *kind, body []byte) {
+	var list []api.Message
+	if !p.brief {
+		m, err := decode(k, body)
+		if err != nil {
+			s.noteError(slot, err)
+			return
+		}
+		list = append(p.details, m)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &s.pending[slot]
-	p.details = append(p.details, m)
+	s.pending[slot].details, s.pending[slot].digest = list, p.digest.With(body[min(replyHeader, len(body)):])
 }
 
 // noteError fails a call that is not complete yet; the first error counts.
@@ -168,7 +171,9 @@ func (s *session) complete(slot uint32, reply Reply) {
 		reply.Details = nil
 	}
 	s.mu.Unlock()
-	s.cfg.Guard.Observe(p.msg, reply)
+	if !p.brief { // without its details the guard would take the objects for gone
+		s.cfg.Guard.Observe(p.msg, reply)
+	}
 	if s.cfg.Observe != nil {
 		s.cfg.Observe(p.route.name, time.Since(p.sent), reply.Err)
 	}
@@ -230,6 +235,6 @@ func (s *session) event(k *kind, body []byte) {
 	}
 	if m, err := decode(k, body); err == nil {
 		s.cfg.Guard.Event(m)
-		s.events.putEvent(k.name, m)
+		s.events.PutEvent(k.name, m)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/codec"
+
+	"github.com/contiv-agent/contiv-agent/vpp/digest"
 )
 
 // MaxRequest bounds a message to VPP, in bytes, without the header of its frame. VPP itself has no limit, and collects a message in one
@@ -91,6 +93,9 @@ func (s *session) putCall(b *batch, at int, call Call, slot uint32) error {
 		return err
 	}
 	*p = pending{batch: b, route: r, msg: call.Msg, context: context, at: at, sent: time.Now()}
+	if call.Digest || call.Brief {
+		p.digest, p.brief = digest.Empty, call.Brief
+	}
 	if s.busy == 0 {
 		s.since = p.sent
 	}

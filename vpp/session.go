@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"go.fd.io/govpp/api"
+
+	"github.com/contiv-agent/contiv-agent/vpp/digest"
+	"github.com/contiv-agent/contiv-agent/vpp/events"
 )
 
 // session is one generation of the connection: from handshake to the first error.
@@ -15,7 +18,7 @@ type session struct {
 	wire          *wire
 	index         uint32 // this client's index in VPP
 	api           *messages
-	events        *dispatcher
+	events        *events.Dispatcher
 	gone          chan struct{} // closed when the session fails
 	wake          chan struct{} // the out buffer has content
 	silentChanged chan struct{} // silent has changed
@@ -40,6 +43,8 @@ type pending struct {
 	route   *route
 	msg     api.Message
 	details []api.Message
+	digest  digest.Sum // of the answer so far; zero: not wanted
+	brief   bool
 	context uint32
 	at      int // index in the batch
 	sent    time.Time
@@ -56,7 +61,7 @@ type batch struct {
 
 const slotBits = 12 // maxWindow
 
-func newSession(cfg *Config, w *wire, index uint32, m *messages, events *dispatcher) *session {
+func newSession(cfg *Config, w *wire, index uint32, m *messages, events *events.Dispatcher) *session {
 	s := &session{
 		cfg: cfg, wire: w, index: index, api: m, events: events,
 		gone: make(chan struct{}), wake: make(chan struct{}, 1), silentChanged: make(chan struct{}, 1),
@@ -225,7 +230,7 @@ func (s *session) abandon(ctx context.Context, b *batch) []Reply {
 // watchdog probes an idle connection, and closes one that owes an answer for too long without sending a byte. It never
 // closes a connection while a caller waits for a dump: VPP may take long, and the caller has a ctx.
 func (s *session) watchdog() {
-	t := time.NewTimer(s.period())
+	t := time.NewTimer(s.nap(true, 0))
 	defer t.Stop()
 	for {
 		select {
@@ -233,7 +238,6 @@ func (s *session) watchdog() {
 			return
 		case <-t.C:
 		}
-		t.Reset(s.period())
 		s.mu.Lock()
 		idle, dumps, since, heard := s.busy == 0, s.dumps > 0, s.since, s.wire.lastByte()
 		s.mu.Unlock()
@@ -241,6 +245,7 @@ func (s *session) watchdog() {
 			heard = since
 		}
 		quiet := time.Since(heard)
+		t.Reset(s.nap(idle, quiet))
 		owed := quiet
 		if idle {
 			owed = 0
@@ -261,15 +266,21 @@ func (s *session) watchdog() {
 	}
 }
 
-// period returns the interval of the watchdog's checks.
-func (s *session) period() time.Duration {
-	d := time.Hour
-	for _, limit := range []time.Duration{s.cfg.Probe, s.cfg.Late, s.cfg.Silence} {
-		if limit > 0 {
-			d = min(d, limit/4+1)
+// nap returns how long the watchdog may sleep: no limit of a connection that is idle or not, and quiet for so long, ends more than a quarter of the
+// shortest limit before it wakes, also if a request is sent meanwhile.
+func (s *session) nap(idle bool, quiet time.Duration) time.Duration {
+	d, late := time.Hour, time.Hour
+	for i, limit := range []time.Duration{s.cfg.Probe, s.cfg.Late, s.cfg.Silence} {
+		if limit <= 0 {
+			continue
 		}
+		late = min(late, limit/4+1)
+		if probes := i == 0; probes == idle && (!idle || quiet < limit) { // the limit counts already
+			limit = max(0, limit-quiet)
+		}
+		d = min(d, limit)
 	}
-	return d
+	return d + late
 }
 
 // probe sends a control_ping that no caller waits for: any byte from VPP afterwards is a sign of life.

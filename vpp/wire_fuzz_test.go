@@ -11,6 +11,8 @@ import (
 	"go.fd.io/govpp/binapi/memclnt"
 	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/codec"
+
+	"github.com/contiv-agent/contiv-agent/vpp/events"
 )
 
 // bytesConn is a socket into which VPP wrote data before it closed.
@@ -56,7 +58,7 @@ func FuzzReader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg := Config{Window: 4}.withDefaults()
 		w := newWire(&bytesConn{r: bytes.NewReader(data)})
-		s := newSession(&cfg, w, 7, registry.bind(table), newDispatcher())
+		s := newSession(&cfg, w, 7, registry.bind(table), events.New())
 		calls := []Call{{Msg: &memclnt.ControlPing{}}, {Msg: &nat44_ed.Nat44LbStaticMappingDump{}, Dump: true}, {Msg: &nat44_ed.Nat44EdOutputInterfaceGet{}}}
 		b := &batch{calls: calls, replies: make([]Reply, len(calls)), left: len(calls), done: make(chan struct{})}
 		for i := range calls {
