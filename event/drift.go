@@ -1,5 +1,10 @@
 package event
 
+import (
+	"fmt"
+	"strings"
+)
+
 // DriftKind says how VPP differs from the desired state.
 type DriftKind string
 
@@ -35,4 +40,21 @@ func (d Drift) String() string {
 		text += ": " + d.Contest
 	}
 	return text
+}
+
+// SummarizeDrift returns how many drifts are repaired, and a line about all of them that names the first ones, most at most.
+func SummarizeDrift(list []Drift, most int) (repaired int, line string) {
+	var names []string
+	for _, d := range list {
+		if d.Repaired {
+			repaired++
+		}
+		if len(names) < most {
+			names = append(names, d.String())
+		}
+	}
+	if more := len(list) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return repaired, strings.Join(names, "; ")
 }

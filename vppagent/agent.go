@@ -132,6 +132,7 @@ func New(cfg Config) *Agent {
 		wake: make(chan struct{}, 1), questions: make(chan func()),
 	}
 	a.history.Limit, a.check = max(cfg.History, 0), newRecheck(cfg.Recheck, a.g.kinds)
+	a.check.answers.Caller = cfg.Caller
 	a.pace = pace.Pacer{Caller: cfg.Quarantine.Around(cfg.Caller), Pause: cfg.Pause, Now: cfg.Now, Stall: cfg.Stall}
 	a.g.stall = cfg.Stall
 	a.openJournal()
@@ -194,6 +195,7 @@ func (a *Agent) away() error {
 // Commit takes the values of a transaction into the desired state and makes VPP equal to it. While VPP is away Commit keeps the
 // values and sets Err; the next Commit, or Run on the next connection, programs them.
 func (a *Agent) Commit(ctx context.Context, t *event.Txn) *event.Committed {
+	a.check.answers.Forget()
 	if t.Rest != nil && t.Resync == event.Full {
 		return a.commitPortions(ctx, t)
 	}
@@ -309,6 +311,7 @@ func (a *Agent) execution(cause string, resync event.ResyncKind) *execution {
 // carryOut executes a plan.
 func (a *Agent) carryOut(ctx context.Context, x *execution, p *planner) {
 	x.p = p
+	a.check.answers.Forget()
 	a.notice()
 	if a.stale || x.c.Resync != event.NoResync {
 		a.rest.touch(p)

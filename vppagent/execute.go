@@ -380,6 +380,7 @@ func (x *execution) notCreated(v *value) {
 
 // setHave records the actual state of v, and writes it to the journal if VPP keeps no tag of ours on it.
 func (a *Agent) setHave(v *value, have any, ours bool) {
+	a.check.answers.Forget()
 	differed := v.differs()
 	v.have, v.ours = have, ours && have != nil
 	if differed || v.differs() {

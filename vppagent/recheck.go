@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/backoff"
-
 	"github.com/contiv-agent/contiv-agent/event"
+	"github.com/contiv-agent/contiv-agent/vppagent/unchanged"
 )
 
 // A round of rechecks compares all objects of the agent in VPP with the desired state, slice by slice:
@@ -43,8 +43,9 @@ const (
 	contestedIn    = 10 * time.Minute
 	// maxPutOff bounds the pause before a contested key is repaired again.
 	maxPutOff = 5 * time.Minute
-	// maxDrifting bounds the number of keys with a recorded drift.
-	maxDrifting = 1000
+	// maxDrifting bounds the number of keys with a recorded drift, mostNamed those that the log line of a round names.
+	maxDrifting, mostNamed = 1000, 5
+	wholeRound             = -1 // stands for all turns of a round at once
 )
 
 // recheck is the progress and the findings of the rounds.
@@ -58,6 +59,7 @@ type recheck struct {
 	// lacking is the number of consecutive rounds in which the lookups of mappings were missing.
 	lacking int
 	round   []event.Drift
+	answers unchanged.Answers    // of the turns that found nothing to do
 	found   map[string]*drifting // by key
 	shown   []Drifted            // found, as in snapshots; immutable
 }
@@ -134,7 +136,7 @@ func (a *Agent) Recheck(ctx context.Context) *event.Committed {
 	if next := a.nextCheck(); next.IsZero() || next.After(now) || a.away() != nil {
 		return nil
 	}
-	c := a.compareKinds(ctx, a.check.kinds(), a.check.turn%2 == 0, now)
+	c := a.compareKinds(ctx, a.check.kinds(), a.check.turn, now)
 	if a.check.advance(a.cfg.Now(), a.check.took) {
 		a.endRound()
 	}
@@ -154,7 +156,7 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 		if err != nil {
 			return
 		}
-		if c = a.compareKinds(ctx, a.g.kinds, false, a.cfg.Now()); c != nil {
+		if c = a.compareKinds(ctx, a.g.kinds, wholeRound, a.cfg.Now()); c != nil {
 			a.unsaid = append(a.unsaid, c)
 		}
 		a.endRound()
@@ -162,22 +164,32 @@ func (a *Agent) RecheckAll(ctx context.Context) (*event.Committed, error) {
 	return c, errors.Join(asked, err)
 }
 
-// compareKinds runs one turn; with probe it also probes the facts that dumps do not show.
-func (a *Agent) compareKinds(ctx context.Context, kinds []*kind, probe bool, now time.Time) *event.Committed {
+// compareKinds runs one turn. Those of attachments also probe facts that dumps do not show. If VPP answers all requests as in the last comparison of the
+// turn, nothing is decoded or compared (package unchanged).
+func (a *Agent) compareKinds(ctx context.Context, kinds []*kind, turn int, now time.Time) *event.Committed {
 	p := a.newPlanner()
 	x := &execution{a: a, p: p, c: &event.Committed{Cause: "recheck"}, began: now}
-	p.drift = &drift{now: now, rest: a.rest.values}
+	p.drift = &drift{now: now, rest: a.rest.values, seen: map[*value]bool{}}
 	names := a.g.world.Names()
-	began := time.Now()
-	_, err := a.retrieve(ctx, p, kinds, nil)
+	began, answers := time.Now(), &a.check.answers
+	defer answers.Drop()
+	same := turn != wholeRound && answers.Unchanged(ctx, turn)
+	var err error
+	if !same {
+		answers.Record()
+		_, err = a.retrieve(ctx, p, kinds, nil)
+	}
 	if err == nil && slices.ContainsFunc(p.drift.list, func(d driftOf) bool { return d.v.kind.Stands != nil }) {
 		_, err = a.retrieve(ctx, p, a.check.slices[1], nil) // the objects they stand on may be missing as well, and are put first
 	}
 	var probed []event.Drift
-	if err == nil && probe {
+	if err == nil && turn != wholeRound && turn%2 == 0 {
 		probed, err = a.probe(ctx, x, now)
 	}
 	a.check.took = time.Since(began)
+	if same && err == nil && len(probed) == 0 {
+		return nil
+	}
 	if err == nil {
 		err = a.refreshUnsure(ctx, p)
 	}
@@ -188,8 +200,12 @@ func (a *Agent) compareKinds(ctx context.Context, kinds []*kind, probe bool, now
 	a.complete(ctx, x, err)
 	x.c.Drift = a.drifted(p.drift, probed, now)
 	if x.c.Err == nil && x.c.Writes+len(x.c.Drift) == 0 && !x.news {
+		if turn != wholeRound && len(a.retrying)+len(a.rest.values) == 0 {
+			answers.Keep(turn)
+		}
 		return nil
 	}
+	answers.Forget()
 	return x.c
 }
 
@@ -210,9 +226,6 @@ type driftOf struct {
 func (d *drift) addDrift(v *value, what event.DriftKind) {
 	if d.seen[v] {
 		return
-	}
-	if d.seen == nil {
-		d.seen = map[*value]bool{}
 	}
 	d.seen[v] = true
 	d.list = append(d.list, driftOf{v, what})
@@ -345,28 +358,10 @@ func (r *recheck) makeRoom() {
 	delete(r.found, oldest)
 }
 
-// mostNamed is the most keys that the log line of a round names.
-const mostNamed = 5
-
 // endRound logs the result of a round.
 func (a *Agent) endRound() {
-	list := a.check.round
+	if repaired, names := event.SummarizeDrift(a.check.round, mostNamed); names != "" {
+		a.cfg.Logger.Warn("drift", "found", len(a.check.round), "repaired", repaired, "what", names)
+	}
 	a.check.round = nil
-	if len(list) == 0 {
-		return
-	}
-	repaired := 0
-	var names []string
-	for _, e := range list {
-		if e.Repaired {
-			repaired++
-		}
-		if len(names) < mostNamed {
-			names = append(names, e.String())
-		}
-	}
-	if more := len(list) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
-	}
-	a.cfg.Logger.Warn("drift", "found", len(list), "repaired", repaired, "what", strings.Join(names, "; "))
 }

@@ -134,7 +134,7 @@ func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) er
 
 // readMany handles the first answers while VPP sends the rest. It returns all answers.
 func (a *Agent) readMany(ctx context.Context, many []*kind, known *descriptor.Dump, read func(*kind, *descriptor.Dump)) (*descriptor.Dump, error) {
-	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, a.dumps(many, known))
+	d, all := descriptor.Ask(ctx, a.check.answers.Do, a.dumps(many, known))
 	d.Join(known)
 	var reading sync.WaitGroup
 	for _, k := range many {
@@ -160,14 +160,8 @@ type findings struct {
 
 // partition separates kinds with thousands of values from the others.
 func partition(kinds []*kind) (few, many []*kind) {
-	for _, k := range kinds {
-		if k.Many {
-			many = append(many, k)
-		} else {
-			few = append(few, k)
-		}
-	}
-	return few, many
+	many = slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return !k.Many })
+	return slices.DeleteFunc(slices.Clone(kinds), func(k *kind) bool { return k.Many }), many
 }
 
 // dumps are the dump requests of kinds, each once, without those that known has the answers to.
@@ -200,7 +194,7 @@ func (a *Agent) learnInterfaces(ctx context.Context, p *planner) error {
 }
 
 func (a *Agent) ask(ctx context.Context, requests []descriptor.Request) (*descriptor.Dump, error) {
-	d, all := descriptor.Ask(ctx, a.cfg.Caller.Do, requests)
+	d, all := descriptor.Ask(ctx, a.check.answers.Do, requests)
 	return d, lost(all())
 }
 
@@ -219,6 +213,7 @@ func (a *Agent) adoptFound(p *planner, k *kind, found []descriptor.Found, err er
 		err = nil // VPP lacks the feature and has no object of it; a creation would report the reason
 	}
 	if err != nil {
+		a.check.answers.Forget()
 		if k.Rest != nil { // the kind is dumped again although nothing of it is wanted
 			a.g.nodeOf(k.Rest.Key).unsure = true
 		}

@@ -162,7 +162,7 @@ func (a *Agent) learnAddressed(ctx context.Context) error {
 			ask = append(ask, i)
 		}
 	}
-	return acl.LearnAddressed(ctx, a.cfg.Caller.Do, ask)
+	return acl.LearnAddressed(ctx, a.check.answers.Do, ask)
 }
 
 // spokenOf reports that an interface is the node's, or that a value names it.
