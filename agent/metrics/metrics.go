@@ -5,7 +5,7 @@ package metrics
 
 import (
 	"errors"
-	"regexp"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -113,12 +113,20 @@ func (m *Metrics) Request(message string, took time.Duration, err error) {
 	m.latency.WithLabelValues(kindOf(message)).Observe(took.Seconds())
 }
 
-// reading matches requests that change nothing in VPP. A histogram for each message would be two series in three of an agent's.
-var reading = regexp.MustCompile(`_dump$|_get$|_get_|^get_|^show_|^cli_inband$|^control_ping$|^want_`)
-
-// kindOf is "read" or "write".
+// kindOf is "read" for requests that change nothing in VPP, else "write". A histogram for each message would be two series in three of an agent's.
+// It is called for each request: a regular expression took as long as everything else that an idle agent does for a request.
 func kindOf(message string) string {
-	if reading.MatchString(message) {
+	for _, end := range []string{"_dump", "_get"} {
+		if strings.HasSuffix(message, end) {
+			return "read"
+		}
+	}
+	for _, start := range []string{"get_", "show_", "want_"} {
+		if strings.HasPrefix(message, start) {
+			return "read"
+		}
+	}
+	if message == "cli_inband" || message == "control_ping" || strings.Contains(message, "_get_") {
 		return "read"
 	}
 	return "write"
