@@ -5,9 +5,12 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,6 +25,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/test/simulate/network"
+	"github.com/contiv-agent/contiv-agent/verify"
 )
 
 const nodeName = "node1"
@@ -52,6 +56,7 @@ type life struct {
 	dead  atomic.Bool // killed: nothing that it still does has an effect
 	files map[string][]byte
 	kill  context.CancelFunc
+	proof verify.Config
 }
 
 // spool is the folder with the DELs that found no agent.
@@ -104,7 +109,6 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 		return err
 	}
 	cfg := agent.Config{NodeName: nodeName, Sources: map[string]agent.Source{"objects": n.objects}}
-	cfg.Services.Off = true
 	cfg.Listen.Status = "agent.sock" // which Listener replaces
 	cfg.Pods = &config.Pods{Network: l.net, ToNodes: podnet.Overlay, Spool: n.spool(), Kernel: n.kernel.kinds(&l.dead), Listener: network.Join(n.toAgent)}
 	cfg.VPP.Dial = func(ctx context.Context) (net.Conn, error) {
@@ -115,6 +119,7 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	}
 	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = filepath.Join(n.state(), "journal", "journal"), config.DefaultRecheck
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), n.log
+	l.proof = cfg.Proof(&event.Located{HostIPs: []netip.Addr{netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("fd00:1::1")}})
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -224,6 +229,13 @@ func (o *objects) Run(ctx context.Context, emit func(event.Event)) error {
 			emit(&event.Update{Source: "objects", Changes: []event.Change{c}, At: time.Now()})
 		}
 	}
+}
+
+// list has all objects.
+func (o *objects) list() []model.Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.all))
 }
 
 // put changes an object; nil removes it.

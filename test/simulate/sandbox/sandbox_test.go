@@ -243,7 +243,7 @@ func (w *world) laws() error {
 		}
 		errs = append(errs, inVPP(dump, p))
 	}
-	errs = append(errs, w.leftovers(l, dump, attached))
+	errs = append(errs, w.leftovers(l, dump, attached), w.sockets(dump), w.verify(l))
 	return errors.Join(errs...)
 }
 
@@ -421,7 +421,7 @@ func TestSandboxes(t *testing.T) {
 	}
 	total := map[string]int{}
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
-	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](8, 4)) && !t.Failed(); seed++ {
+	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](6, 3)) && !t.Failed(); seed++ {
 		fmt.Printf("seed %d\n", seed) // at once: a panic ends the process
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
