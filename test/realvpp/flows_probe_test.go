@@ -103,9 +103,7 @@ func answerOf(p packet.Packet) packet.Packet {
 // TestVPPFlowsProbed: of many connections and denied packets, flowprobe and the capture show nearly all, each with the rule that decided.
 func TestVPPFlowsProbed(t *testing.T) {
 	path := realVPP(t, "has no flowprobe")
-	if _, err := os.Stat(filepath.Join(filepath.Dir(path), "../lib/x86_64-linux-gnu/vpp_plugins/flowprobe_plugin.so")); err != nil {
-		t.Skipf("this VPP is built without flowprobe: %v", err)
-	}
+	needFlowprobe(t, path)
 	l, web, dir := labWithWeb(t, path, flowObjects, "flowprobe_plugin.so")
 	watcher := agentflows.New(agentflows.Config{
 		Node: "node-1", Every: 250 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
@@ -124,6 +122,93 @@ func TestVPPFlowsProbed(t *testing.T) {
 	checkMany(t, watcher, want)
 	t.Log(l.cli("show runtime flowprobe-output-ip4"))
 	l.measureDenials(t, watcher)
+}
+
+// needFlowprobe skips a test if VPP is built without flowprobe.
+func needFlowprobe(t testing.TB, path string) {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(filepath.Dir(path), "../lib/x86_64-linux-gnu/vpp_plugins/flowprobe_plugin.so")); err != nil {
+		t.Skipf("this VPP is built without flowprobe: %v", err)
+	}
+}
+
+const bothFamilies = `
+apiVersion: v1
+kind: Node
+metadata: {name: node-1}
+spec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24, "2001:db8:1::/64"]}
+status: {addresses: [{type: InternalIP, address: 192.168.16.1}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: default}
+spec: {nodeName: node-1, containers: [{name: c, image: i}]}
+status: {podIP: 10.1.1.2, podIPs: [{ip: 10.1.1.2}, {ip: "2001:db8:1::2"}], phase: Running}
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata: {name: web, namespace: default}
+spec:
+  podSelector: {}
+  ingress:
+  - {from: [{ipBlock: {cidr: "2001:db8:2::/48"}}]}
+  - {from: [{ipBlock: {cidr: 10.2.0.0/16}}]}
+`
+
+// TestVPPFlowsProbedIPv6: flowprobe counts each packet of both families once, and what a list denies is no connection.
+func TestVPPFlowsProbedIPv6(t *testing.T) {
+	path := realVPP(t, "has no flowprobe")
+	needFlowprobe(t, path)
+	l, err := openLab(path, "flowprobe_plugin.so")
+	t.Cleanup(l.close)
+	web := podAt("web", "node-1", "10.1.1.2")
+	web.IPs = append(web.IPs, netip.MustParseAddr("2001:db8:1::2"))
+	if err == nil {
+		err = errors.Join(cni.New(l, "node-1").Apply(puts([]model.Object{nodeAt(1), web})), l.err)
+	}
+	dir := t.TempDir()
+	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(bothFamilies), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	watcher := agentflows.New(agentflows.Config{
+		Node: "node-1", Every: 250 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
+		Probe: l.probed(t),
+	})
+	cfg := agent.Config{
+		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
+		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
+		VPPAgent: vppagent.Config{Recheck: time.Second},
+	}
+	cfg.Process.Flows = watcher
+	runAgent(t, cfg)
+	want := map[string]string{
+		"10.2.0.7":      "allowed by NetworkPolicy default/web ingress rule 2",
+		"2001:db8:2::7": "allowed by NetworkPolicy default/web ingress rule 1",
+	}
+	got := map[string]flows.Flow{}
+	for port := uint16(1000); len(got) < len(want); port++ {
+		for from, to := range map[string]string{"10.2.0.7": "10.1.1.2", "2001:db8:2::7": "2001:db8:1::2", "2001:db8:9::7": "2001:db8:1::2"} {
+			p := packet.NewTCP(netip.AddrPortFrom(netip.MustParseAddr(from), port), netip.AddrPortFrom(netip.MustParseAddr(to), 80)).Opening()
+			if err := l.frames.put(l.pairs[cni.Uplink], p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		answer, err := watcher.Ask(t.Context(), 0, &flows.Filter{Verdict: flows.Allowed, To: "default/web"})
+		if err != nil || port > 1000+uint16(patience/time.Second) {
+			t.Fatalf("flowprobe shows %v, %v, %v", got, answer, err)
+		}
+		for _, f := range answer.Flows {
+			if f.SeenBy == agentflows.ByProbe && f.Connections > 0 {
+				got[f.Source.Address.String()] = f
+			}
+		}
+	}
+	for from, f := range got {
+		if f.Decision.Text != want[from] || f.Packets != f.Connections {
+			t.Errorf("%s; want %q, and as many packets as connections", &f, want[from])
+		}
+	}
 }
 
 // measureDenials logs how long after a denied packet flows show it.

@@ -10,8 +10,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.fd.io/govpp/api"
+	"go.fd.io/govpp/binapi/ethernet_types"
 	probe "go.fd.io/govpp/binapi/flowprobe"
+	interfaces "go.fd.io/govpp/binapi/interface"
+	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ipfix_export"
+	"go.fd.io/govpp/binapi/l2"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -78,6 +83,7 @@ func TestReader(t *testing.T) {
 		{message(11, data), []Record{wanted(one, two, 3), wanted(two, one, 4)}, 2, 1},
 		{message(12, template(257), data), []Record{wanted(one, two, 3), wanted(two, one, 4)}, 2, 1},
 		{message(13, set(300, 1, 2)), nil, 2, 2},
+		{message(14, set(0, 1, 2)), nil, 2, 2},                                       // of packets that are not of IP
 		{message(3, data), []Record{wanted(one, two, 3), wanted(two, one, 4)}, 2, 2}, // VPP began again
 		{message(4, set(256, append(record(one, two, 3), 0, 0, 0)...)), []Record{wanted(one, two, 3)}, 2, 2},
 	} {
@@ -215,5 +221,51 @@ func TestConfigure(t *testing.T) {
 	defer stop()
 	if err := Ensure(ctx, lacks, to); err == nil {
 		t.Error("no error without the plugin")
+	}
+}
+
+// Both families are counted where packets leave an Ethernet interface, once in a bridge, also after an agent that counted one family.
+func TestEnsureCountsBothFamilies(t *testing.T) {
+	to := Target{netip.MustParseAddrPort("192.0.2.1:4739"), netip.MustParseAddr("192.0.2.2")}
+	counts := func(index int, which probe.FlowprobeWhich) *probe.FlowprobeInterfaceDetails {
+		return &probe.FlowprobeInterfaceDetails{SwIfIndex: interface_types.InterfaceIndex(index), Which: which, Direction: probe.FLOWPROBE_DIRECTION_TX}
+	}
+	iface := func(index int, last byte) *interfaces.SwInterfaceDetails {
+		return &interfaces.SwInterfaceDetails{SwIfIndex: interface_types.InterfaceIndex(index), L2Address: ethernet_types.MacAddress{5: last}}
+	}
+	const tunnel, fresh, older, current, bridge, port = 1, 2, 3, 4, 5, 6
+	var got []probe.FlowprobeInterfaceAddDel
+	do := func(_ context.Context, calls ...vpp.Call) (replies []vpp.Reply) {
+		for _, c := range calls {
+			var r vpp.Reply
+			switch m := c.Msg.(type) {
+			case *probe.FlowprobeGetParams:
+				r.Msg = &probe.FlowprobeGetParamsReply{RecordFlags: recorded, ActiveTimer: active, PassiveTimer: passive}
+			case *ipfix_export.IpfixExporterDump:
+				r.Details = []api.Message{&ipfix_export.IpfixExporterDetails{CollectorAddress: wireAddress(to.Collector.Addr()), CollectorPort: to.Collector.Port()}}
+			case *probe.FlowprobeInterfaceDump:
+				r.Details = []api.Message{counts(older, probe.FLOWPROBE_WHICH_IP4), counts(current, bothFamilies)}
+			case *interfaces.SwInterfaceDump:
+				r.Details = []api.Message{iface(0, 0), iface(tunnel, 0), iface(fresh, 1), iface(older, 2), iface(current, 3), iface(bridge, 4), iface(port, 5)}
+			case *l2.BridgeDomainDump:
+				r.Details = []api.Message{&l2.BridgeDomainDetails{BviSwIfIndex: bridge, SwIfDetails: []l2.BridgeDomainSwIf{{SwIfIndex: bridge}, {SwIfIndex: port}}}}
+			case *probe.FlowprobeInterfaceAddDel:
+				got = append(got, *m)
+			}
+			replies = append(replies, r)
+		}
+		return replies
+	}
+	if err := Ensure(t.Context(), do, to); err != nil {
+		t.Fatal(err)
+	}
+	set := func(add bool, index int, which probe.FlowprobeWhich) probe.FlowprobeInterfaceAddDel {
+		return probe.FlowprobeInterfaceAddDel{IsAdd: add, Which: which, Direction: probe.FLOWPROBE_DIRECTION_TX, SwIfIndex: interface_types.InterfaceIndex(index)}
+	}
+	want := []probe.FlowprobeInterfaceAddDel{
+		set(true, fresh, bothFamilies), set(false, older, probe.FLOWPROBE_WHICH_IP4), set(true, older, bothFamilies), set(true, bridge, bothFamilies),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

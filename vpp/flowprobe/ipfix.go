@@ -19,7 +19,7 @@ type Record struct {
 // Numbers of IPFIX (RFC 7011, 7012) that flowprobe uses.
 const (
 	version, messageHeader, setHeader    = 10, 16, 4
-	templates, firstData                 = 2, 256
+	templates, firstData, notIP          = 2, 256, 0
 	octets, packets, protocol, flags     = 1, 2, 4, 6
 	srcPort, src4, dstPort, dst4         = 7, 8, 11, 12
 	src6, dst6, flowStart                = 27, 28, 156
@@ -64,6 +64,8 @@ func (r *Reader) Read(b []byte) ([]Record, error) {
 		case id >= firstData:
 			data = true
 			out = r.records(out, id, body)
+		case id == notIP: // packets that are not of IP: flowprobe has no template for them, and numbers the message
+			data = true
 		}
 		b = b[length:]
 	}

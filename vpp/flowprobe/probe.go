@@ -1,6 +1,6 @@
 // Package flowprobe makes VPP's plugin flowprobe count the packets that leave by each interface, and turns its messages of IPFIX into records.
 //
-//	VPP: flowprobe ── IPFIX over UDP, IPv4 ──▶ Collector.Run ──▶ Collector.Take
+//	VPP: flowprobe ── IPFIX over UDP ──▶ Collector.Run ──▶ Collector.Take
 //
 // Invariant: a flowprobe that another program configured is not changed.
 package flowprobe
@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"net/netip"
 
+	"go.fd.io/govpp/binapi/ethernet_types"
 	probe "go.fd.io/govpp/binapi/flowprobe"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/ipfix_export"
+	"go.fd.io/govpp/binapi/l2"
 
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
@@ -38,6 +40,10 @@ const (
 	templateInterval = 2 // seconds
 	anyInterface     = ^interface_types.InterfaceIndex(0)
 	recorded         = probe.FLOWPROBE_RECORD_FLAG_L3 | probe.FLOWPROBE_RECORD_FLAG_L4
+	// bothFamilies makes flowprobe read the Ethernet header of each packet, and count IPv4 and IPv6 by separate templates. An interface has one such
+	// setting, so with that of a family the other one is not counted. A packet in a bridge leaves by the bridge's interface, and then by a port: ports
+	// do not count it again.
+	bothFamilies = probe.FLOWPROBE_WHICH_L2
 )
 
 // Target is where VPP sends its messages.
@@ -54,11 +60,12 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 		return fmt.Errorf("%w (%w)", ErrAbsent, r.Err)
 	}
 	var exporter ipfix_export.IpfixExporterDetails
-	probed, all := map[interface_types.InterfaceIndex]bool{}, []interface_types.InterfaceIndex{}
+	probed, ports, all := map[interface_types.InterfaceIndex]*probe.FlowprobeInterfaceDetails{}, map[interface_types.InterfaceIndex]bool{}, []interface_types.InterfaceIndex{}
 	for i, r := range do(ctx,
 		vpp.Call{Msg: &ipfix_export.IpfixExporterDump{}, Dump: true},
 		vpp.Call{Msg: &probe.FlowprobeInterfaceDump{SwIfIndex: anyInterface}, Dump: true},
 		vpp.Call{Msg: &interfaces.SwInterfaceDump{SwIfIndex: anyInterface}, Dump: true},
+		vpp.Call{Msg: &l2.BridgeDomainDump{BdID: ^uint32(0), SwIfIndex: anyInterface}, Dump: true},
 	) {
 		if r.Err != nil {
 			return fmt.Errorf("flowprobe: %w", r.Err)
@@ -70,9 +77,15 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 					exporter = *m
 				}
 			case *probe.FlowprobeInterfaceDetails:
-				probed[m.SwIfIndex] = true
+				probed[m.SwIfIndex] = m
 			case *interfaces.SwInterfaceDetails:
-				all = append(all, m.SwIfIndex)
+				if m.L2Address != (ethernet_types.MacAddress{}) { // flowprobe reads Ethernet headers; local0 has none, either
+					all = append(all, m.SwIfIndex)
+				}
+			case *l2.BridgeDomainDetails:
+				for _, port := range m.SwIfDetails {
+					ports[port.SwIfIndex] = port.SwIfIndex != m.BviSwIfIndex
+				}
 			}
 		}
 	}
@@ -81,10 +94,8 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 		return err
 	}
 	for _, index := range all {
-		if index != 0 && !probed[index] { // 0 is local0
-			calls = append(calls, vpp.Call{Msg: &probe.FlowprobeInterfaceAddDel{
-				IsAdd: true, Which: probe.FLOWPROBE_WHICH_IP4, Direction: probe.FLOWPROBE_DIRECTION_TX, SwIfIndex: index,
-			}})
+		if !ports[index] {
+			calls = append(calls, probeInterface(index, probed[index])...)
 		}
 	}
 	for _, r := range do(ctx, calls...) {
@@ -93,6 +104,20 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 		}
 	}
 	return err
+}
+
+// probeInterface returns the requests that make VPP count all IP packets that leave by an interface. Counting of one family, as by earlier agents, is
+// replaced.
+func probeInterface(index interface_types.InterfaceIndex, now *probe.FlowprobeInterfaceDetails) (calls []vpp.Call) {
+	if now != nil && now.Which == bothFamilies {
+		return nil
+	}
+	if now != nil {
+		calls = append(calls, vpp.Call{Msg: &probe.FlowprobeInterfaceAddDel{Which: now.Which, Direction: now.Direction, SwIfIndex: index}})
+	}
+	return append(calls, vpp.Call{Msg: &probe.FlowprobeInterfaceAddDel{
+		IsAdd: true, Which: bothFamilies, Direction: probe.FLOWPROBE_DIRECTION_TX, SwIfIndex: index,
+	}})
 }
 
 // configure returns the requests for the exporter and the parameters.
