@@ -21,8 +21,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/renderer/adapter"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sync/errgroup"
@@ -33,6 +31,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/heap"
 	"github.com/contiv-agent/contiv-agent/agent/kubeproxy"
+	"github.com/contiv-agent/contiv-agent/agent/live"
 	"github.com/contiv-agent/contiv-agent/agent/metrics"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/owner"
@@ -48,6 +47,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/service"
 	"github.com/contiv-agent/contiv-agent/plugins/service/health"
 	"github.com/contiv-agent/contiv-agent/renderer/acl"
+	"github.com/contiv-agent/contiv-agent/renderer/adapter"
 	"github.com/contiv-agent/contiv-agent/renderer/builtin"
 	"github.com/contiv-agent/contiv-agent/renderer/nat44"
 	"github.com/contiv-agent/contiv-agent/vpp"
@@ -409,7 +409,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	g.Go(func() error { return a.conn.Run(ctx) })
 	g.Go(func() error { return a.gallery.Run(ctx) })
 	g.Go(func() error { return a.rivals.Run(ctx) })
-	g.Go(func() error { return a.endTraces(ctx) })
+	g.Go(func() error { return live.EndTraces(ctx, a.conn) })
 	g.Go(func() error { return a.reader.Proof.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Recorder.Run(ctx) })
 	g.Go(func() error { return a.cfg.Process.Removals.Run(ctx) })

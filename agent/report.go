@@ -2,15 +2,12 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent/capture"
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/agent/live"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/vpp/tracer"
 )
 
 // changes counts changes of an agent's state.
@@ -20,10 +17,7 @@ func (c *changes) happened() { c.n.Add(1) }
 
 // watched emits to the loop, and counts.
 func (c *changes) watched(emit func(event.Event)) func(event.Event) {
-	return func(ev event.Event) {
-		emit(ev)
-		c.happened()
-	}
+	return func(ev event.Event) { emit(ev); c.happened() }
 }
 
 // release carries out held removals and lets values in quarantine in again. It returns what was held, and what was in quarantine.
@@ -37,25 +31,6 @@ func (a *Agent) control(ctx context.Context) *control.Server {
 		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log, Registry: a.registry,
 		Release: a.release, Journal: a.cfg.Process.Recorder.Archive(), Flows: a.cfg.Process.Flows.Ask, AllFlows: a.cfg.Process.Flows.All, Objects: (&control.Holder{Node: a.cfg.NodeName, Controller: a.controller, Have: a.reader.Proof.Objects}).Read,
 		Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
-		Trace: (&live.Pods{
-			Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Tracer: &tracer.Tracer{}, Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent,
-			Located: func() *event.Located { return a.controller.Status().Located },
-		}).Until(ctx),
+		Trace:   live.New(a.cfg.NodeName, a.conn.Do, a.inLoop, a.controller, live.Loop{Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent}).Until(ctx),
 	}
-}
-
-// endTraces ends, when the agent is connected to VPP for the first time, the trace of an agent that ended before its trace.
-func (a *Agent) endTraces(ctx context.Context) error {
-	for !a.conn.State().Connected {
-		if err := wait(ctx, time.Second); err != nil {
-			return nil // the agent ends
-		}
-	}
-	if a.conn.State().Simulated {
-		return nil // it has no tracer
-	}
-	if err := tracer.EndLeft(ctx, a.conn.Do); err != nil && !errors.Is(err, tracer.ErrAbsent) && !errors.Is(err, tracer.ErrForeign) && ctx.Err() == nil {
-		a.log.Warn("trace of an ended agent", "err", err)
-	}
-	return nil
 }

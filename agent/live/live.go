@@ -17,23 +17,56 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/trace/hops"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vpp/tracer"
 )
 
 // Pods traces packets of the node's pods.
 type Pods struct {
-	Node   string
-	Do     tracer.Do
-	InLoop func(context.Context, func()) error
-	Tracer *tracer.Tracer
-	// The rest is called in the loop.
+	node   string
+	do     tracer.Do
+	inLoop func(context.Context, func()) error
+	tracer tracer.Tracer
+	Loop
+	located func() *event.Located // called in the loop, too
+}
+
+// Loop is what Pods needs of an agent, and calls in its loop.
+type Loop struct {
 	Objects  func() []model.Object
-	Located  func() *event.Located
 	Policies *policy.Processor // nil: policies are not enforced
 	Sent     func(key string) proto.Message
+}
+
+// New returns Pods of a node.
+func New(node string, do tracer.Do, inLoop func(context.Context, func()) error, c *controller.Controller, loop Loop) *Pods {
+	return &Pods{node: node, do: do, inLoop: inLoop, Loop: loop, located: func() *event.Located { return c.Status().Located }}
+}
+
+// connectWait is how often EndTraces looks whether the agent is connected.
+const connectWait = time.Second
+
+// EndTraces ends, when the agent is connected to VPP, the trace of an agent that ended before its trace. If that fails, the next trace does it. It returns nil.
+func EndTraces(ctx context.Context, conn *vpp.Conn) error {
+	for look := time.NewTicker(connectWait); ; {
+		if st := conn.State(); st.Connected {
+			look.Stop()
+			if !st.Simulated { // it has no tracer
+				_ = tracer.EndLeft(ctx, conn.Do)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			look.Stop()
+			return nil
+		case <-look.C:
+		}
+	}
 }
 
 // Question selects packets.
@@ -77,17 +110,17 @@ func (p *Pods) Until(ctx context.Context) func(context.Context, Question) (*Answ
 func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 	var ends ends
 	var failed error
-	if err := p.InLoop(ctx, func() { ends, failed = p.resolve(q) }); err != nil {
+	if err := p.inLoop(ctx, func() { ends, failed = p.resolveQuestion(q) }); err != nil {
 		return nil, err
 	}
 	if failed != nil {
 		return nil, failed
 	}
-	index, err := capture.InterfaceOf(ctx, capture.Do(p.Do), ends.filter.Source)
+	index, err := capture.InterfaceOf(ctx, capture.Do(p.do), ends.filter.Source)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", q.From, err)
 	}
-	known, err := tracer.ReadInterfaces(ctx, p.Do)
+	known, err := tracer.ReadInterfaces(ctx, p.do)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +132,7 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 		return nil, fmt.Errorf("pod %s: %w", q.From, err)
 	}
 	var best *tracer.Packet
-	_, err = p.Tracer.Trace(ctx, p.Do, node, ends.filter, q.Time, func(packets []tracer.Packet) bool {
+	_, err = p.tracer.Trace(ctx, p.do, node, ends.filter, q.Time, func(packets []tracer.Packet) bool {
 		found, opens := choosePacket(packets, index)
 		if found != nil && (best == nil || opens || best.Session()) {
 			best = found
@@ -112,8 +145,8 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 	if best == nil {
 		return nil, ErrNone
 	}
-	a := &Answer{Node: p.Node, From: q.From.String(), To: ends.to()}
-	return a, p.InLoop(ctx, func() { p.describe(a, best, known) })
+	a := &Answer{Node: p.node, From: q.From.String(), To: ends.to()}
+	return a, p.inLoop(ctx, func() { p.describePath(a, best, known) })
 }
 
 // choosePacket returns the first packet that came by an interface and opens a connection, or the last one that came by it. A packet whose trace has no end
@@ -142,8 +175,8 @@ func (e ends) to() string {
 	return netip.AddrPortFrom(e.filter.Destination, e.filter.Port).String()
 }
 
-// resolve returns the ends of a question; in the loop.
-func (p *Pods) resolve(q Question) (ends, error) {
+// resolveQuestion returns the ends of a question; in the loop.
+func (p *Pods) resolveQuestion(q Question) (ends, error) {
 	pod, services, pods := (*model.Pod)(nil), map[string]*model.Service{}, map[string]*model.Pod{}
 	for _, o := range p.Objects() {
 		switch o := o.(type) {
@@ -228,9 +261,9 @@ func destination(to string, protocol model.Protocol, services map[string]*model.
 func (p *Pods) explainMissing(id model.PodID, pod *model.Pod) error {
 	switch {
 	case pod == nil:
-		return fmt.Errorf("pod %s: the agent of %s does not know it", id, p.Node)
-	case pod.NodeName != p.Node:
-		return fmt.Errorf("pod %s: it is on node %q, and this is the agent of %s", id, pod.NodeName, p.Node)
+		return fmt.Errorf("pod %s: the agent of %s does not know it", id, p.node)
+	case pod.NodeName != p.node:
+		return fmt.Errorf("pod %s: it is on node %q, and this is the agent of %s", id, pod.NodeName, p.node)
 	case pod.HostNetwork:
 		return fmt.Errorf("pod %s: it uses the host's network, so it has no interface in VPP", id)
 	case pod.Finished || len(pod.IPs) == 0:

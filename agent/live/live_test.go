@@ -23,8 +23,8 @@ func addrs(list ...string) (out []netip.Addr) {
 // pods are the pods of a node, a Service, and interfaces with VPP's indexes of vpp/tracer's recorded traces.
 func pods() (*Pods, map[uint32]*tracer.Interface) {
 	p := &Pods{
-		Node: "node-1",
-		Objects: func() []model.Object {
+		node: "node-1",
+		Loop: Loop{Objects: func() []model.Object {
 			return []model.Object{
 				&model.Pod{ID: model.PodID{Namespace: "prod", Name: "client"}, NodeName: "node-1", IPs: addrs("10.1.1.2", "fd00::2")},
 				&model.Pod{ID: model.PodID{Namespace: "prod", Name: "web"}, NodeName: "node-1", IPs: addrs("10.1.2.2")},
@@ -34,8 +34,8 @@ func pods() (*Pods, map[uint32]*tracer.Interface) {
 				&model.Service{ID: model.ServiceID{Namespace: "prod", Name: "web"}, ClusterIPs: addrs("10.96.0.10"), Ports: []model.ServicePort{{Port: 80, Protocol: model.TCP}}},
 				&model.Service{ID: model.ServiceID{Namespace: "prod", Name: "headless"}, Headless: true},
 			}
-		},
-		Located: func() *event.Located {
+		}},
+		located: func() *event.Located {
 			return &event.Located{Uplink: "pg2", Pods: map[netip.Addr]string{netip.MustParseAddr("10.1.1.2"): "pg0", netip.MustParseAddr("10.1.2.2"): "pg1"}}
 		},
 	}
@@ -74,7 +74,7 @@ func TestResolve(t *testing.T) {
 		{"done", "prod/web:80", "TCP", "has finished"},
 		{"none", "prod/web:80", "TCP", "does not know it"},
 	} {
-		got, err := p.resolve(Question{From: model.PodID{Namespace: "prod", Name: c.from}, To: c.to, Protocol: c.protocol})
+		got, err := p.resolveQuestion(Question{From: model.PodID{Namespace: "prod", Name: c.from}, To: c.to, Protocol: c.protocol})
 		if err != nil && strings.Contains(err.Error(), c.want) {
 			continue
 		}
@@ -150,7 +150,7 @@ func TestDescribe(t *testing.T) {
 		15: {"input pod-prod/client 10.1.1.2 -> 10.96.0.10", "acl input pod-prod/client permit by a session", "nat44 10.96.0.10 now 10.1.2.2", "acl output pod-prod/web permit by a session", "output pod-prod/web 10.1.1.2 -> 10.1.2.2"},
 	} {
 		a := &Answer{}
-		p.describe(a, &all[number-1], known)
+		p.describePath(a, &all[number-1], known)
 		got := pathText(a.Path)
 		if !slices.Equal(got, want) {
 			t.Errorf("packet %d:\n got %q\nwant %q", number, got, want)
@@ -160,7 +160,7 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	a := &Answer{}
-	p.describe(a, &all[0], known)
+	p.describePath(a, &all[0], known)
 	if a.Flags != "S" || a.Packet.SourcePort != 2001 || a.Packet.TTL != 64 || a.Path[0].Node != "node-1" {
 		t.Errorf("%+v", a)
 	}

@@ -45,8 +45,8 @@ type path struct {
 	nat    int           // the last node of a translation since then; -1: none
 }
 
-// describe adds the packet and its path to the answer; in the loop.
-func (p *Pods) describe(a *Answer, k *tracer.Packet, known map[uint32]*tracer.Interface) {
+// describePath adds the packet and its path to the answer; in the loop.
+func (p *Pods) describePath(a *Answer, k *tracer.Packet, known map[uint32]*tracer.Interface) {
 	w := &path{Pods: p, known: known, places: p.namePlaces(known), header: *k.Opening(), nat: -1}
 	a.Packet, a.Session = headerOf(&w.header), k.Session()
 	if w.header.Protocol == uint8(model.TCP) {
@@ -59,7 +59,7 @@ func (p *Pods) describe(a *Answer, k *tracer.Packet, known map[uint32]*tracer.In
 		case !came && s.Header != nil:
 			came = true
 			h := headerOf(&w.header)
-			w.add(s, hops.Hop{Kind: hops.Input, Interface: w.at(receivedBy(k)).shown, Packet: &h, Text: "from " + w.at(receivedBy(k)).shown})
+			w.addHop(s, hops.Hop{Kind: hops.Input, Interface: w.nameAt(receivedBy(k)).shown, Packet: &h, Text: "from " + w.nameAt(receivedBy(k)).shown})
 		case came && w.describeStep(k, i):
 			a.Path = w.out
 			return
@@ -77,32 +77,32 @@ func (w *path) describeStep(k *tracer.Packet, i int) (last bool) {
 		w.addVerdict(s)
 		return !s.ACL.Permit
 	case strings.HasPrefix(s.Node, "nat44-ed"):
-		w.add(s, hops.Hop{Kind: hops.NAT44, Text: s.Text})
+		w.addHop(s, hops.Hop{Kind: hops.NAT44, Text: s.Text})
 		w.nat = len(w.out) - 1
 	case strings.Contains(s.Node, "cnat-"):
-		w.add(s, hops.Hop{Kind: hops.CNAT, Text: s.Text})
+		w.addHop(s, hops.Hop{Kind: hops.CNAT, Text: s.Text})
 		w.nat = len(w.out) - 1
 	case strings.HasSuffix(s.Node, "-icmp-error"):
-		w.add(s, hops.Hop{Kind: hops.Other, Text: "VPP answers with an ICMP error", Dropped: true})
+		w.addHop(s, hops.Hop{Kind: hops.Other, Text: "VPP answers with an ICMP error", Dropped: true})
 		return true
 	case s.Node == "error-drop" || s.Node == "drop" || s.Node == "error-punt":
 		w.addDrop(k, i)
 		return true
 	case strings.HasSuffix(s.Node, "-output") && s.Header != nil:
 		w.showHeader(s.Header)
-		at, h := w.at(sentBy(k, i)), headerOf(&w.header)
-		w.add(s, hops.Hop{Kind: hops.Output, Interface: at.shown, Packet: &h, Text: "to " + at.shown})
+		at, h := w.nameAt(sentBy(k, i)), headerOf(&w.header)
+		w.addHop(s, hops.Hop{Kind: hops.Output, Interface: at.shown, Packet: &h, Text: "to " + at.shown})
 		return true
 	case s.Node == "ip4-lookup" || s.Node == "ip6-lookup":
 		if s.Header != nil {
 			w.showHeader(s.Header)
 		}
-		w.add(s, hops.Hop{Kind: hops.Lookup, Text: s.Text})
+		w.addHop(s, hops.Hop{Kind: hops.Lookup, Text: s.Text})
 	case s.Node == "ip4-local" || s.Node == "ip6-local":
-		w.add(s, hops.Hop{Kind: hops.Other, Text: "VPP itself gets the packet"})
+		w.addHop(s, hops.Hop{Kind: hops.Other, Text: "VPP itself gets the packet"})
 		return true
 	default:
-		w.add(s, hops.Hop{Kind: hops.Other, Text: s.Text})
+		w.addHop(s, hops.Hop{Kind: hops.Other, Text: s.Text})
 	}
 	return false
 }
@@ -117,8 +117,8 @@ func sentBy(k *tracer.Packet, before int) uint32 {
 	return 0
 }
 
-func (w *path) add(s *tracer.Step, h hops.Hop) {
-	h.Node, h.GraphNode = w.Node, s.Node
+func (w *path) addHop(s *tracer.Step, h hops.Hop) {
+	h.Node, h.GraphNode = w.node, s.Node
 	w.out = append(w.out, h)
 }
 
@@ -142,7 +142,7 @@ func (w *path) showHeader(now *tracer.Header) {
 
 // addVerdict adds the verdict of an interface's access lists.
 func (w *path) addVerdict(s *tracer.Step) {
-	at, m := w.at(s.Interface), s.ACL
+	at, m := w.nameAt(s.Interface), s.ACL
 	h := hops.Hop{Kind: hops.AccessList, Interface: at.shown, Direction: "input", Dropped: !m.Permit}
 	lists := w.known[s.Interface]
 	indexes := []uint32(nil)
@@ -172,7 +172,7 @@ func (w *path) addVerdict(s *tracer.Step) {
 		h.Text = fmt.Sprintf("%s by rule %d of list %d", verb, m.Rule, h.ACL.List)
 	}
 	w.explain(&h, at, len(indexes), m)
-	w.add(s, h)
+	w.addHop(s, h)
 }
 
 // explain adds the reason of a verdict, if the lists that the agent sent decide by the same rule.
@@ -218,11 +218,11 @@ func (w *path) addDrop(k *tracer.Packet, i int) {
 		w.out[n-1].Text += reason
 		return
 	}
-	w.add(&k.Steps[i], hops.Hop{Kind: hops.Other, Text: "drop" + reason, Dropped: true})
+	w.addHop(&k.Steps[i], hops.Hop{Kind: hops.Other, Text: "drop" + reason, Dropped: true})
 }
 
-// at returns the names of an interface.
-func (w *path) at(index uint32) place {
+// nameAt returns the names of an interface.
+func (w *path) nameAt(index uint32) place {
 	if p, ok := w.places[index]; ok {
 		return p
 	}
@@ -234,7 +234,7 @@ func (w *path) at(index uint32) place {
 
 // namePlaces names the interfaces of the node's pods, and those that lead out of it.
 func (p *Pods) namePlaces(known map[uint32]*tracer.Interface) map[uint32]place {
-	out, l := map[uint32]place{}, p.Located()
+	out, l := map[uint32]place{}, p.located()
 	if l == nil {
 		l = &event.Located{}
 	}
@@ -250,7 +250,7 @@ func (p *Pods) namePlaces(known map[uint32]*tracer.Interface) map[uint32]place {
 	name(cni.Host, l.Host)
 	for _, o := range p.Objects() {
 		pod, ok := o.(*model.Pod)
-		if !ok || pod.NodeName != p.Node || pod.HostNetwork || pod.Finished {
+		if !ok || pod.NodeName != p.node || pod.HostNetwork || pod.Finished {
 			continue
 		}
 		for _, a := range pod.IPs {

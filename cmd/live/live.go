@@ -140,11 +140,11 @@ func (s *Settings) Run(cmd *cobra.Command, args []string, ask Ask, predict func(
 	}
 	r := &Result{Answer: answer}
 	if predict != nil {
-		if err := r.compare(predict(r.step())); err != nil {
+		if err := r.comparePaths(predict(r.predictedStep())); err != nil {
 			return err
 		}
 	}
-	if err := out.Print(cmd.OutOrStdout(), r, r.write); err != nil {
+	if err := out.Print(cmd.OutOrStdout(), r, r.writeRows); err != nil {
 		return err
 	}
 	if r.Equal != nil && !*r.Equal {
@@ -153,8 +153,8 @@ func (s *Settings) Run(cmd *cobra.Command, args []string, ask Ask, predict func(
 	return nil
 }
 
-// step is the question of a prediction about the traced packet.
-func (r *Result) step() trace.Step {
+// predictedStep is the question of a prediction about the traced packet.
+func (r *Result) predictedStep() trace.Step {
 	p := &r.Packet
 	s := trace.Step{Question: trace.Question{From: "pod:" + r.From, To: p.Destination, Protocol: strings.TrimSuffix(p.Protocol, "v6")}, Flags: r.Flags}
 	if s.SourcePort = p.SourcePort; p.DestinationPort != 0 {
@@ -166,8 +166,8 @@ func (r *Result) step() trace.Step {
 	return s
 }
 
-// compare adds the prediction that agrees with VPP's path for longest: VPP has chosen one backend, and a prediction has a path for each.
-func (r *Result) compare(a trace.Answer) error {
+// comparePaths adds the prediction that agrees with VPP's path for longest: VPP has chosen one backend, and a prediction has a path for each.
+func (r *Result) comparePaths(a trace.Answer) error {
 	if a.Error != "" {
 		return exit.Usage(fmt.Errorf("no prediction: %s", a.Error))
 	}
@@ -184,8 +184,8 @@ func (r *Result) compare(a trace.Answer) error {
 	return nil
 }
 
-// write writes the result as text.
-func (r *Result) write(w io.Writer) {
+// writeRows writes the result as text.
+func (r *Result) writeRows(w io.Writer) {
 	about := "a packet"
 	if r.Session {
 		about = "a packet of an open connection"

@@ -44,7 +44,7 @@ func (i *Interface) InputNode() (string, error) {
 // ReadInterfaces returns VPP's interfaces by index.
 func ReadInterfaces(ctx context.Context, do Do) (map[uint32]*Interface, error) {
 	all, out := ^interface_types.InterfaceIndex(0), map[uint32]*Interface{}
-	at := func(index interface_types.InterfaceIndex) *Interface {
+	entry := func(index interface_types.InterfaceIndex) *Interface {
 		if out[uint32(index)] == nil {
 			out[uint32(index)] = &Interface{}
 		}
@@ -57,11 +57,11 @@ func ReadInterfaces(ctx context.Context, do Do) (map[uint32]*Interface, error) {
 		for _, m := range r.Details {
 			switch m := m.(type) {
 			case *interfaces.SwInterfaceDetails:
-				i, mac := at(m.SwIfIndex), net.HardwareAddr(m.L2Address[:])
+				i, mac := entry(m.SwIfIndex), net.HardwareAddr(m.L2Address[:])
 				i.Name, i.Tag, i.Kind = fixedText(m.InterfaceName), fixedText(m.Tag), fixedText(m.InterfaceDevType)
 				i.Ethernet = !slices.Equal(mac, make(net.HardwareAddr, len(mac)))
 			case *acl.ACLInterfaceListDetails:
-				i, n := at(m.SwIfIndex), min(int(m.NInput), len(m.Acls))
+				i, n := entry(m.SwIfIndex), min(int(m.NInput), len(m.Acls))
 				i.Input, i.Output = slices.Clone(m.Acls[:n]), slices.Clone(m.Acls[n:])
 			}
 		}
