@@ -63,6 +63,9 @@ type Config struct {
 	Probe  *Probe // nil: sessions of access lists show connections
 }
 
+// Most is how many flows an answer has at most: the latest ones.
+const Most = mostSelected
+
 // Source is the state of a source of flows.
 type Source struct {
 	Name    string `json:"name"`

@@ -174,19 +174,47 @@ type Seen struct {
 	Silent   []string     // nodes whose agents did not
 }
 
-// Gather queries the agents of a cluster for the flows that match a filter, all at the same time; node: that of one node, "": all. It names agents that do
-// not answer. It also returns the worst exit code of the agents.
-func Gather(ctx context.Context, agents *kubectl.Agents, node string, filter *flows.Filter, complaints io.Writer) (*Seen, int, error) {
+// Gather queries the agents of a cluster for the flows that match one of the filters, all at the same time for each filter; node: that of one node, "": all.
+// It names agents that do not answer, and does not ask them again. It also returns the worst exit code of the agents.
+func Gather(ctx context.Context, agents *kubectl.Agents, node string, filters []*flows.Filter, complaints io.Writer) (*Seen, int, error) {
 	pods, err := agents.List(ctx, node)
 	if err != nil {
 		return nil, exit.Failed, err
 	}
-	c := cluster{selection: selection{filter: *filter}, agents: agents, node: &node}
-	all, worst := c.queryAll(ctx, pods, complaints)
-	if err := ctx.Err(); err != nil {
-		return nil, exit.Failed, err
+	out, worst := &Seen{}, exit.OK
+	for i, filter := range filters {
+		pods = slices.DeleteFunc(pods, func(p kubectl.Place) bool { return slices.Contains(out.Silent, p.Node) })
+		if len(pods) == 0 {
+			break
+		}
+		c := cluster{selection: selection{filter: *filter}, agents: agents, node: &node}
+		all, code := c.queryAll(ctx, pods, complaints)
+		if err := ctx.Err(); err != nil {
+			return nil, exit.Failed, err
+		}
+		out.Add(merge(all, complaints), filters[:i])
+		worst = exit.Worse(worst, code)
 	}
-	return merge(all, complaints), worst, nil
+	sortByTime(out.Flows)
+	return out, worst, nil
+}
+
+// Add adds the flows of a later query, except those that the filters of earlier ones match.
+func (s *Seen) Add(later *Seen, earlier []*flows.Filter) {
+	for i := range later.Flows {
+		f := &later.Flows[i]
+		if !slices.ContainsFunc(earlier, func(other *flows.Filter) bool { return other.Matches(f) }) {
+			s.Flows = append(s.Flows, *f)
+		}
+	}
+	for _, to := range []struct{ all, more *[]string }{{&s.Lacks, &later.Lacks}, {&s.Silent, &later.Silent}} {
+		for _, text := range *to.more {
+			if !slices.Contains(*to.all, text) {
+				*to.all = append(*to.all, text)
+			}
+		}
+	}
+	s.Answered = max(s.Answered, later.Answered)
 }
 
 // merge returns the flows of answers. It names answers that cannot be read.

@@ -165,6 +165,9 @@ func Lacks(a *agentflows.Answer) (out []string) {
 			out = append(out, fmt.Sprintf("%s: %s (%d reads)", s.Name, s.Problem, s.Missed))
 		}
 	}
+	if len(a.Flows) >= agentflows.Most {
+		out = append(out, fmt.Sprintf("the latest %d flows alone are shown", agentflows.Most))
+	}
 	if a.Forgotten > 0 {
 		out = append(out, fmt.Sprintf("%d older flows had no room", a.Forgotten))
 	}

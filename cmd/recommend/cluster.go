@@ -38,7 +38,7 @@ is wrong.`,
 			if err := s.checkNamespace(); err != nil {
 				return err
 			}
-			seen, worst, err := cmdflows.Gather(cmd.Context(), agents, *node, allowed, cmd.ErrOrStderr())
+			seen, worst, err := cmdflows.Gather(cmd.Context(), agents, *node, s.filters(), cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}

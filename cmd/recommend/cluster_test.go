@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/kubectl"
 	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
@@ -58,13 +59,15 @@ func served(t *testing.T, objects ...apiserver.Object) string {
 	return file
 }
 
-// clusterOf is the agents of a kubectl that answers for nodes with the files of a folder; a node without a file does not answer.
+// clusterOf is the agents of a kubectl that answers for nodes with these texts; node-1.to: for flows to a namespace. A node with an empty text does not answer.
 func clusterOf(t *testing.T, flowsOf map[string]string) *kubectl.Agents {
 	t.Helper()
 	dir := t.TempDir()
 	var items []string
 	for node, answer := range flowsOf {
-		items = append(items, fmt.Sprintf(`{"metadata":{"name":"agent-of-%s"},"spec":{"nodeName":"%s"},"status":{"phase":"Running"}}`, node, node))
+		if !strings.HasSuffix(node, ".to") {
+			items = append(items, fmt.Sprintf(`{"metadata":{"name":"agent-of-%s"},"spec":{"nodeName":"%s"},"status":{"phase":"Running"}}`, node, node))
+		}
 		if answer == "" {
 			continue
 		}
@@ -75,7 +78,9 @@ func clusterOf(t *testing.T, flowsOf map[string]string) *kubectl.Agents {
 	script := `#!/bin/sh
 for a; do case "$a" in
 	pods) echo '{"items":[` + strings.Join(items, ",") + `]}'; exit ;;
-	agent-of-*) echo "$@" >>` + dir + `/asked; cat ` + dir + `/$a 2>/dev/null && exit; echo "$a: no flows" >&2; exit 1 ;;
+	agent-of-*) echo "$@" >>` + dir + `/asked; cd ` + dir + `
+		case "$*" in *--to=*) [ -f $a.to ] && exec cat $a.to; esac
+		cat $a 2>/dev/null && exit; echo "$a: no flows" >&2; exit 1 ;;
 esac; done
 `
 	program := filepath.Join(dir, "kubectl")
@@ -153,7 +158,7 @@ func TestRecommendFromAllNodes(t *testing.T) {
 		}
 	}
 	asked, err := os.ReadFile(os.Getenv("ASKED"))
-	if want := "exec --namespace=other agent-of-node-1 --container=agent -- contiv-agent flows --output=json --verdict=allowed\n"; err != nil || !strings.Contains(string(asked), want) {
+	if want := "exec --namespace=other agent-of-node-1 --container=agent -- contiv-agent flows --output=json --from=prod --verdict=allowed\n"; err != nil || !strings.Contains(string(asked), want) {
 		t.Errorf("asked %s, %v", asked, err)
 	}
 	yamlOut, _, _ := ran(t, OfCluster(agents, new(string)), "-n", "prod", "-o", "yaml")
@@ -179,16 +184,39 @@ func TestRecommendNamesSilentNodes(t *testing.T) {
 	if code != exit.Failed || !strings.Contains(said, "\nincomplete: node-1: 3 older flows had no room\n") || strings.Contains(out, "incomplete") {
 		t.Errorf("exit code %d, %s:\n%s", code, said, out)
 	}
+	if n := strings.Count(said, "agent-of-node-0: no flows"); n != 1 {
+		t.Errorf("the node is named %d times: %s", n, said)
+	}
 	agents = clusterOf(t, map[string]string{"node-0": ""})
 	if out, said, code := ran(t, OfCluster(agents, new(string)), "-n", "prod"); code != exit.Failed || out != "" {
 		t.Errorf("exit code %d, %s:\n%s", code, said, out)
 	}
 }
 
+// Each agent is asked for the flows from and to the namespace. A flow in both answers counts once, and an answer that is full is named.
+func TestRecommendFromBothDirections(t *testing.T) {
+	from := flow("node-1", "web-0", 8080)
+	outside := `{"number":7,"node":"node-1","source":{"kind":"outside","address":"192.0.2.7"},"destination":{"kind":"pod","namespace":"prod","name":"web-0","workload":"web","labels":{"app":"web"},"address":"10.1.1.2"},"protocol":"TCP","port":%d,"verdict":"allowed","decision":{}}`
+	to := strings.Replace(from, `"flows":[`, `"flows":[`+fmt.Sprintf(outside, 9999)+`,`, 1)
+	out, _, code := ran(t, OfCluster(clusterOf(t, map[string]string{"node-1": from, "node-1.to": to}), new(string)), "-n", "prod", "--compare=false")
+	if code != exit.OK || strings.Count(out, "# 1 flows, 2 connections: prod/client -> prod/web-0:8080 TCP\n") != 2 || !strings.Contains(out, "port: 9999") || strings.Contains(out, "incomplete") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+	many := make([]string, agentflows.Most-1)
+	for i := range many {
+		many[i] = fmt.Sprintf(outside, i+1)
+	}
+	to = strings.Replace(from, `"flows":[`, `"flows":[`+strings.Join(many, ",")+`,`, 1)
+	out, _, _ = ran(t, OfCluster(clusterOf(t, map[string]string{"node-1": from, "node-1.to": to}), new(string)), "-n", "prod", "--compare=false")
+	if !strings.HasSuffix(out, "# incomplete: node-1: the latest 1000 flows alone are shown\n") {
+		t.Errorf("%.500s", out[max(0, len(out)-500):])
+	}
+}
+
 // Wrong flags ask no agent; without an API server the error says how to go on.
 func TestRecommendRefuses(t *testing.T) {
 	agents := clusterOf(t, map[string]string{"node-1": flow("node-1", "web-0", 8080)})
-	for _, args := range [][]string{{}, {"-n", "prod", "-o", "name"}, {"-n", "prod", "now"}} {
+	for _, args := range [][]string{{}, {"-n", "prod", "-o", "name"}, {"-n", "prod/web"}, {"-n", "prod", "now"}} {
 		if _, said, code := ran(t, OfCluster(agents, new(string)), args...); code != exit.Wrong {
 			t.Errorf("%q: exit code %d, %s", args, code, said)
 		}

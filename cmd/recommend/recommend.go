@@ -29,8 +29,10 @@ const about = `recommend makes one NetworkPolicy for each workload of a namespac
 seen, and nothing else. Comments say how many flows and connections are behind each rule. The output is YAML for kubectl apply; with -o json it is a
 List, and the comments are on standard error.`
 
-// allowed selects the flows of which policies are made.
-var allowed = &flows.Filter{Verdict: flows.Allowed} // read only
+// filters select the flows of which policies are made. An agent shows a bounded number of flows: those of other namespaces take no room.
+func (s *settings) filters() []*flows.Filter {
+	return []*flows.Filter{{Verdict: flows.Allowed, From: s.namespace}, {Verdict: flows.Allowed, To: s.namespace}}
+}
 
 // command is the flags.
 type command struct {
@@ -92,11 +94,15 @@ func (c *command) readFlows(ctx context.Context, stdin io.Reader) (*cmdflows.See
 	if len(c.files) == 0 {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		answer, err := control.FetchFlows(ctx, flags.StatusSocket(c.socket), 0, allowed)
-		if err != nil {
-			return nil, err
+		out := &cmdflows.Seen{}
+		for i, filter := range c.filters() {
+			answer, err := control.FetchFlows(ctx, flags.StatusSocket(c.socket), 0, filter)
+			if err != nil {
+				return nil, err
+			}
+			out.Add(&cmdflows.Seen{Flows: answer.Flows, Lacks: cmdflows.Lacks(answer)}, c.filters()[:i])
 		}
-		return &cmdflows.Seen{Flows: answer.Flows, Lacks: cmdflows.Lacks(answer)}, nil
+		return out, nil
 	}
 	out := &cmdflows.Seen{}
 	for _, name := range c.files {

@@ -40,6 +40,9 @@ func (s *settings) checkNamespace() error {
 	if s.namespace == "" {
 		return exit.Usage(errors.New("--namespace: is missing"))
 	}
+	if strings.Contains(s.namespace, "/") || strings.Contains(s.namespace, ":") {
+		return exit.Usage(fmt.Errorf("--namespace %q: must be the name of a namespace", s.namespace))
+	}
 	return nil
 }
 
