@@ -5,12 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/trace/alike"
 )
 
 // Port is the port that a matrix dials on every pod; Number is 0 for ICMP.
@@ -68,8 +69,8 @@ const (
 )
 
 // Matrix evaluates for every ordered pair of different pods, in each family that both have, whether the first can open a
-// connection to the second's port. It skips pods of the host network: they have no separate address. The only error is
-// ctx's.
+// connection to the second's port. It skips pods of the host network: they have no separate address. Pods that are alike share answers. The only
+// errors are ctx's and those of pairs.Each.
 func (c *Cluster) Matrix(ctx context.Context, pairs Pairs) ([]Cell, error) {
 	c.world.refresh()
 	clients, servers := c.matrixPods(pairs.Clients...), c.matrixPods(pairs.Servers...)
@@ -77,11 +78,17 @@ func (c *Cluster) Matrix(ctx context.Context, pairs Pairs) ([]Cell, error) {
 	var cells []Cell
 	for _, port := range pairs.Ports {
 		for _, family := range []string{ipv4, ipv6} {
+			pods := likeness(c, slices.Concat(clients, servers), port, family == ipv4)
 			for _, from := range clients {
 				if err := ctx.Err(); err != nil {
 					return nil, err
 				}
-				cells = append(cells, c.row(from, servers, port, family)...)
+				list := row(pods, from, servers, port, family)
+				if pairs.Each == nil {
+					cells = append(cells, list...)
+				} else if err := pairs.Each(list); err != nil {
+					return nil, err
+				}
 				if done++; pairs.Progress != nil {
 					pairs.Progress(done, all)
 				}
@@ -96,6 +103,7 @@ type Pairs struct {
 	Ports            []Port
 	Clients, Servers []string            // namespaces; none: all
 	Progress         func(done, all int) // is called after each row; nil: nothing is
+	Each             func([]Cell) error  // receives each row, which Matrix then does not return; nil: Matrix returns all
 }
 
 // matrixPods returns the pods of some namespaces, or of all, with a separate address on a known node, sorted by name.
@@ -110,23 +118,45 @@ func (c *Cluster) matrixPods(namespaces ...string) []*model.Pod {
 	return pods
 }
 
+// likeness finds the pods that share answers about a port in a family.
+func likeness(c *Cluster, pods []*model.Pod, port Port, v4 bool) *alike.Pods {
+	cfg := alike.Config{
+		IsOrdinary: func(p *model.Pod, a netip.Addr) bool {
+			n, owner := c.nodes[p.NodeName], c.world.pods[a]
+			_, vip := c.world.vips[a]
+			return n != nil && owner != nil && owner.ID == p.ID && !vip && c.world.nodeAddrs[a] == "" &&
+				slices.ContainsFunc(n.object.PodCIDRs, func(r netip.Prefix) bool { return r.Contains(a) })
+		},
+		AddrOf: func(p *model.Pod) netip.Addr {
+			a, _ := ofFamily(p.IPs, v4) // a pod without one is in no cell
+			return a
+		},
+	}
+	cfg.Ask = func(from, to *model.Pod) (verdict, reason string) {
+		a := c.Answer(Question{From: "pod:" + from.ID.String(), To: target{cfg.AddrOf(to), port.Number}.String(), Protocol: port.Protocol.String()})
+		return string(a.Verdict), cmp.Or(a.Error, a.Reason)
+	}
+	for _, ch := range c.world.allChanges() {
+		if ch.Object != nil {
+			cfg.Objects = append(cfg.Objects, ch.Object)
+		}
+	}
+	return alike.Of(pods, cfg)
+}
+
 // row returns the cells of one client; none if it lacks the family.
-func (c *Cluster) row(from *model.Pod, pods []*model.Pod, port Port, family string) []Cell {
+func row(l *alike.Pods, from *model.Pod, pods []*model.Pod, port Port, family string) []Cell {
 	if _, err := ofFamily(from.IPs, family == ipv4); err != nil {
 		return nil
 	}
-	var out []Cell
+	out := make([]Cell, 0, len(pods))
+	sender, dialled := "pod:"+from.ID.String(), port.String()
 	for _, to := range pods {
-		dst, err := ofFamily(to.IPs, family == ipv4)
-		if from == to || err != nil {
+		if _, err := ofFamily(to.IPs, family == ipv4); from == to || err != nil {
 			continue
 		}
-		q := Question{From: "pod:" + from.ID.String(), To: target{dst, port.Number}.String(), Protocol: port.Protocol.String()}
-		a := c.Answer(q)
-		out = append(out, Cell{
-			From: q.From, To: "pod:" + to.ID.String(), Port: port.String(), Family: family,
-			Verdict: a.Verdict, Reason: cmp.Or(a.Error, a.Reason),
-		})
+		verdict, reason := l.Answer(from, to)
+		out = append(out, Cell{sender, "pod:" + to.ID.String(), dialled, family, Verdict(verdict), reason})
 	}
 	return out
 }
@@ -195,114 +225,6 @@ func absent(c Cell, present map[party]bool) string {
 		}
 	}
 	return "not asked for"
-}
-
-// WriteMatrix writes a table for each port and family: a row for each client, a column for each server. A table that is wider than so many columns is
-// written in parts, each with some servers; 0: any width.
-func WriteMatrix(w io.Writer, cells []Cell, columns int) {
-	if len(cells) == 0 {
-		fmt.Fprintln(w, "no two pods to ask about")
-		return
-	}
-	fmt.Fprintln(w, "+ delivered  x dropped  r rejected  ? cannot be asked; rows are clients, columns are servers")
-	for len(cells) > 0 {
-		first := cells[0]
-		n := slices.IndexFunc(cells, func(c Cell) bool { return c.Port != first.Port || c.Family != first.Family })
-		if n < 0 {
-			n = len(cells)
-		}
-		writeTable(w, cells[:n], columns)
-		cells = cells[n:]
-	}
-}
-
-// pairTable is the table of one port and family.
-type pairTable struct {
-	clients, servers []string
-	number           map[string]int // of a pod, from 1 on
-	digits, width    int            // of a number, and of a client's name
-	verdicts         map[[2]string]Verdict
-}
-
-func writeTable(w io.Writer, cells []Cell, columns int) {
-	t := pairTable{number: map[string]int{}, verdicts: make(map[[2]string]Verdict, len(cells))}
-	delivered := 0
-	for _, c := range cells {
-		t.number[c.From], t.number[c.To] = 0, 0
-		t.clients, t.servers = append(t.clients, c.From), append(t.servers, c.To)
-		t.width = max(t.width, len(c.From))
-		t.verdicts[[2]string{c.From, c.To}] = c.Verdict
-		if c.Verdict == Delivered {
-			delivered++
-		}
-	}
-	pods := slices.Sorted(maps.Keys(t.number))
-	for i, name := range pods {
-		t.number[name] = i + 1
-	}
-	for _, list := range []*[]string{&t.clients, &t.servers} {
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
-	}
-	t.digits = len(strconv.Itoa(len(pods)))
-	fmt.Fprintf(w, "\n%s %s: %d of %d\n", cells[0].Port, cells[0].Family, delivered, len(cells))
-	silent := slices.ContainsFunc(t.servers, func(name string) bool { return !slices.Contains(t.clients, name) })
-	if named := columns == 0 || t.width <= columns/2; !named || silent { // rows do not name every server
-		for i, name := range pods {
-			fmt.Fprintf(w, "%*d %s\n", t.digits, i+1, name)
-		}
-		if fmt.Fprintln(w); !named {
-			t.width = 0
-		}
-	}
-	part := len(t.servers)
-	if columns > 0 {
-		part = max((columns-t.digits-1-t.width)/(t.digits+1), 1)
-	}
-	for at := 0; at < len(t.servers); at += part {
-		if at > 0 {
-			fmt.Fprintln(w)
-		}
-		t.writeServers(w, t.servers[at:min(at+part, len(t.servers))])
-	}
-}
-
-// writeServers writes the columns of some servers.
-func (t *pairTable) writeServers(w io.Writer, servers []string) {
-	left := t.digits
-	if t.width > 0 {
-		left += 1 + t.width
-	}
-	fmt.Fprintf(w, "%*s", left, "")
-	for _, to := range servers {
-		fmt.Fprintf(w, " %*d", t.digits, t.number[to])
-	}
-	fmt.Fprintln(w)
-	for _, from := range t.clients {
-		fmt.Fprintf(w, "%*d", t.digits, t.number[from])
-		if t.width > 0 {
-			fmt.Fprintf(w, " %-*s", t.width, from)
-		}
-		for _, to := range servers {
-			fmt.Fprintf(w, " %*s", t.digits, mark(t.verdicts, from, to))
-		}
-		fmt.Fprintln(w)
-	}
-}
-
-func mark(verdicts map[[2]string]Verdict, from, to string) string {
-	v, asked := verdicts[[2]string{from, to}]
-	switch {
-	case !asked:
-		return "."
-	case v == Delivered:
-		return "+"
-	case v == Dropped:
-		return "x"
-	case v == Rejected:
-		return "r"
-	}
-	return "?"
 }
 
 // WriteDifferences writes a line for each difference: + becomes possible, - stops; with the reasons before and after.

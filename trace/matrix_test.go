@@ -3,7 +3,6 @@ package trace
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -57,68 +56,6 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-func TestWriteMatrix(t *testing.T) {
-	cell := func(from, to, family string, v Verdict) Cell {
-		return Cell{From: "pod:" + from, To: "pod:" + to, Port: "80/TCP", Family: family, Verdict: v}
-	}
-	cells := []Cell{
-		cell("a/web", "b/db", ipv4, Delivered), cell("b/db", "a/web", ipv4, Dropped), cell("b/db", "c/x", ipv4, Rejected),
-		cell("c/x", "a/web", ipv4, ""), cell("a/web", "b/db", ipv6, Delivered),
-	}
-	var got bytes.Buffer
-	WriteMatrix(&got, cells, 0)
-	want := `+ delivered  x dropped  r rejected  ? cannot be asked; rows are clients, columns are servers
-
-80/TCP IPv4: 1 of 4
-            1 2 3
-1 pod:a/web . + .
-2 pod:b/db  x . r
-3 pod:c/x   ? . .
-
-80/TCP IPv6: 1 of 1
-1 pod:a/web
-2 pod:b/db
-
-            2
-1 pod:a/web +
-`
-	if diff := cmp.Diff(want, got.String()); diff != "" {
-		t.Error(diff)
-	}
-}
-
-// A matrix that is wider than the terminal is written in parts; names that leave no room for a part are written above it.
-func TestWriteMatrixFitsItsWidth(t *testing.T) {
-	var cells []Cell
-	for i := range 30 {
-		for j := range 30 {
-			if i != j {
-				cells = append(cells, Cell{From: fmt.Sprintf("pod:prod/web-%02d", i), To: fmt.Sprintf("pod:prod/web-%02d", j), Port: "80/TCP", Family: ipv4, Verdict: Delivered})
-			}
-		}
-	}
-	for columns, parts := range map[int]int{0: 1, 200: 1, 60: 3, 24: 5} {
-		var got bytes.Buffer
-		WriteMatrix(&got, cells, columns)
-		_, table, _ := strings.Cut(got.String(), "870 of 870\n")
-		if n := strings.Count(table, " +"); n != 870 {
-			t.Errorf("%d columns: %d answers", columns, n)
-		}
-		rows := 0
-		for line := range strings.Lines(table) {
-			if len(strings.TrimSuffix(line, "\n")) > columns && columns > 0 {
-				t.Errorf("%d columns: %q has %d", columns, line, len(line))
-			}
-			if strings.HasPrefix(line, " 1 ") && strings.Contains(line, "+") {
-				rows++
-			}
-		}
-		if rows != parts {
-			t.Errorf("%d columns: the first client is in %d parts, want %d\n%s", columns, rows, parts, table)
-		}
-	}
-}
-
 // Namespaces select the clients and the servers; the progress ends with the last row.
 func TestMatrixOfNamespaces(t *testing.T) {
 	c := guestbook(t, Config{})
@@ -168,4 +105,44 @@ func TestCompare(t *testing.T) {
 	if got.String() != "the same connections are possible\n" {
 		t.Error(got.String())
 	}
+}
+
+// TestPodsThatAreAlikeShareAnswers compares a matrix with single questions. Each change makes one pod, or its name, different from others of its application.
+func TestPodsThatAreAlikeShareAnswers(t *testing.T) {
+	const selected = "{apiVersion: v1, kind: Pod, metadata: {name: app-0-40, namespace: shop, labels: {app: app-0, one: pod}}, spec: {nodeName: node-0, containers: [{name: c, image: i}]}, status: {phase: Running, podIPs: [{ip: 10.1.0.12}]}}\n---\n"
+	for name, more := range map[string]string{
+		"nothing more":         "",
+		"a network of a pod":   "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: net, namespace: shop}, spec: {podSelector: {matchLabels: {app: app-2}}, ingress: [{from: [{ipBlock: {cidr: 10.1.0.12/32}}]}]}}",
+		"a selected pod":       selected + "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: one, namespace: shop}, spec: {podSelector: {matchLabels: {one: pod}}, policyTypes: [Egress]}}",
+		"the name of a pod":    "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: app-1-2, namespace: shop}, spec: {podSelector: {matchLabels: {app: app-1}}}}",
+		"an endpoint":          "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], ipFamilies: [IPv4], selector: {x: y}, ports: [{port: 8080, protocol: TCP}]}}\n---\n{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 8080, protocol: TCP}], endpoints: [{addresses: [10.1.0.2], nodeName: node-0}]}",
+		"an address of others": "{apiVersion: v1, kind: Pod, metadata: {name: twin, namespace: dev, labels: {app: app-0}}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}, status: {phase: Running, podIPs: [{ip: 10.1.0.12}]}}",
+		"an external address":  "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.96.0.9, clusterIPs: [10.96.0.9], externalIPs: [10.1.4.2], ipFamilies: [IPv4], selector: {x: y}, ports: [{port: 8080, protocol: TCP}]}}",
+	} {
+		c := manyPods(t, 60, more)
+		cells, err := c.Matrix(context.Background(), Pairs{Ports: []Port{{8080, model.TCP}}})
+		if err != nil || len(cells) < 60*59 {
+			t.Fatal(name, len(cells), err)
+		}
+		for i, cell := range cells {
+			if i%7 != 0 && !strings.Contains(cell.From+cell.To, "app-0") { // all of the application that changes, and some others
+				continue
+			}
+			to := c.podOf(cell.To)
+			a := c.Answer(Question{From: cell.From, To: target{to.IPs[0], 8080}.String(), Protocol: "TCP"})
+			if a.Verdict != cell.Verdict || a.Reason+a.Error != cell.Reason {
+				t.Fatalf("%s: %s -> %s\nin the matrix: %s: %s\nalone: %s: %s", name, cell.From, cell.To, cell.Verdict, cell.Reason, a.Verdict, a.Reason+a.Error)
+			}
+		}
+	}
+}
+
+// podOf returns the pod of a cell's From or To.
+func (c *Cluster) podOf(name string) *model.Pod {
+	for _, p := range c.matrixPods() {
+		if "pod:"+p.ID.String() == name {
+			return p
+		}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
 	"github.com/contiv-agent/contiv-agent/trace"
+	"github.com/contiv-agent/contiv-agent/trace/table"
 )
 
 // Matrix select questions about all pairs of pods.
@@ -39,7 +40,7 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 	if err != nil {
 		return exit.Usage(err)
 	}
-	ask := func(paths []string) ([]trace.Cell, error) {
+	ask := func(paths []string, each func([]trace.Cell) error) ([]trace.Cell, error) {
 		cluster, err := load(paths)
 		if err != nil {
 			return nil, err
@@ -47,22 +48,27 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 		defer cluster.Close()
 		return cluster.Matrix(cmd.Context(), trace.Pairs{
 			Ports: ports, Clients: f.clients, Servers: f.servers, Progress: terminal.Progress(cmd.ErrOrStderr(), "clients"),
+			Each: each,
 		})
 	}
 	if f.Matrix {
-		cells, err := ask(manifests)
+		if *out == "json" { // each line as soon as it is known
+			_, err := ask(manifests, func(row []trace.Cell) error { return writeLines(cmd.OutOrStdout(), row, out, nil) })
+			return err
+		}
+		cells, err := ask(manifests, nil)
 		if err != nil {
 			return err
 		}
 		return writeLines(cmd.OutOrStdout(), cells, out, func(w io.Writer, cells []trace.Cell) {
-			trace.WriteMatrix(w, cells, terminal.StyleOf(w).Width)
+			table.Write(w, cells, terminal.StyleOf(w).Width)
 		})
 	}
-	before, err := ask(args[:1])
+	before, err := ask(args[:1], nil)
 	if err != nil {
 		return err
 	}
-	after, err := ask(args[1:])
+	after, err := ask(args[1:], nil)
 	if err != nil {
 		return err
 	}
