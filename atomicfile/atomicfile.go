@@ -26,6 +26,24 @@ func Write(path string, content []byte, mode fs.FileMode) error {
 	return SyncFolder(dir)
 }
 
+// MakeFolder makes a folder and its parents, if they do not exist. It returns when their names are on disk.
+func MakeFolder(dir string, mode fs.FileMode) error {
+	dir = filepath.Clean(dir)
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := MakeFolder(parent, mode); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, mode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return SyncFolder(parent)
+}
+
 // SyncFolder returns when the names in a folder are on disk.
 func SyncFolder(dir string) error {
 	d, err := os.Open(filepath.Clean(dir))

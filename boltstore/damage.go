@@ -16,6 +16,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
 // errDamaged means that the file, or a record in it, is not what a File wrote.
@@ -28,10 +30,10 @@ const maxAside = 3
 type record struct{ all, group, key, framed []byte }
 
 // Open opens the file, or creates it and its folder. One process has the file at a time: Open fails while another has it. It renames a
-// damaged file to PATH.damaged-TIME, and creates a new one with the records whose checksums are right. A file that cannot be written is
+// damaged file to PATH.damaged-TIME, and puts a new one with the records whose checksums are right in its place. A file that cannot be written is
 // read, and every Update fails. A file that cannot be read either counts as empty. Remark returns the problem.
 func Open(path string, schema Schema) (*File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+	if err := atomicfile.MakeFolder(filepath.Dir(path), 0o700); err != nil {
 		return unwritable(path, schema, err), nil
 	}
 	db, kept, err := openWhole(path, schema)
@@ -44,23 +46,14 @@ func Open(path string, schema Schema) (*File, error) {
 		return unwritable(path, schema, err), nil
 	}
 	f := &File{schema: schema, lost: true}
-	aside, renameErr := setAside(path, time.Now())
-	if renameErr != nil {
-		f.broken = fmt.Errorf("store %s: %w; it cannot be set aside: %w", path, err, renameErr)
+	aside, replaceErr := replaceFile(path, schema, kept, time.Now())
+	if replaceErr != nil {
+		f.broken = fmt.Errorf("store %s: %w; it stays, because a new one cannot take its place: %w", path, err, replaceErr)
 		return f, nil
 	}
 	var openErr error
-	f.db, _, openErr = openWhole(path, schema)
-	if openErr == nil {
-		openErr = f.db.Update(func(tx *bbolt.Tx) error {
-			if err := restore(tx, kept); err != nil {
-				return err
-			}
-			return schema.putTotal(tx)
-		})
-	}
-	if openErr != nil {
-		f.broken = fmt.Errorf("store %s: %w; it is set aside as %s, and a new one cannot be created: %w", path, err, aside, openErr)
+	if f.db, _, openErr = openWhole(path, schema); openErr != nil {
+		f.broken = fmt.Errorf("store %s: %w; it is set aside as %s, and the new one cannot be opened: %w", path, err, aside, openErr)
 		return f, nil
 	}
 	f.total = readTotal(f.db)
@@ -108,7 +101,8 @@ func guarded(do func() error) (err error) {
 // errDamaged, kept holds the valid records.
 func openWhole(path string, schema Schema) (db *bbolt.DB, kept []record, err error) {
 	content, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	created := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !created {
 		return nil, nil, err
 	}
 	if kept, err = verify(content, schema); err != nil {
@@ -132,6 +126,11 @@ func openWhole(path string, schema Schema) (db *bbolt.DB, kept []record, err err
 	if err = guarded(func() error { return db.Update(schema.migrate) }); err != nil {
 		_ = guarded(db.Close) // none of its content is used any more
 		return nil, kept, err
+	}
+	if created { // bbolt syncs the file, and not its name
+		if err := atomicfile.SyncFolder(filepath.Dir(path)); err != nil {
+			return nil, nil, errors.Join(err, guarded(db.Close))
+		}
 	}
 	return db, nil, nil
 }
@@ -239,16 +238,43 @@ func unframe(r record) (value []byte, ok bool) {
 	return value, binary.BigEndian.Uint32(r.framed) == sum(r.all, r.group, r.key, value)
 }
 
-// setAside renames a damaged file and removes the oldest damaged files beyond maxAside.
-func setAside(path string, now time.Time) (aside string, err error) {
-	aside = path + ".damaged-" + now.UTC().Format("20060102T150405.000000000Z")
-	if err := os.Rename(path, aside); err != nil {
+// replaceFile puts a new file with these records in place of a damaged one, which it gives the name aside. It removes the oldest damaged files beyond maxAside.
+// Whenever the process or the power ends, one of the two files is at path.
+func replaceFile(path string, schema Schema, kept []record, now time.Time) (aside string, err error) {
+	next := path + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
+	db, _, err := openWhole(next, schema)
+	if err != nil {
+		return "", err
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		if err := restore(tx, kept); err != nil {
+			return err
+		}
+		return schema.putTotal(tx)
+	})
+	aside = path + ".damaged-" + now.UTC().Format("20060102T150405.000000000Z")
+	if err = errors.Join(err, db.Close()); err == nil {
+		err = os.Link(path, aside)
+	}
+	if err == nil {
+		err = os.Rename(next, path)
+	}
+	if err != nil {
+		return "", errors.Join(err, os.Remove(next))
+	}
+	dropOld(path)
+	return aside, atomicfile.SyncFolder(filepath.Dir(path))
+}
+
+// dropOld removes the oldest damaged files beyond maxAside. Errors do not matter: the present one is set aside.
+func dropOld(path string) {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(filepath.Clean(dir + "."))
 	if err != nil {
-		return aside, nil // the file is set aside; the number of old files matters less
+		return
 	}
 	var old []string
 	for _, e := range entries {
@@ -258,7 +284,6 @@ func setAside(path string, now time.Time) (aside string, err error) {
 	}
 	slices.Sort(old)
 	for _, path := range old[:max(0, len(old)-maxAside)] {
-		_ = os.Remove(path) // as above
+		_ = os.Remove(path)
 	}
-	return aside, nil
 }

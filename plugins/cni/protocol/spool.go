@@ -39,7 +39,7 @@ func (s Spool) Record(r Request) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+	if err := atomicfile.MakeFolder(s.Dir, 0o700); err != nil {
 		return fmt.Errorf("record of DEL: %w", err)
 	}
 	entries, err := os.ReadDir(s.Dir)
