@@ -18,7 +18,7 @@ import (
 )
 
 // theVPP is the binary to test with; the test is skipped, with what is missing, if it cannot run here.
-func theVPP(t *testing.T) string {
+func theVPP(t testing.TB) string {
 	t.Helper()
 	path := os.Getenv("CONTIV_VPP")
 	if path == "" {
@@ -54,7 +54,7 @@ const simulatedVPP = "sim"
 var programs string
 
 // theAgent is contiv-agent, built once.
-func theAgent(t *testing.T) string {
+func theAgent(t testing.TB) string {
 	t.Helper()
 	path, err := buildAgent()
 	if err != nil {
