@@ -165,10 +165,10 @@ func (n *node) isDying() bool {
 	return n.life != nil && n.life.dead.Load()
 }
 
-// killVPP ends VPP, and starts it again without anything.
-func (n *node) killVPP(away time.Duration) {
+// killVPP ends VPP by around, and starts it again without anything.
+func (n *node) killVPP(away time.Duration, around func(end func())) {
 	n.toVPP.Change(func(f *network.Faults) { f.Cut++ })
-	n.sim.Restart()
+	around(n.sim.Restart)
 	time.Sleep(away)
 	n.toVPP.Change(func(f *network.Faults) { f.Cut-- })
 }

@@ -23,6 +23,8 @@ type runtime struct {
 	held map[netip.Addr]protocol.Attachment // addresses of acknowledged ADDs without an acknowledged DEL
 	bad  []error
 	did  map[string]int // requests that were acknowledged, by verb
+
+	traffic *traffic
 }
 
 // pod is one pod, which has a sandbox or not.
@@ -40,7 +42,7 @@ const namespace = "default"
 const patience = 90 * time.Second
 
 func newRuntime(n *node, pods int) *runtime {
-	r := &runtime{node: n, client: protocol.Client{Dial: n.toAgent.Dial}, held: map[netip.Addr]protocol.Attachment{}, did: map[string]int{}}
+	r := &runtime{node: n, client: protocol.Client{Dial: n.toAgent.Dial}, held: map[netip.Addr]protocol.Attachment{}, did: map[string]int{}, traffic: newTraffic()}
 	for i := range pods {
 		r.pods = append(r.pods, &pod{name: fmt.Sprintf("p%d", i)})
 	}
@@ -116,6 +118,7 @@ func (r *runtime) acknowledged(p *pod, req *protocol.Request, res *protocol.Resu
 	r.mu.Unlock()
 	o := p.object(ips)
 	r.node.objects.put(o.Ref(), o)
+	r.traffic.join(p, req.Attachment, ips)
 }
 
 // stop removes the pod's sandbox and the pod.
@@ -124,6 +127,7 @@ func (r *runtime) stop(p *pod) {
 		return
 	}
 	req := *p.req
+	r.traffic.leave(p)
 	r.remove(req)
 	p.req, p.res = nil, nil
 	r.mu.Lock()
@@ -178,12 +182,18 @@ func (r *runtime) repeat(p *pod) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	r.traffic.leave(p) // the agent may undo it
 	switch res, err := r.client.Add(ctx, *p.req); {
 	case err != nil: // the agent undoes an ADD that fails, and a runtime then deletes the sandbox
 		r.stop(p)
 	case fmt.Sprint(res.IPs) != fmt.Sprint(p.res.IPs):
 		r.failf("the ADD of %s is repeated, and has the addresses %v instead of %v", p.req.Attachment, res.IPs, p.res.IPs)
 	default:
+		var ips []netip.Addr
+		for _, ip := range res.IPs {
+			ips = append(ips, ip.Address.Addr())
+		}
+		r.traffic.join(p, p.req.Attachment, ips)
 		r.count("ADD again")
 	}
 }

@@ -109,6 +109,7 @@ func newWorld(seed uint64, dir string, log *slog.Logger) (w *world, end func(), 
 	}
 	n.toVPP.Change(func(f *network.Faults) { f.Slow = 3 * time.Millisecond })
 	w = &world{node: n, runtime: newRuntime(n, pods), seed: seed}
+	v.After(func(m sim.Record) { w.traffic.send(v, m.String(), false) })
 	policy := &networking.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
 		Spec: networking.NetworkPolicySpec{
@@ -183,7 +184,7 @@ func (w *world) act(a action) {
 			w.failf("%w", err)
 		}
 	case killVPP:
-		w.faulting.Go(func() { w.killVPP(a.d) })
+		w.faulting.Go(func() { w.killVPP(a.d, w.traffic.forget) })
 	case cutVPP:
 		w.toVPP.Sever()
 	case hangVPP:
@@ -222,6 +223,8 @@ func (w *world) laws() error {
 	w.runtime.mu.Lock()
 	errs := slices.Clone(w.bad)
 	w.runtime.mu.Unlock()
+	w.traffic.send(w.sim, "the quiet time", true)
+	errs = append(errs, w.traffic.errors()...)
 	w.node.mu.Lock()
 	errs = append(errs, w.ended, w.sim.Crashed())
 	w.node.mu.Unlock()
@@ -361,7 +364,7 @@ func poolAddresses() (out []netip.Addr) {
 
 // restarted kills VPP, and then the agent: the next VPP gets what the sandboxes need, and the next agent changes nothing in it.
 func (w *world) restarted() error {
-	w.killVPP(time.Second)
+	w.killVPP(time.Second, w.traffic.forget)
 	if err := w.laws(); err != nil {
 		return fmt.Errorf("after VPP's end: %w", err)
 	}
@@ -394,6 +397,9 @@ func simulate(seed uint64, dir string, log *slog.Logger, total map[string]int) (
 		}
 		for verb, n := range w.did {
 			total[verb] += n
+		}
+		for what, n := range w.traffic.packets {
+			total[what] += n
 		}
 	}()
 	if err := w.laws(); err != nil {
