@@ -57,16 +57,16 @@ func TestUnchangedVPPIsNotDecoded(t *testing.T) {
 func TestRecheckFindsThatAChangeWasUndone(t *testing.T) {
 	c := newClocked(t)
 	pods(c.lab)
-	before, after := dnat("default/b", "10.96.0.2", 80, "10.1.1.2:8080"), dnat("default/b", "10.96.0.2", 80, "10.1.1.9:8080")
-	c.allConfigured(c.put(append(node(), before)...))
+	before, after := lists("tap1", []string{"web", "rest"}, []string{"rest"}), lists("tap1", []string{"rest", "web"}, []string{"rest"})
+	c.allConfigured(c.put(world()...))
 	c.round()
 	dump := c.sim.Dump()
 	c.put(after)
-	c.other(t, map[string]proto.Message{kv.DNat44Key("default/b"): before})
+	c.other(t, map[string]proto.Message{kv.InterfaceACLsKey("tap1"): before})
 	if c.sim.Dump() != dump {
 		t.Fatalf("VPP is not as before:\n%s\nwant\n%s", c.sim.Dump(), dump)
 	}
-	if got, want := lines(c.round()), []string{kv.DNat44Key("default/b") + " changed true"}; !slices.Equal(got, want) {
+	if got, want := lines(c.round()), []string{kv.InterfaceACLsKey("tap1") + " changed true"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
