@@ -101,7 +101,9 @@ func BenchmarkPeriod(b *testing.B) {
 		Flows: func(ctx context.Context, after uint64, _ *flows.Filter) (*agentflows.Answer, error) {
 			return c.Flows(ctx, "node-1", after)
 		},
-		AllFlows: func(ctx context.Context, after uint64) (*agentflows.Answer, error) { return c.Flows(ctx, "node-1", after) },
+		AllFlows: func(ctx context.Context, after uint64) (*agentflows.Answer, error) {
+			return c.Flows(ctx, "node-1", after)
+		},
 	}
 	at := filepath.Join(b.TempDir(), "s")
 	ctx, cancel := context.WithCancel(b.Context())
