@@ -16,8 +16,8 @@ import (
 const (
 	SlowAPI   Kind = "API server slow"                // For: up to N ms for each answer and each event
 	FailAPI   Kind = "API server answers errors"      // For: to N of 1,000 requests
-	CutWatch  Kind = "API watches end"                // N even: in order
-	TearWatch Kind = "API answers are torn"           // For: events and lists end in their middle
+	CutWatch  Kind = "API watches end"                // N even: in order; For: the server has no room for others, in every second one
+	TearWatch Kind = "API answers are torn"           // For: events and lists end in their middle; N even: clients have to list
 	ExpireAPI Kind = "API server forgets its history" // 410 Gone
 	StaleAPI  Kind = "API server's cache is behind"   // For: clients reach a server with the state before the last change
 )
@@ -58,7 +58,13 @@ func (r *run) actAPI(a Action) {
 		begin(func(f *apiserver.Faults, by int) { f.Errors += by * a.N })
 	case TearWatch:
 		begin(func(f *apiserver.Faults, by int) { f.Torn += by })
+		if a.N%2 == 0 {
+			r.server.Expire()
+		}
 	case CutWatch:
+		if a.N%4 >= 2 {
+			begin(func(f *apiserver.Faults, by int) { f.Few += by })
+		}
 		r.server.EndWatches(a.N%2 == 0)
 	case ExpireAPI:
 		r.server.Expire()

@@ -52,6 +52,9 @@ func (r *run) check() error {
 		if diff := cmp.Diff(fresh[n.name], withoutExternal(show.WithoutDrained(dump))); diff != "" {
 			return fmt.Errorf("VPP of %s differs from one with these objects alone (-alone +simulated):\n%s", n.name, diff)
 		}
+		if err := r.continueConnections(n, v); err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
 	}
 	return r.checkGoroutines()
 }

@@ -23,10 +23,15 @@ const (
 	CompactEtcd Kind = "etcd forgets revisions"
 	BackEtcd    Kind = "etcd is restored" // to one of the latest 16 revisions; N draws it
 	LoseLease   Kind = "etcd loses leases"
+	DeadEtcd    Kind = "etcd goes silent"             // For: connections of a node die without a reset, after N further bytes
+	SlipEtcd    Kind = "etcd moves on before a watch" // For: a node connects again; keys change after it has read them and before it watches. N even: etcd compacts then
 )
 
 // etcdFaults are drawn beside faults, as apiFaults are.
 var etcdFaults = []Kind{PutEtcd, PutEtcd, PutEtcd, CutEtcd, HangEtcd, SlowEtcd, CompactEtcd, BackEtcd, LoseLease}
+
+// laterEtcdFaults are drawn beside etcdFaults, for the same reason.
+var laterEtcdFaults = []Kind{DeadEtcd, SlipEtcd}
 
 // joinEtcd connects a node to the etcd, which gets a value for it.
 func (r *run) joinEtcd(n *node) {
@@ -79,16 +84,7 @@ func (r *run) actEtcd(a Action, n *node, rng *rand.Rand) {
 	}
 	switch a.Kind {
 	case PutEtcd:
-		values := map[string]string{}
-		for range 1 + rng.IntN(2) {
-			name := etcdNames[rng.IntN(len(etcdNames))]
-			value := etcdValue(name, 1300+rng.IntN(200))
-			if rng.IntN(3) == 0 {
-				value = ""
-			}
-			values[etcdRoot(n)+etcdConfig+name] = value
-		}
-		r.etcd.Write(values)
+		r.etcd.Write(drawEtcd(n, rng))
 	case CutEtcd:
 		begin(func(f *network.Faults, by int) { f.Cut += by })
 	case HangEtcd:
@@ -105,7 +101,29 @@ func (r *run) actEtcd(a Action, n *node, rng *rand.Rand) {
 		}
 	case LoseLease:
 		r.etcd.LoseLeases()
+	case DeadEtcd:
+		begin(func(f *network.Faults, by int) { f.Dead, f.Rest = f.Dead+by, a.N })
+	case SlipEtcd:
+		changes := []map[string]string{drawEtcd(n, rng), drawEtcd(n, rng)} // a watch begins at the first, and etcd keeps the last
+		r.during(a, func() {
+			r.etcd.AfterRead(etcdRoot(n)+"config/", changes, a.N%2 == 0)
+			n.etcd.Sever()
+		}, func() { r.etcd.AfterRead("", nil, false) })
 	}
+}
+
+// drawEtcd draws a revision of a node's keys.
+func drawEtcd(n *node, rng *rand.Rand) map[string]string {
+	values := map[string]string{}
+	for range 1 + rng.IntN(2) {
+		name := etcdNames[rng.IntN(len(etcdNames))]
+		value := etcdValue(name, 1300+rng.IntN(200))
+		if rng.IntN(3) == 0 {
+			value = ""
+		}
+		values[etcdRoot(n)+etcdConfig+name] = value
+	}
+	return values
 }
 
 // checkEtcd is an error unless VPP has the interfaces that etcd has for the node and no others, and etcd has their statuses.

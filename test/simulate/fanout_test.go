@@ -19,12 +19,16 @@ import (
 const (
 	CutFanout  Kind = "fan-out unreachable" // For, by a node
 	HangFanout Kind = "fan-out hangs"       // For, at a node
-	SlowFanout Kind = "fan-out is slow"     // For: N ms in each direction, at a node
+	SlowFanout Kind = "fan-out is slow"     // For: N ms in each direction, at a node, with little room for what is not read
 	KillFanout Kind = "fan-out is killed"   // For: it is away
+	DeadFanout Kind = "fan-out goes silent" // For: connections of a node die without a reset, after N further bytes
 )
 
 // fanoutFaults are drawn beside faults, as apiFaults are.
 var fanoutFaults = []Kind{CutFanout, HangFanout, SlowFanout, KillFanout}
+
+// laterFanoutFaults are drawn beside fanoutFaults, for the same reason.
+var laterFanoutFaults = []Kind{DeadFanout}
 
 // relay is a fan-out server between the API server and the agents.
 type relay struct {
@@ -142,7 +146,12 @@ func (r *run) actFanout(a Action, n *node) {
 	case HangFanout:
 		begin(func(f *network.Faults, by int) { f.Hung += by })
 	case SlowFanout:
-		begin(func(f *network.Faults, by int) { f.Slow += time.Duration(by*a.N) * time.Millisecond })
+		begin(func(f *network.Faults, by int) {
+			f.Slow += time.Duration(by*a.N) * time.Millisecond
+			f.Thin += by
+		})
+	case DeadFanout:
+		begin(func(f *network.Faults, by int) { f.Dead, f.Rest = f.Dead+by, a.N })
 	case KillFanout:
 		r.relay.killFanout(a.For, false)
 	}

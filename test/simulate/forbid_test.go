@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
@@ -44,7 +45,7 @@ func (r *run) watch(versions []int) {
 				p := probes[next%len(probes)]
 				next++
 				r.watching.sent.Add(1)
-				if at, passes := p.passes(n.sim); passes {
+				if at, passes := p.passes(n.sim, 0); passes {
 					r.failf("%s leaves %s by %s after %s, and no version of the objects allows it: %s", &p.packet, n.name, at, m, p.why)
 				}
 			}
@@ -59,9 +60,12 @@ func (r *run) unwatch() {
 	r.Packets = int(r.watching.sent.Load())
 }
 
-// passes sends the packet, without a trace in sessions.
-func (p *probe) passes(v *sim.VPP) (string, bool) {
+// passes sends the packet after a pause, without a trace in sessions or in VPP's clock.
+func (p *probe) passes(v *sim.VPP, pause time.Duration) (string, bool) {
 	m := v.Snapshot()
+	if pause > 0 {
+		v.Advance(pause)
+	}
 	fate := v.Send(p.in, p.packet)
 	v.Restore(m)
 	v.Release()

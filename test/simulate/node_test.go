@@ -51,6 +51,7 @@ type node struct {
 	over     chan struct{} // closed when the last agent has ended
 	clients  *clients
 	disk     disk
+	open     []connection
 }
 
 // life is one agent from start to end.

@@ -39,7 +39,7 @@ func TestSameSeedDrawsTheSameSchedule(t *testing.T) {
 			t.Errorf("seed %d: actions in disorder, or with one number:\n%s", seed, s)
 		}
 	}
-	for _, k := range slices.Concat(faults, apiFaults, etcdFaults, fanoutFaults, []Kind{Change}) {
+	for _, k := range slices.Concat(faults, apiFaults, etcdFaults, fanoutFaults, laterEtcdFaults, laterFanoutFaults, []Kind{Change}) {
 		if !seen[k] {
 			t.Errorf("no seed draws %q", k)
 		}

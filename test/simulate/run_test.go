@@ -27,6 +27,7 @@ type Figures struct {
 	Actions  map[Kind]int
 	Requests uint64 // that VPPs read
 	Compared int    // checks of verify that were decided
+	Revoked  int    // packets of connections that policies do not allow any more
 	Packets  int    // packets that were sent between two requests, which policies forbid
 	Acked    int    // acknowledged values of external clients that were looked for
 	Lives    uint64 // of agents
@@ -256,9 +257,9 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 		}
 	case CutAPI, EmptyAPI, SlowAPI, FailAPI, CutWatch, TearWatch, ExpireAPI, StaleAPI:
 		r.actAPI(a)
-	case PutEtcd, CutEtcd, HangEtcd, SlowEtcd, CompactEtcd, BackEtcd, LoseLease:
+	case PutEtcd, CutEtcd, HangEtcd, SlowEtcd, CompactEtcd, BackEtcd, LoseLease, DeadEtcd, SlipEtcd:
 		r.actEtcd(a, n, rng)
-	case CutFanout, HangFanout, SlowFanout, KillFanout:
+	case CutFanout, HangFanout, SlowFanout, KillFanout, DeadFanout:
 		r.actFanout(a, n)
 	case FullDisk:
 		r.during(a, func() { n.disk.full.Add(1) }, func() { n.disk.full.Add(-1) })

@@ -80,7 +80,7 @@ func Draw(seed uint64, only ...Kind) Schedule {
 		has := func(kinds []Kind) bool {
 			return slices.ContainsFunc(only, func(k Kind) bool { return slices.Contains(kinds, k) })
 		}
-		s.Etcd, s.Fanout = has(etcdFaults), has(fanoutFaults)
+		s.Etcd, s.Fanout = has(slices.Concat(etcdFaults, laterEtcdFaults)), has(slices.Concat(fanoutFaults, laterFanoutFaults))
 	}
 	for round := range s.Rounds {
 		var list []Action
@@ -104,6 +104,10 @@ func Draw(seed uint64, only ...Kind) Schedule {
 		}
 		if s.Fanout {
 			s.drawMore(24, 3, fanoutFaults)
+			s.drawMore(25, 2, laterFanoutFaults)
+		}
+		if s.Etcd {
+			s.drawMore(26, 2, laterEtcdFaults)
 		}
 	}
 	s.Versions++
@@ -154,6 +158,8 @@ func drawFault(rng *rand.Rand, only []Kind, versions int) Action {
 	case CutEtcd, HangEtcd, SlowEtcd, HangFanout, SlowFanout:
 		a.For = []time.Duration{a.For, 70 * time.Second}[rng.IntN(2)] // longer than an agent waits for etcd, than its lease, and than clients of a fan-out server wait for pings
 		a.N = []int{50, 500, 4000}[a.N%3]
+	case DeadEtcd, DeadFanout:
+		a.N = []int{0, 1 + a.N%20, 1 + a.N%2000}[rng.IntN(3)] // from the beginning, in a hello, in a later message
 	case SlowAPI:
 		a.N = []int{500, 5000, 30000}[a.N%3]
 	case RefuseVPP, FailAPI:

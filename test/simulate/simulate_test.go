@@ -103,9 +103,9 @@ func TestSimulate(t *testing.T) {
 	for _, k := range slices.Sorted(maps.Keys(total.Actions)) {
 		kinds = append(kinds, fmt.Sprintf("%d× %s", total.Actions[k], k))
 	}
-	t.Logf("%d seeds, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets, %d acknowledged values, %d agents; %s",
+	t.Logf("%d seeds, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets and %d of revoked connections, %d acknowledged values, %d agents; %s",
 		seeds, total.Virtual.Round(time.Second), took.Round(time.Millisecond), time.Duration(float64(took)*float64(24*time.Hour)/float64(total.Virtual+1)).Round(time.Millisecond), total.Requests, total.Compared, total.TooBig, total.Packets,
-		total.Acked, total.Lives, strings.Join(kinds, ", "))
+		total.Revoked, total.Acked, total.Lives, strings.Join(kinds, ", "))
 }
 
 // mostTooBig bounds the checks that differ for policies that are too big for VPP. One policy has several at each quiet time of a seed.
@@ -125,6 +125,7 @@ func addFigures(total *Figures, f Figures) {
 	total.Requests += f.Requests
 	total.Compared += f.Compared
 	total.Packets += f.Packets
+	total.Revoked += f.Revoked
 	total.Acked += f.Acked
 	total.Lives += f.Lives
 	total.TooBig += f.TooBig

@@ -203,6 +203,9 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 // answerWatch answers with a stream of events.
 func (c *Client) answerWatch(ctx context.Context, r resource, q url.Values, chosen selection) (*http.Response, error) {
 	s := c.server
+	if s.faults.Few > 0 {
+		return status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests, please try again later"), nil
+	}
 	initial := q.Get("sendInitialEvents") == "true"
 	from, err := strconv.Atoi(q.Get("resourceVersion"))
 	switch {
@@ -238,5 +241,8 @@ func (c *Client) answerWatch(ctx context.Context, r resource, q url.Values, chos
 		t.at = from
 	}
 	t.register()
+	if initial && s.faults.Torn > 0 && c.rand.IntN(2) == 0 {
+		t.tear()
+	}
 	return respond(http.StatusOK, t), nil
 }

@@ -17,6 +17,7 @@ type Faults struct {
 	Slow   time.Duration // the longest additional time of each answer and each event
 	Errors int           // of 1,000 requests, answered 429, 500, 503 or 504
 	Torn   int           // > 0: events and answers end in their middle
+	Few    int           // > 0: the server has no room for further watches, and answers 429
 	Behind int           // > 0: the cache stays at the state before the last Set (Server.FallBehind)
 }
 

@@ -253,6 +253,31 @@ func TestFaults(t *testing.T) {
 				if torn == 0 || torn == 20 {
 					t.Errorf("%d of 20 lists are torn", torn)
 				}
+				torn = 0
+				for range 20 {
+					text, err := io.ReadAll(a.watch("allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1"))
+					if errors.Is(err, io.ErrUnexpectedEOF) && !strings.Contains(string(text), metav1.InitialEventsAnnotationKey) {
+						torn++
+					}
+				}
+				if torn == 0 || torn == 20 {
+					t.Errorf("%d of 20 streamed lists are torn", torn)
+				}
+			},
+		},
+		"few": {
+			func(s *Server) { s.Change(func(f *Faults) { f.Few++ }) }, func(s *Server) { s.Change(func(f *Faults) { f.Few-- }) },
+			func(t *testing.T, a *asker, w *bufio.Reader) {
+				if code, text := a.read(path + "?watch=true&resourceVersion=102"); code != http.StatusTooManyRequests {
+					t.Error(code, text)
+				}
+				if code, text := a.read(path); code != http.StatusOK {
+					t.Error(code, text)
+				}
+				if err := a.server.Set(namespaces("a", "b", "c")); err != nil {
+					t.Fatal(err)
+				}
+				a.expect(w, "ADDED c@103")
 			},
 		},
 		"expired": {

@@ -184,9 +184,14 @@ func (t *stream) writeChanges() {
 		t.writeEvent(kind, b.Bytes())
 	}
 	if s.faults.Torn > 0 && t.buf.Len() > 0 {
-		t.buf.Truncate(t.buf.Len() / 2)
-		t.end(io.ErrUnexpectedEOF)
+		t.tear()
 	}
+}
+
+// tear ends the stream in the middle of what the client has not read.
+func (t *stream) tear() {
+	t.buf.Truncate(t.buf.Len() / 2)
+	t.end(io.ErrUnexpectedEOF)
 }
 
 // sendObjects writes all objects that the cache has.

@@ -47,6 +47,7 @@ func (s *Server) Range(_ context.Context, r *pb.RangeRequest) (*pb.RangeResponse
 		}
 		out.Kvs = append(out.Kvs, values[key].pair(key, r.KeysOnly))
 	}
+	s.springSlip(r, out.More)
 	return out, nil
 }
 

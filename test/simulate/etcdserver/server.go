@@ -27,13 +27,22 @@ type Server struct {
 	mu        sync.Mutex
 	changed   chan struct{} // closed at each change
 	history   []revision    // from revision 1 on
+	leased    []int64       // the lease of each revision; 0: none
 	values    map[string]value
 	compacted int64
 	leases    map[int64]*lease
 	lastLease int64
 	epoch     int // of backups: watches of an earlier one end
+	slip      slip
 	served    sync.WaitGroup
 	grpc      *grpc.Server
+}
+
+// slip is what happens once after the keys below a prefix are read.
+type slip struct {
+	prefix   string // "": nothing
+	changes  []map[string]string
+	compacts bool
 }
 
 // revision is what one revision changed: "" deletes a key.
@@ -57,7 +66,8 @@ type lease struct {
 func New() *Server {
 	once.Do(func() { neverDone = nil })
 	s := &Server{changed: make(chan struct{}), values: map[string]value{}, leases: map[int64]*lease{}}
-	s.grpc = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second})) // etcd's default
+	s.grpc = grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second}), // etcd's default
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 20 * time.Second})) // etcd waits two hours before it looks whether a client lives
 	pb.RegisterKVServer(s.grpc, s)
 	pb.RegisterMaintenanceServer(s.grpc, s)
 	pb.RegisterWatchServer(s.grpc, &watchServer{server: s})
@@ -116,6 +126,29 @@ func (s *Server) ForgetHistory() {
 	s.wake()
 }
 
+// AfterRead arms a trap, in place of the one before: right after the next answer that completes a read of the keys below prefix, these changes are written, a
+// revision each, and if compacts is set, the server forgets the revisions before the last one. A client that watches from what it has read finds them gone. The prefix "" disarms.
+func (s *Server) AfterRead(prefix string, changes []map[string]string, compacts bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slip = slip{prefix, changes, compacts}
+}
+
+// springSlip does what AfterRead has armed, if a read of these keys is complete, under mu.
+func (s *Server) springSlip(r *pb.RangeRequest, more bool) {
+	todo := s.slip
+	if todo.prefix == "" || more || !strings.HasPrefix(string(r.Key), todo.prefix) {
+		return
+	}
+	s.slip = slip{}
+	for _, values := range todo.changes {
+		s.putRevision(values, 0)
+	}
+	if todo.compacts {
+		s.compacted = int64(len(s.history))
+	}
+}
+
 // Restore returns to an earlier revision, as an etcd that is restored from a backup. Its next revisions have the numbers of those that are lost. All leases are
 // lost, and with them their keys. The caller loses the connections.
 func (s *Server) Restore(to int64) {
@@ -124,10 +157,19 @@ func (s *Server) Restore(to int64) {
 	s.history = s.history[:to]
 	s.compacted = min(s.compacted, to)
 	s.epoch++
-	old := s.history
-	s.history, s.values = nil, map[string]value{}
-	for _, r := range old {
-		s.apply(r, 0)
+	old, leased := s.history, s.leased
+	s.history, s.leased, s.values = nil, nil, map[string]value{}
+	for i, r := range old {
+		s.apply(r, leased[i])
+	}
+	gone := revision{}
+	for key, v := range s.values { // of a lease that ended after the backup
+		if v.lease != 0 && s.leases[v.lease] == nil {
+			gone[key] = ""
+		}
+	}
+	if len(gone) > 0 {
+		s.putRevision(gone, 0)
 	}
 	s.loseLeases()
 	s.wake()
@@ -172,7 +214,7 @@ func (s *Server) putRevision(values map[string]string, lease int64) {
 }
 
 func (s *Server) apply(r revision, lease int64) {
-	s.history = append(s.history, r)
+	s.history, s.leased = append(s.history, r), append(s.leased, lease)
 	rev := int64(len(s.history))
 	for key, text := range r {
 		v := s.values[key]

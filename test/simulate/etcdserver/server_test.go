@@ -103,6 +103,37 @@ func TestWatch(t *testing.T) {
 	})
 }
 
+// After the next complete read of keys they change, once, and what lies between is compacted.
+func TestAfterRead(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *Server, c *clientv3.Client, _ *network.Network) {
+		read := func(prefix string, limit int64) int64 {
+			got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithLimit(limit))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.Header.Revision
+		}
+		changes := []map[string]string{{"a/1": "new"}, {"a/1": "", "a/3": "z"}}
+		s.AfterRead("a/", changes, true)
+		if read("b/", 0); read("a/", 1) != 1 || s.Revision() != 1 {
+			t.Errorf("revision %d after a read of other keys, and of a part", s.Revision())
+		}
+		rev := read("a/", 0)
+		expect(t, next(c.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(rev+1))), rpctypes.ErrCompacted.Error())
+		if rev != 1 || read("a/", 0) != 3 || s.Revision() != 3 {
+			t.Errorf("revision %d, then %d", rev, s.Revision())
+		}
+		s.AfterRead("a/", changes, false)
+		rev = read("a/", 0)
+		expect(t, next(c.Watch(t.Context(), "a/", clientv3.WithPrefix(), clientv3.WithRev(rev+1))), "PUT a/1=new@4", "DELETE a/1=@5", "PUT a/3=z@5")
+		s.AfterRead("a/", changes, false)
+		s.AfterRead("", nil, false)
+		if read("a/", 0); s.Revision() != 5 {
+			t.Errorf("revision %d after a disarmed read", s.Revision())
+		}
+	})
+}
+
 // A lease holds its keys as long as the client renews it.
 func TestLease(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *Server, c *clientv3.Client, n *network.Network) {

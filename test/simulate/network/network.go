@@ -18,6 +18,11 @@ type Faults struct {
 	Cut  int           // > 0: nothing listens
 	Hung int           // > 0: bytes do not arrive, and are not lost
 	Slow time.Duration // until a write arrives
+	Thin int           // > 0: a connection holds less, so that a writer learns that the network is slow
+	// Dead > 0: connections die without a reset, those that are open and those that begin. After Rest further bytes, and after the fault, each end reads nothing any
+	// more. The ends of a dead connection learn of nothing: neither that the other end is closed, nor that it is lost.
+	Dead int
+	Rest int
 }
 
 // Network has one listener, which it implements, and any number of clients. Create with New.
@@ -29,6 +34,7 @@ type Network struct {
 	accept  *sync.Cond
 	joint   *Joint        // accepts in place of the network; nil: the network does
 	open    map[*end]bool // both ends of each connection
+	dying   []*end        // they read what is left of Rest
 }
 
 // New returns a network without connections.
@@ -38,7 +44,7 @@ func New() *Network {
 	return n
 }
 
-// Change changes the faults. With Cut, all connections are lost.
+// Change changes the faults. With Cut, all connections are lost. With Dead, all die.
 func (n *Network) Change(f func(*Faults)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -46,12 +52,21 @@ func (n *Network) Change(f func(*Faults)) {
 	if n.faults.Cut > 0 {
 		n.sever()
 	}
+	if n.faults.Dead <= 0 {
+		for _, e := range n.dying {
+			e.rest = 0
+		}
+		n.dying = nil
+	}
 	for e := range n.open {
+		if n.faults.Dead > 0 {
+			e.die()
+		}
 		e.wake.Broadcast()
 	}
 }
 
-// Sever loses all connections: bytes that were not read are lost too.
+// Sever loses all connections that are not dead: bytes that were not read are lost too.
 func (n *Network) Sever() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +109,17 @@ func (n *Network) DialAddress(ctx context.Context, _, _ string) (net.Conn, error
 func (n *Network) newEnd() *end {
 	e := &end{net: n, wake: sync.NewCond(&n.mu)}
 	n.open[e] = true
+	if n.faults.Dead > 0 {
+		e.die()
+	}
 	return e
+}
+
+// die lets nothing but the network's Rest arrive at this end, under mu.
+func (e *end) die() {
+	e.dead, e.rest = true, e.net.faults.Rest
+	delete(e.net.open, e)
+	e.net.dying = append(e.net.dying, e)
 }
 
 // Accept implements net.Listener.
@@ -126,8 +151,11 @@ func (n *Network) Addr() net.Addr { return loopback() }
 
 func loopback() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// window is how many bytes a connection holds that its other end has not read.
-const window = 256 << 10
+// How many bytes a connection holds that its other end has not read.
+const (
+	window = 256 << 10
+	thin   = 1 << 10 // with Faults.Thin
+)
 
 // end is one end of a connection.
 type end struct {
@@ -139,6 +167,8 @@ type end struct {
 	size     int     // of arrived
 	closed   bool    // by this end
 	lost     bool
+	dead     bool // nothing arrives here but rest further bytes
+	rest     int
 	deadline [2]time.Time // of reads and of writes
 }
 
@@ -162,16 +192,20 @@ func (e *end) Read(b []byte) (int, error) {
 			return 0, os.ErrDeadlineExceeded
 		case len(b) == 0:
 			return 0, nil
-		case e.net.faults.Hung > 0:
+		case e.net.faults.Hung > 0 || e.dead && e.rest == 0:
 		case len(e.arrived) > 0 && !time.Now().Before(e.arrived[0].due):
 			n := copy(b, e.arrived[0].bytes)
+			if e.dead {
+				n = min(n, e.rest)
+				e.rest -= n
+			}
 			if e.arrived[0].bytes = e.arrived[0].bytes[n:]; len(e.arrived[0].bytes) == 0 {
 				e.arrived = e.arrived[1:]
 			}
 			e.size -= n
 			e.peer.wake.Broadcast()
 			return n, nil
-		case len(e.arrived) == 0 && e.peer.closed:
+		case len(e.arrived) == 0 && e.peer.closed && !e.dead:
 			return 0, io.EOF
 		}
 		e.wake.Wait()
@@ -184,10 +218,13 @@ func (e *end) Write(b []byte) (sent int, err error) {
 	defer e.net.mu.Unlock()
 	for len(b) > 0 {
 		room := window - e.peer.size
+		if e.net.faults.Thin > 0 {
+			room = thin - e.peer.size
+		}
 		switch {
 		case e.closed:
 			return sent, net.ErrClosed
-		case e.lost || e.peer.closed:
+		case e.lost || e.peer.closed && !e.dead:
 			return sent, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 		case e.expired(1):
 			return sent, os.ErrDeadlineExceeded

@@ -86,6 +86,48 @@ func TestFaults(t *testing.T) {
 	})
 }
 
+// A dead connection delivers the rest and then nothing, to both ends and for ever. Its ends do not learn of it. Other connections of the network are whole.
+func TestDeadConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New()
+		client, server := pair(t, n)
+		silent := func(c net.Conn) {
+			t.Helper()
+			if err := c.SetReadDeadline(time.Now().Add(time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := read(c); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+		n.Change(func(f *Faults) { f.Dead, f.Rest = f.Dead+1, 3 })
+		late, lateServer := pair(t, n)
+		for _, c := range []net.Conn{client, server, late, lateServer} {
+			write(t, c, "abcde")
+		}
+		for _, c := range []net.Conn{client, server, late, lateServer} {
+			if got, err := read(c); got != "abc" || err != nil {
+				t.Errorf("%q, %v", got, err)
+			}
+			silent(c)
+		}
+		short, shortServer := pair(t, n)
+		n.Change(func(f *Faults) { f.Dead-- })
+		write(t, short, "after the fault")
+		silent(shortServer)
+		n.Sever()
+		_ = client.Close()
+		silent(server)
+		write(t, server, "f")
+		silent(late)
+		client, server = pair(t, n)
+		write(t, client, "whole")
+		if got, err := read(server); got != "whole" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
 // A write waits until the other end has read.
 func TestWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -104,6 +146,13 @@ func TestWindow(t *testing.T) {
 			t.Error("the write did not wait")
 		default:
 		}
+		n.Change(func(f *Faults) { f.Thin++ })
+		_, err := io.CopyN(io.Discard, server, window-thin)
+		synctest.Wait()
+		if held := server.(*end).size; err != nil || held != thin {
+			t.Errorf("a thin network holds %d bytes, %v", held, err)
+		}
+		sent = sent[window-thin:]
 		got, err := io.ReadAll(server)
 		if werr := <-done; err != nil || werr != nil || !bytes.Equal(got, sent) {
 			t.Error(len(got), err, werr)
