@@ -423,3 +423,26 @@ func TestNamespacesOpen(t *testing.T) {
 	b.do(`document.querySelector(".area a").dispatchEvent(new MouseEvent("click", {bubbles: true, cancelable: true}))`)
 	b.awaits(`!location.search.includes("team-07") && document.querySelectorAll(".map .box").length === 41`)
 }
+
+// A matrix that takes longer than a moment shows the rows that exist. The others appear by events, and the focus stays where it is.
+func TestMatrixGrows(t *testing.T) {
+	b := open(t, sample.Size{Nodes: 3, Namespaces: 16, Replicas: 1})
+	begin := time.Now()
+	b.visit("/matrix")
+	b.isLive()
+	t.Logf("%d of 17 rows after %d ms", 17-eval[int](b, missingRows), time.Since(begin).Milliseconds())
+	b.do(`document.querySelector(".matrix a").focus()`)
+	b.awaits(missingRows + ` === 0 && !document.querySelector("#live progress")`)
+	t.Logf("all rows after %d ms", time.Since(begin).Milliseconds())
+	if n := eval[int](b, `document.querySelectorAll(".matrix tbody td.cell a").length`); n != 17*17 {
+		t.Errorf("%d cells", n)
+	}
+	if !eval[bool](b, `document.activeElement === document.querySelector(".matrix a")`) {
+		t.Error("the focus has moved")
+	}
+	b.do(`document.querySelector(".matrix tbody tr:last-child a").click()`)
+	b.awaits(`document.getElementById("cell") !== null`)
+}
+
+// missingRows is the number of rows of a matrix without answers.
+const missingRows = `[...document.querySelectorAll(".matrix tbody tr")].filter((r) => !r.querySelector("a")).length`

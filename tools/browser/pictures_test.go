@@ -54,7 +54,7 @@ func TestPictures(t *testing.T) {
 		}
 		open(t, sample.Large).draw(picture{name: "map-large", path: "/?toggle=team-07", width: 1200, height: 760})
 		several := open(t, sample.Size{Nodes: 3, Namespaces: 8, Replicas: 2})
-		several.draw(picture{name: "matrix", path: "/matrix?from=team-01&to=shop", width: 900, height: 620})
+		several.draw(picture{name: "matrix", path: "/matrix?from=team-01&to=shop", width: 900, height: 620, before: func(b *browser) { b.awaits(missingRows + ` === 0`) }})
 	}
 	for _, p := range append(pictures, picture{name: "map-large"}) {
 		data, err := os.ReadFile(filepath.Join(folder, p.name+".png"))
