@@ -30,7 +30,7 @@ type Flows struct {
 
 // AddFlags adds the flags.
 func (f *Flows) AddFlags(fs *pflag.FlagSet) {
-	fs.DurationVar(&f.every, "flows", 0, "how often to read dropped packets and connections from VPP, which the flows command shows; 1s is a good value; 0: never")
+	fs.DurationVar(&f.every, "flows", 0, "how often to read connections from VPP, which the flows command shows, and at least every 250 ms dropped packets; 1s is a good value; 0: never")
 	fs.StringVar(&f.collector, "flows-collector", "", "IPv4 address and port of this host that VPP reaches: VPP's plugin flowprobe sends counts of all connections there; empty: access lists' sessions show connections")
 	fs.StringVar(&f.exporter, "flows-exporter", "", "IPv4 address of VPP from which it sends to --flows-collector")
 	fs.StringVar(&f.folder, "flows-folder", "/tmp", "VPP's /tmp as the agent sees it: VPP writes captures of packets there (--flows, contiv-agent capture); the agent reads and removes them")
