@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +29,12 @@ type answering struct {
 
 const ours, foreign = "  nbuckets 16, skip 1 match 2 flag 0 offset 0\n", "  nbuckets 8, skip 1 match 2 flag 0 offset 0\n"
 
+// changing is held by who reads or changes an answering: the trace, or the test meanwhile.
+var changing sync.Mutex
+
 func (a *answering) do(ctx context.Context, calls ...vpp.Call) (out []vpp.Reply) {
+	changing.Lock()
+	defer changing.Unlock()
 	for _, c := range calls {
 		line := c.Msg.(*vlib.CliInband).Cmd
 		a.sent = append(a.sent, line)
@@ -66,7 +73,25 @@ func (a *answering) run(line string) string {
 var toService = Filter{netip.MustParseAddr("10.1.1.2"), netip.MustParseAddr("10.96.0.10"), 6, 80}
 
 // armed reports whether the tracer is on.
-func (a *answering) armed() bool { return a.table == ours }
+func (a *answering) armed() bool {
+	changing.Lock()
+	defer changing.Unlock()
+	return a.table == ours
+}
+
+// receive lets the tracer have packets.
+func (a *answering) receive(packets string) {
+	changing.Lock()
+	defer changing.Unlock()
+	a.packets = packets
+}
+
+// commands are those that were sent.
+func (a *answering) commands() []string {
+	changing.Lock()
+	defer changing.Unlock()
+	return slices.Clone(a.sent)
+}
 
 // traced begins a trace, and returns when VPP traces.
 func (a *answering) traced(ctx context.Context, t *Tracer, most time.Duration, enough func([]Packet) bool) (result func() ([]Packet, error)) {
@@ -98,7 +123,7 @@ func TestTraceEnds(t *testing.T) {
 		n      int
 		failed error
 	}{
-		{"a packet came", func(a *answering, _ context.CancelFunc) { a.packets = text }, 15, nil},
+		{"a packet came", func(a *answering, _ context.CancelFunc) { a.receive(text) }, 15, nil},
 		{"none came", func(*answering, context.CancelFunc) { time.Sleep(10 * time.Second) }, 0, nil},
 		{"the client has gone", func(_ *answering, cancel context.CancelFunc) { cancel() }, 0, context.Canceled},
 	} {
@@ -107,7 +132,7 @@ func TestTraceEnds(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			result := a.traced(ctx, &Tracer{}, 10*time.Second, some)
-			if !a.armed() || !slices.Contains(a.sent, "trace add pg-input 32 filter") {
+			if !a.armed() || !slices.Contains(a.commands(), "trace add pg-input 32 filter") {
 				t.Errorf("%s: VPP does not trace: %q", c.name, a.sent)
 			}
 			c.end(a, cancel)
@@ -126,15 +151,18 @@ func TestTraceEnds(t *testing.T) {
 func TestTraceEmptiesFullBuffer(t *testing.T) {
 	text := golden(t)
 	synctest.Test(t, func(t *testing.T) {
-		a, calls := &answering{}, 0
-		result := a.traced(t.Context(), &Tracer{}, 10*time.Second, func(p []Packet) bool { calls++; return len(p) == 1 })
-		a.packets = text + text + text
+		var calls atomic.Int32
+		a := &answering{}
+		result := a.traced(t.Context(), &Tracer{}, 10*time.Second, func(p []Packet) bool { calls.Add(1); return len(p) == 1 })
+		before := len(a.commands())
+		a.receive(text + text + text)
 		time.Sleep(lookEvery)
 		synctest.Wait()
-		if calls != 1 || a.packets != "" || !a.armed() {
-			t.Errorf("after %d looks the buffer has %d bytes, armed %t", calls, len(a.packets), a.armed())
+		if calls.Load() != 1 || !slices.Contains(a.commands()[before:], clearTrace) || !a.armed() {
+			t.Errorf("after %d looks the commands are %q, armed %t", calls.Load(), a.commands(), a.armed())
 		}
-		a.packets, _, _ = strings.Cut(text, "\nPacket 2\n")
+		first, _, _ := strings.Cut(text, "\nPacket 2\n")
+		a.receive(first)
 		if got, err := result(); len(got) != 1 || err != nil {
 			t.Errorf("%d packets, %v", len(got), err)
 		}
