@@ -80,6 +80,7 @@ newuser: ## the commands of the README's section Try it and of the other pages, 
 wide: ## every story by every way, more random walks, worlds, faults and killed agents than the race detector leaves time for
 	$(TEST) -timeout 30m -count=1 ./calc ./renderer/acl ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent ./vppagent/descriptor/nat/drain
 	CONTIV_KEYS=200000 $(TEST) -timeout 30m -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
+	$(TEST) -timeout 30m -count=1 -run '^TestKilledWhilePutting$$' ./cmd/contiv-agent
 	CONTIV_SEEDS=150 $(TEST) -timeout 30m -count=1 -run '^TestSimulate$$' ./test/simulate
 	CONTIV_CHAOS_RUNS=500 $(TEST) -timeout 30m -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 

@@ -24,6 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/rpc"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // process is an agent in a separate process, with a client.
@@ -71,10 +72,7 @@ func (p *process) call(method string, req *rpc.DataRequest, opts ...grpc.CallOpt
 // TestKilledWhilePutting kills the agent at random moments of a stream of requests. The file has all acknowledged requests,
 // no refused one, and the unfinished request either whole or not at all.
 func TestKilledWhilePutting(t *testing.T) {
-	rounds := 30
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := pace.Fewer(30, 10)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "grpc.db")
 	node := "apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nspec: {podCIDR: 10.1.1.0/24, podCIDRs: [10.1.1.0/24]}\nstatus: {addresses: [{type: InternalIP, address: 192.168.16.1}]}\n"
