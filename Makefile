@@ -81,7 +81,9 @@ wide: ## every story by every way, more random walks, worlds, faults and killed 
 	$(TEST) -timeout 30m -count=1 ./calc ./renderer/acl ./source/convert ./test/bench ./test/hostile ./test/scenario ./test/transient ./vppagent ./vppagent/descriptor/nat/drain
 	CONTIV_KEYS=200000 $(TEST) -timeout 30m -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
 	$(TEST) -timeout 30m -count=1 -run '^TestKilledWhilePutting$$' ./cmd/contiv-agent
-	CONTIV_SEEDS=150 $(TEST) -timeout 30m -count=1 -run '^TestSimulate$$' ./test/simulate
+	@# a run uses one core
+	CONTIV_SEED=101 CONTIV_SEEDS=100 $(TEST) -timeout 30m -count=1 -run '^TestSimulate$$' ./test/simulate & other=$$!; \
+	  CONTIV_SEED=1 CONTIV_SEEDS=100 $(TEST) -timeout 30m -count=1 -run '^TestSimulate$$' ./test/simulate || { kill $$other; exit 1; }; wait $$other
 	CONTIV_CHAOS_RUNS=500 $(TEST) -timeout 30m -count=1 -run '^TestKilledAtEveryStep$$' ./plugins/extconfig/grpc
 
 fleet: ## NODES simulated agents behind one fan-out server that dies and comes back under change
