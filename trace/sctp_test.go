@@ -8,6 +8,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/trace/hops"
 )
 
 // signalling allows associations to the pods of web on two ports of SCTP, and from locked to one of them.
@@ -162,6 +164,46 @@ func (k *talk) associationEnds(closed, serverFirst bool) {
 		}
 		if !closed && !serverFirst {
 			return // the server's packet made a session
+		}
+	}
+}
+
+// A session outlives the filter for the ports of its addresses. An INIT of the receiver reaches the sender by the session, although policies deny it. The
+// answer ends the session, so that no association begins, and the next INIT does not pass (ADR 11).
+func TestSessionOutlivesFilter(t *testing.T) {
+	const policy = "---\napiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: default.allows}\nspec: {selector: app == '%s', types: [%s], %s: [{action: Allow%s}]}\n"
+	for _, tc := range []struct{ app, restricted, denied, to string }{
+		{"server", "Ingress", "Egress", "[fd00:1:1::3]:3868"},
+		{"server", "Ingress", "Egress", "[fd00:1:2::3]:3868"},
+		{"client", "Egress", "Ingress", "[fd00:1:1::3]:3868"},
+		{"client", "Egress", "Ingress", "[fd00:1:2::3]:3868"},
+	} {
+		allows := func(ports string) string {
+			return fmt.Sprintf(policy, tc.app, tc.restricted, strings.ToLower(tc.restricted), ports)
+		}
+		c := NewCluster(Config{})
+		t.Cleanup(c.Close)
+		change(t, c, objects(t, talkers(t)+allows(", protocol: SCTP, destination: {ports: [3868]}")+rulesOf("closed", tc.app, tc.denied, "", ""))...)
+		k := newTalk(t, c, flow{renderer: agent.RendererNAT44, to: tc.to, proto: model.SCTP}, 50000)
+		reaches := func(from, to place, p sim.Packet) bool {
+			j := c.travel(from, p, nil)
+			k.hops = strings.Join(hops.Lines(j.hops), "\n")
+			return j.lost == "" && j.end.sameParty(to)
+		}
+		first := k.answer.Opening()
+		first.SrcPort, first.DstPort = 40000, 8080
+		if reaches(k.server, k.from, first) {
+			t.Errorf("%v: an INIT of the receiver passes the filter\n%s", tc, k.hops)
+		}
+		change(t, c, objects(t, allows(""))...)
+		for i := range 3 {
+			first.DstPort++
+			if passes := reaches(k.server, k.from, first); passes != (i == 0) {
+				t.Errorf("%v: INIT %d of the receiver passes: %v\n%s", tc, i, passes, k.hops)
+			}
+			if reaches(k.from, k.server, first.Reply()) {
+				t.Errorf("%v: the answer to INIT %d passes\n%s", tc, i, k.hops)
+			}
 		}
 	}
 }

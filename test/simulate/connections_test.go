@@ -48,10 +48,13 @@ func (r *run) continueConnections(n *node, v *version) error {
 			break
 		}
 		pod := podOf(&f, inside)
-		if inside[f.Src] == inside[f.Dst] || at[pod] == "" || f.Proto != policy.TCP && f.Proto != policy.UDP || f.Undeclared() || !v.spec.JudgePods(&f).Allowed {
+		if inside[f.Src] == inside[f.Dst] || at[pod] == "" || !f.Proto.Ports() || f.Undeclared() || !v.spec.JudgePods(&f).Allowed {
 			continue
 		}
 		c := connection{flow: f, next: probe{packet: packetOf(&f).GoingOn()}}
+		if f.Proto == policy.SCTP { // an association continues until it begins anew (ADR 11)
+			c.next.packet = packetOf(&f)
+		}
 		p := c.next.at(&f, at)
 		p.packet = packetOf(&f)
 		for _, o := range n.sim.Send(p.in, p.packet).Out {

@@ -60,21 +60,36 @@ func (r *run) unwatch() {
 	r.Packets = int(r.watching.sent.Load())
 }
 
-// passes sends the packet after a pause, without a trace in sessions or in VPP's clock.
+// passes sends the packet after a pause, without a trace in sessions or in VPP's clock. An INIT of SCTP that passes by the session of an earlier association counts if
+// its answer passes as well: the answer ends a session of former policies (ADR 11).
 func (p *probe) passes(v *sim.VPP, pause time.Duration) (string, bool) {
 	m := v.Snapshot()
+	defer func() {
+		v.Restore(m)
+		v.Release()
+	}()
 	if pause > 0 {
 		v.Advance(pause)
 	}
 	fate := v.Send(p.in, p.packet)
-	v.Restore(m)
-	v.Release()
 	for _, o := range fate.Out {
-		if slices.Contains(p.out, o.Interface) && o.Origin == sim.Forwarded {
+		if !slices.Contains(p.out, o.Interface) || o.Origin != sim.Forwarded {
+			continue
+		}
+		answer := o.Packet.Reply()
+		if p.packet.Proto != model.SCTP || !slices.ContainsFunc(fate.Hops, bySession) || leaves(v.Send(o.Interface, answer), p.in) {
 			return o.Interface, true
 		}
 	}
 	return "", false
+}
+
+// bySession reports whether a session let the packet pass.
+func bySession(h sim.Hop) bool { return h.ACL != nil && h.ACL.Session }
+
+// leaves reports whether VPP forwards a packet to an interface.
+func leaves(fate sim.Fate, iface string) bool {
+	return slices.ContainsFunc(fate.Out, func(o sim.Output) bool { return o.Interface == iface && o.Origin == sim.Forwarded })
 }
 
 // probes are packets between pods of a node and addresses outside the cluster that no version allows. The pods have the same interface in all
