@@ -170,7 +170,7 @@ vpp-demo: ## the guestbook as processes on nodes with a real VPP each (docs/demo
 	fi
 
 etcd-test: ## configuration from real etcds: embedded, and Debian's where it is installed; killed, compacted, slow, with TLS and users
-	$(GO) test -C tools/etcd -mod=mod -race -count=1 -timeout 20m .
+	cd tools/etcd && $(APART) -count=1 -timeout 20m .
 
 monitoring-test: ## the dashboard and the alert rules of deploy/monitoring, by Prometheus' parser: what they name is exported
 	cd tools/monitoring && $(APART) -count=1 .

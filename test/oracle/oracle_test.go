@@ -60,6 +60,7 @@ func TestServicesAgreeWithKubernetes(t *testing.T) {
 		{agent.RendererNAT44, IPv4}, {agent.RendererCNAT, IPv4}, {agent.RendererAuto, IPv6}, {agent.RendererAuto, Dual}, {agent.RendererCNAT, Dual},
 	} {
 		t.Run(a.String(), func(t *testing.T) {
+			t.Parallel()
 			t.Logf("%d cases: seeds %d to %d, %d steps each, %d packets per step", worlds*stepsPerWorld, first, first+worlds-1, stepsPerWorld, packetsPer)
 			asked := 0
 			for seed := first; seed < first+worlds; seed++ {
