@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"strings"
 )
@@ -47,6 +48,21 @@ type Pod struct {
 	ServiceAccount string
 	// Annotations holds AnnotationSourceCheck and AnnotationAllowedSources if the pod has them; nil if it has none.
 	Annotations map[string]string
+}
+
+// WithoutInterface returns why the VPP of a node has no interface of a pod; nil: it has one. p is nil if the node's agent does not know the pod.
+func (p *Pod) WithoutInterface(id PodID, node string) error {
+	switch {
+	case p == nil:
+		return fmt.Errorf("pod %s: the agent of %s does not know it", id, node)
+	case p.NodeName != node:
+		return fmt.Errorf("pod %s: it is on node %q, and this is the agent of %s", id, p.NodeName, node)
+	case p.HostNetwork:
+		return fmt.Errorf("pod %s: it uses the host's network, so it has no interface in VPP", id)
+	case p.Finished || len(p.IPs) == 0:
+		return fmt.Errorf("pod %s: it has finished, or has no address yet", id)
+	}
+	return nil
 }
 
 // ContainerPort is a port on which a container of a pod declares to listen.

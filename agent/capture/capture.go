@@ -39,7 +39,7 @@ func (p *Pods) Capture(ctx context.Context, id model.PodID, l capture.Limits, st
 	if err := p.InLoop(ctx, func() { pod = findPod(p.Objects(), id) }); err != nil {
 		return nil, err
 	}
-	if err := p.explainMissing(id, pod); err != nil {
+	if err := pod.WithoutInterface(id, p.Node); err != nil {
 		return nil, err
 	}
 	index, err := capture.InterfaceOf(ctx, p.Do, pod.IPs[0])
@@ -54,21 +54,6 @@ func findPod(objects []model.Object, id model.PodID) *model.Pod {
 		if pod, ok := o.(*model.Pod); ok && pod.ID == id {
 			return pod
 		}
-	}
-	return nil
-}
-
-// explainMissing returns why a pod has no interface here.
-func (p *Pods) explainMissing(id model.PodID, pod *model.Pod) error {
-	switch {
-	case pod == nil:
-		return fmt.Errorf("pod %s: the agent of %s does not know it", id, p.Node)
-	case pod.NodeName != p.Node:
-		return fmt.Errorf("pod %s: it is on node %q, and this is the agent of %s", id, pod.NodeName, p.Node)
-	case pod.HostNetwork:
-		return fmt.Errorf("pod %s: it uses the host's network, so it has no interface in VPP", id)
-	case pod.Finished || len(pod.IPs) == 0:
-		return fmt.Errorf("pod %s: it has finished, or has no address yet", id)
 	}
 	return nil
 }

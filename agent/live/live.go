@@ -189,7 +189,7 @@ func (p *Pods) resolveQuestion(q Question) (ends, error) {
 			services[o.ID.Namespace+"/"+o.ID.Name] = o
 		}
 	}
-	if err := p.explainMissing(q.From, pod); err != nil {
+	if err := pod.WithoutInterface(q.From, p.node); err != nil {
 		return ends{}, err
 	}
 	protocol, err := protocolOf(q.Protocol)
@@ -255,19 +255,4 @@ func destination(to string, protocol model.Protocol, services map[string]*model.
 		return k.IPs, port, nil
 	}
 	return nil, 0, fmt.Errorf("to %q: the agent knows neither a Service nor a pod of this name", to)
-}
-
-// explainMissing returns why a pod has no interface here.
-func (p *Pods) explainMissing(id model.PodID, pod *model.Pod) error {
-	switch {
-	case pod == nil:
-		return fmt.Errorf("pod %s: the agent of %s does not know it", id, p.node)
-	case pod.NodeName != p.node:
-		return fmt.Errorf("pod %s: it is on node %q, and this is the agent of %s", id, pod.NodeName, p.node)
-	case pod.HostNetwork:
-		return fmt.Errorf("pod %s: it uses the host's network, so it has no interface in VPP", id)
-	case pod.Finished || len(pod.IPs) == 0:
-		return fmt.Errorf("pod %s: it has finished, or has no address yet", id)
-	}
-	return nil
 }
