@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/trace/hops"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
@@ -52,9 +53,10 @@ const connectWait = time.Second
 
 // EndTraces ends, when the agent is connected to VPP, the trace of an agent that ended before its trace. If that fails, the next trace does it. It returns nil.
 func EndTraces(ctx context.Context, conn *vpp.Conn) error {
-	for look := time.NewTicker(connectWait); ; {
+	look := time.NewTicker(connectWait)
+	defer look.Stop()
+	for {
 		if st := conn.State(); st.Connected {
-			look.Stop()
 			if !st.Simulated { // it has no tracer
 				_ = tracer.EndLeft(ctx, conn.Do)
 			}
@@ -62,7 +64,6 @@ func EndTraces(ctx context.Context, conn *vpp.Conn) error {
 		}
 		select {
 		case <-ctx.Done():
-			look.Stop()
 			return nil
 		case <-look.C:
 		}
@@ -108,15 +109,15 @@ func (p *Pods) Until(ctx context.Context) func(context.Context, Question) (*Answ
 // Trace returns the path of the first packet from the pod to the destination that VPP gets from now on. It prefers the first packet of a connection: one of
 // a session is the answer only if no other came.
 func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
-	var ends ends
+	var filter tracer.Filter
 	var failed error
-	if err := p.inLoop(ctx, func() { ends, failed = p.resolveQuestion(q) }); err != nil {
+	if err := p.inLoop(ctx, func() { filter, failed = p.resolveQuestion(q) }); err != nil {
 		return nil, err
 	}
 	if failed != nil {
 		return nil, failed
 	}
-	index, err := capture.InterfaceOf(ctx, capture.Do(p.do), ends.filter.Source)
+	index, err := capture.InterfaceOf(ctx, capture.Do(p.do), filter.Source)
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", q.From, err)
 	}
@@ -132,7 +133,7 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 		return nil, fmt.Errorf("pod %s: %w", q.From, err)
 	}
 	var best *tracer.Packet
-	_, err = p.tracer.Trace(ctx, p.do, node, ends.filter, q.Time, func(packets []tracer.Packet) bool {
+	_, err = p.tracer.Trace(ctx, p.do, node, filter, q.Time, func(packets []tracer.Packet) bool {
 		found, opens := choosePacket(packets, index)
 		if found != nil && (best == nil || opens || best.Session()) {
 			best = found
@@ -145,7 +146,7 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 	if best == nil {
 		return nil, ErrNone
 	}
-	a := &Answer{Node: p.node, From: q.From.String(), To: ends.to()}
+	a := &Answer{Node: p.node, From: q.From.String(), To: destinationOf(filter)}
 	return a, p.inLoop(ctx, func() { p.describePath(a, best, known) })
 }
 
@@ -157,26 +158,23 @@ func choosePacket(packets []tracer.Packet, index uint32) (found *tracer.Packet, 
 		if at := receivedBy(k); !k.Ended() || at != 0 && at != index || k.Opening() == nil {
 			continue
 		}
-		if found = k; !k.Session() && (k.Opening().Protocol != uint8(model.TCP) || k.Opening().Flags&(syn|ack) == syn) {
+		if found = k; !k.Session() && (k.Opening().Protocol != uint8(model.TCP) || k.Opening().Flags&(packet.SYN|packet.ACK) == packet.SYN) {
 			return k, true
 		}
 	}
 	return found, false
 }
 
-// ends are the ends of the packets of a question.
-type ends struct{ filter tracer.Filter }
-
-// to returns the destination.
-func (e ends) to() string {
-	if e.filter.Port == 0 {
-		return e.filter.Destination.String()
+// destinationOf returns the address and, if it has one, the port of a filter's destination.
+func destinationOf(f tracer.Filter) string {
+	if f.Port == 0 {
+		return f.Destination.String()
 	}
-	return netip.AddrPortFrom(e.filter.Destination, e.filter.Port).String()
+	return netip.AddrPortFrom(f.Destination, f.Port).String()
 }
 
-// resolveQuestion returns the ends of a question; in the loop.
-func (p *Pods) resolveQuestion(q Question) (ends, error) {
+// resolveQuestion returns the filter for the packets of a question; in the loop.
+func (p *Pods) resolveQuestion(q Question) (tracer.Filter, error) {
 	pod, services, pods := (*model.Pod)(nil), map[string]*model.Service{}, map[string]*model.Pod{}
 	for _, o := range p.Objects() {
 		switch o := o.(type) {
@@ -190,24 +188,24 @@ func (p *Pods) resolveQuestion(q Question) (ends, error) {
 		}
 	}
 	if err := pod.WithoutInterface(q.From, p.node); err != nil {
-		return ends{}, err
+		return tracer.Filter{}, err
 	}
 	protocol, err := protocolOf(q.Protocol)
 	if err != nil {
-		return ends{}, err
+		return tracer.Filter{}, err
 	}
 	addrs, port, err := destination(q.To, protocol, services, pods)
 	if err != nil {
-		return ends{}, err
+		return tracer.Filter{}, err
 	}
 	for _, to := range addrs {
 		for _, from := range pod.IPs {
 			if from.Is4() == to.Is4() {
-				return ends{tracer.Filter{Source: from, Destination: to, Protocol: protocolIn(protocol, to), Port: port}}, nil
+				return tracer.Filter{Source: from, Destination: to, Protocol: protocolIn(protocol, to), Port: port}, nil
 			}
 		}
 	}
-	return ends{}, fmt.Errorf("to %q: it has no address of a family that pod %s has", q.To, q.From)
+	return tracer.Filter{}, fmt.Errorf("to %q: it has no address of a family that pod %s has", q.To, q.From)
 }
 
 // protocolIn returns the number of a protocol in the family of an address.

@@ -78,7 +78,7 @@ func TestResolve(t *testing.T) {
 		if err != nil && strings.Contains(err.Error(), c.want) {
 			continue
 		}
-		line := got.filter.Source.String() + " " + got.to() + " " + []string{1: "1", 6: "6", 17: "17", 58: "58", 132: ""}[got.filter.Protocol]
+		line := got.Source.String() + " " + destinationOf(got) + " " + []string{1: "1", 6: "6", 17: "17", 58: "58", 132: ""}[got.Protocol]
 		if err != nil || line != c.want {
 			t.Errorf("%s -> %s %s: %q, %v, want %q", c.from, c.to, c.protocol, line, err, c.want)
 		}

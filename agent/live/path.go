@@ -9,14 +9,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/trace/hops"
 	"github.com/contiv-agent/contiv-agent/vpp/tracer"
-)
-
-// Flags of TCP.
-const (
-	fin, syn, rst, psh, ack = 1, 2, 4, 8, 16
 )
 
 // receivedBy returns the interface by which a packet came; 0: VPP does not show it.
@@ -131,11 +127,11 @@ func (w *path) showHeader(now *tracer.Header) {
 	if h.TTL == 0 {
 		h.TTL = w.header.TTL
 	}
-	before, after := headerOf(&w.header), headerOf(&h)
-	before.TTL, after.TTL = 0, 0
-	if before != after && w.nat >= 0 {
-		b, a := headerOf(&w.header), headerOf(&h)
-		w.out[w.nat].Translation = &hops.Translation{Before: b, After: a}
+	t := hops.Translation{Before: headerOf(&w.header), After: headerOf(&h)}
+	before := t.Before
+	before.TTL = t.After.TTL // a router changes it, too
+	if before != t.After && w.nat >= 0 {
+		w.out[w.nat].Translation = &t
 	}
 	w.header, w.nat = h, -1
 }
@@ -267,16 +263,10 @@ func headerOf(h *tracer.Header) hops.Header {
 	}
 }
 
-// flagLetters returns flags as questions of trace name them.
+// flagLetters returns flags as questions of trace name them: those about which lists and sessions ask.
 func flagLetters(flags uint8) string {
-	text := ""
-	for _, f := range []struct {
-		bit    uint8
-		letter string
-	}{{syn, "S"}, {fin, "F"}, {psh, "P"}, {rst, "R"}, {ack, "A"}} {
-		if flags&f.bit != 0 {
-			text += f.letter
-		}
+	if flags &= packet.FIN | packet.SYN | packet.RST | packet.PSH | packet.ACK; flags == 0 {
+		return ""
 	}
-	return text
+	return packet.FlagString(flags)
 }
