@@ -307,6 +307,11 @@ func laws() []law {
 			one: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"10.1.0.0/16", "2001:db8:1::/48"}},
 			two: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_PREFIXES, Ipv4Address: "192.0.2.1", ExcludedPrefixes: []string{"10.1.0.0/16", "2001:db8:2::1/128"}},
 		},
+		{ // an address ends, and the kind stays
+			kind: "cnat-snat-policy", real: true,
+			one: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"10.1.0.0/16"}},
+			two: &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv4Address: "192.0.2.1", Ipv6Address: "2001:db8::1", ExcludedPrefixes: []string{"10.1.0.0/16", "10.2.0.0/16"}},
+		},
 		{
 			kind: "cnat-interface", real: true, // in tables, which VPP 26.06 has only with a policy
 			needs: []proto.Message{host2, &cnat.SnatPolicy{Kind: cnat.SnatPolicy_KUBERNETES, Ipv6Address: "fd00:1:1::99"}},

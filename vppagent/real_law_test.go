@@ -2,12 +2,17 @@ package vppagent_test
 
 import (
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -20,6 +25,7 @@ func TestVPPLaws(t *testing.T) {
 			continue
 		}
 		t.Run(law.kind, func(t *testing.T) {
+			law.needPlugin(t, w.conn)
 			agent := vppagent.New(vppagent.Config{Caller: w})
 			commit := func(what string, values map[string]proto.Message, kind event.ResyncKind, writes bool) {
 				t.Helper()
@@ -57,5 +63,60 @@ func TestVPPLaws(t *testing.T) {
 			commit("delete, resync", want, event.Full, false)
 			commit("all gone", kv.Values{}, event.Full, len(want) > 0)
 		})
+	}
+}
+
+// needPlugin skips the law of policers on a VPP without them: from 26.06 on they are a plugin, which a build may lack.
+func (law *law) needPlugin(t *testing.T, conn *vpp.Conn) {
+	t.Helper()
+	lacks := func(name string) bool { return strings.HasPrefix(name, "policer_add_del_") }
+	if law.kind == "policer" && slices.ContainsFunc(conn.State().Missing, lacks) {
+		t.Skip("this VPP has no policer_plugin.so")
+	}
+}
+
+// TestVPPTablesOutliveTheirPolicy: interfaces stay in the tables of cnat when the policy changes, ends and begins again. VPP 26.06 has tables only with a policy.
+func TestVPPTablesOutliveTheirPolicy(t *testing.T) {
+	w := &witness{conn: realVPP(t, 0, "")}
+	agent := vppagent.New(vppagent.Config{Caller: w})
+	commit := func(kind event.ResyncKind, values map[string]proto.Message) *event.Committed {
+		t.Helper()
+		c := agent.Commit(t.Context(), &event.Txn{Resync: kind, Values: values})
+		if c.Err != nil {
+			t.Fatal(c.Err)
+		}
+		return c
+	}
+	policy := func(kind cnat.SnatPolicy_Kind, v4, v6 string) proto.Message {
+		return &cnat.SnatPolicy{Kind: kind, Ipv4Address: v4, Ipv6Address: v6, ExcludedPrefixes: []string{"10.1.0.0/16"}}
+	}
+	want := kv.Values{}
+	for _, name := range []string{"one", "two"} {
+		want.Put(&interfaces.Interface{Name: name, Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true})
+	}
+	want.Put(&cnat.Interface{Name: "one", Ipv4: true, Ipv6: true, IncludeIpv4: true, IncludeIpv6: true, Pod: true})
+	want.Put(&cnat.Interface{Name: "two", Ipv6: true, Host: true})
+	commit(event.Full, want)
+	first, other := policy(cnat.SnatPolicy_KUBERNETES, "", "2001:db8::1"), policy(cnat.SnatPolicy_KUBERNETES, "192.0.2.1", "2001:db8::1")
+	for _, tc := range []struct {
+		name    string
+		changes []proto.Message
+	}{
+		{"after the interfaces", []proto.Message{first}},
+		{"another kind", []proto.Message{policy(cnat.SnatPolicy_PREFIXES, "", "2001:db8::1"), first}},
+		{"another family", []proto.Message{policy(cnat.SnatPolicy_KUBERNETES, "192.0.2.1", "")}},
+		{"one family less", []proto.Message{other, first}},
+		{"gone for a moment", []proto.Message{nil, other}},
+	} {
+		for _, m := range tc.changes {
+			commit(event.NoResync, map[string]proto.Message{kv.SnatPolicyKey: m})
+			if m != nil {
+				want.Put(m)
+			}
+		}
+		agent = vppagent.New(vppagent.Config{Caller: w})
+		if c := commit(event.Full, want); c.Writes > 0 {
+			t.Errorf("%s: an agent that starts writes %d times:\n%s", tc.name, c.Writes, statuses(c))
+		}
 	}
 }

@@ -49,7 +49,7 @@ socksvr { socket-name %[3]s }
 statseg { socket-name %[1]s/stats.sock size 256M page-size 4k }
 memory { main-heap-size 1G main-heap-page-size 4k }
 buffers { buffers-per-numa 16384 page-size 4k }
-plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin acl_plugin.so { enable } plugin abf_plugin.so { enable } plugin vxlan_plugin.so { enable } plugin cnat_plugin.so { enable } }
+plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin acl_plugin.so { enable } plugin abf_plugin.so { enable } plugin vxlan_plugin.so { enable } plugin cnat_plugin.so { enable } plugin policer_plugin.so { enable } }
 %[4]s
 `, dir, filepath.Base(dir), path, startup)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {

@@ -17,7 +17,7 @@
 // A session belongs to one place. One made by cnat-input has its reverse session at cnat-output, one of cnat-output at cnat-input,
 // one of ip4-cnat-tx at ip4-cnat-tx. That is why ip4-cnat-tx also makes the client's address one of the plugin.
 //
-// Not modelled: that VPP 26.06 also remembers flows that it did not translate, so that a later translation or policy has no effect on them; packets with the families of VIP and backend mixed; IPv6 addresses that VPP takes for IPv4 ones because they end in
+// Not modelled: the API of VPP 26.06, whose source policy begins and ends with an address; that VPP 26.06 also remembers flows that it did not translate, so that a later translation or policy has no effect on them; packets with the families of VIP and backend mixed; IPv6 addresses that VPP takes for IPv4 ones because they end in
 // twelve zero bytes; the behaviour of VPP from 25.02 on for an ICMP error about ICMP that is no echo, which it looks up by a key
 // that it did not write (cnat_session_make_key; here the packet is not translated); a VIP given by an interface without address
 // while VPP has a client of that number; an IPv4 fragment whose data begins like an ICMP error; the memory of VPP's tables (session-db-memory, 1 MB). A session of ip4-cnat-tx

@@ -138,6 +138,70 @@ func TestSnatOfTheNewerAPI(t *testing.T) {
 	}
 }
 
+// VPP 26.06 keeps an address that a message does not have, so the policy ends and begins again when it has one address less, and then interfaces join their
+// tables again.
+func TestSnatAddressEndsInTheNewerAPI(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("fd00::1")
+	both := &snatPolicy{kind: cnat.SnatPolicy_KUBERNETES, v4: v4, v6: v6, excluded: []netip.Prefix{netip.MustParsePrefix("fd00::/8")}}
+	one, borrowed := *both, *both
+	one.v4, borrowed.iface = netip.Addr{}, true
+	again := []string{"has fd00::1", "has", "has fd00::1", "0 in 0", "exclude", "3 in 1", "3 in 2", "4 in 3", "kind"}
+	for _, tc := range []struct {
+		name       string
+		newer      bool
+		have, want *snatPolicy
+		ops        []string
+	}{
+		{"24.06, an address ends", false, both, &one, []string{"kind", "has fd00::1"}},
+		{"an address ends", true, both, &one, append([]string{"has 192.0.2.1 fd00::1"}, again[1:]...)},
+		{"addresses of an interface end", true, &borrowed, both, []string{"has 192.0.2.1 fd00::1", "has", "has 192.0.2.1 fd00::1", "0 in 0", "exclude", "3 in 1", "3 in 2", "4 in 3", "kind"}},
+		{"an address begins", true, &one, both, []string{"has 192.0.2.1 fd00::1", "0 in 0", "kind"}},
+		{"made", true, &snatPolicy{kind: unknown}, &one, again[2:]},
+	} {
+		w := descriptor.NewWorld(descriptor.Options{}, nil)
+		w.SetInterfaces([]*descriptor.Iface{{Index: 3, VPPName: "tap0", Name: "tap0"}, {Index: 4, VPPName: "tap1", Name: "tap1"}})
+		w.Having = func(string) []any {
+			return []any{
+				&cnatInterface{name: "tap1", tables: [cnatTables]bool{3: true}}, &cnatInterface{name: "gone", tables: [cnatTables]bool{true}},
+				&cnatInterface{name: "tap0", tables: [cnatTables]bool{1: true, 2: true}},
+			}
+		}
+		factsOf(w).newer = tc.newer
+		if got := changes(changeSnat(w, tc.have, tc.want)); !slices.Equal(got, tc.ops) {
+			t.Errorf("%s: %q, want %q", tc.name, got, tc.ops)
+		}
+	}
+}
+
+// changes are the requests about a policy in turn, in words.
+func changes(ops []descriptor.Op) (out []string) {
+	has := func(v4 [4]byte, v6 [16]byte) string {
+		text := "has"
+		for _, a := range []netip.Addr{netip.AddrFrom4(v4), netip.AddrFrom16(v6)} {
+			if !a.IsUnspecified() {
+				text += " " + a.String()
+			}
+		}
+		return text
+	}
+	for _, op := range ops {
+		switch m := op.Call.Msg.(type) {
+		case *binapi.CnatSetSnatAddresses:
+			out = append(out, has(m.SnatIP4, m.SnatIP6))
+		case *binapi26.CnatSetSnatAddressesV2:
+			out = append(out, has(m.SnatIP4, m.SnatIP6))
+		case *binapi.CnatSnatPolicyAddDelIf:
+			out = append(out, fmt.Sprintf("%d in %d", m.SwIfIndex, m.Table))
+		case *binapi.CnatSnatPolicyAddDelExcludePfx:
+			out = append(out, "exclude")
+		default:
+			out = append(out, "kind")
+		}
+		out = append(out, changes(op.Next)...)
+	}
+	return out
+}
+
 // the desired state is empty.
 type nobody struct{}
 

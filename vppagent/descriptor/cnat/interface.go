@@ -3,6 +3,7 @@ package cnat
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	binapi "go.fd.io/govpp/binapi/cnat"
@@ -16,6 +17,8 @@ import (
 )
 
 const (
+	cnatInterfacePrefix = "config/contiv/vpp/v1/cnat-interface/"
+
 	cnatTables  = 4 // cnat_snat_policy_table of cnat.api: include IPv4, include IPv6, pod, host
 	cnatNodes   = 4 // cnatNode
 	newerNodes  = 4
@@ -45,7 +48,7 @@ type cnatInterface struct {
 // the node twice (feature_enable_disable, VPP 24.06): the agent adds only missing nodes. No message shows the nodes; a command does.
 func CnatInterface() *descriptor.Descriptor {
 	d := descriptor.Spec[*cnat.Interface, *cnatInterface]{
-		Name: "cnat-interface", Prefix: "config/contiv/vpp/v1/cnat-interface/",
+		Name: "cnat-interface", Prefix: cnatInterfacePrefix,
 		Compile: compileCnatInterface, Message: (*cnatInterface).interfaceMessage,
 		Equal: func(have, want *cnatInterface) bool {
 			return have.nodes == want.nodes && have.tables == want.tables && (have.newer == [newerNodes]uint8{} || have.newer == have.nodes)
@@ -152,6 +155,25 @@ func changeCnatInterface(w *descriptor.World, have, want *cnatInterface) ([]desc
 		return append(append(append(join, leave...), on...), off...), nil
 	}
 	return append(append(join, off...), leave...), nil
+}
+
+// joinTables puts interfaces back into their tables, which VPP 26.06 loses with its policy.
+func joinTables(w *descriptor.World) (ops []descriptor.Op) {
+	if w.Having == nil {
+		return nil
+	}
+	states := w.Having(cnatInterfacePrefix)
+	slices.SortFunc(states, func(a, b any) int { return strings.Compare(a.(*cnatInterface).name, b.(*cnatInterface).name) })
+	for _, state := range states {
+		i := state.(*cnatInterface)
+		idx, err := w.Index(i.name)
+		for n, in := range i.tables {
+			if in && err == nil { // VPP has the interface
+				ops = append(ops, descriptor.Op{Call: descriptor.Write(&binapi.CnatSnatPolicyAddDelIf{SwIfIndex: idx, IsAdd: 1, Table: binapi.CnatSnatPolicyTable(n)})})
+			}
+		}
+	}
+	return ops
 }
 
 func switchFeature(idx interface_types.InterfaceIndex, n int, on bool) descriptor.Op {

@@ -156,7 +156,11 @@ func changeSnat(w *descriptor.World, have, want *snatPolicy) []descriptor.Op {
 	switch {
 	case have.kind == want.kind && have.sameAddresses(want):
 		return append(add, del...)
-	case factsOf(w).newer: // an address is set first, and its removal removes the kind
+	case factsOf(w).newer && have.exceeds(want):
+		return descriptor.InTurn(append(removeNewer(w, have), makeNewer(w, want)...))
+	case factsOf(w).newer && !have.addressed():
+		return descriptor.InTurn(makeNewer(w, want))
+	case factsOf(w).newer:
 		return descriptor.InTurn(slices.Concat(addresses, []descriptor.Op{holdTables()}, add, kind, del))
 	case have.addressed(): // of the same kind
 		return descriptor.InTurn(slices.Concat(add, kind, addresses, del))
@@ -166,26 +170,47 @@ func changeSnat(w *descriptor.World, have, want *snatPolicy) []descriptor.Op {
 
 func (p *snatPolicy) addressed() bool { return p.v4.IsValid() || p.v6.IsValid() || p.iface }
 
+// exceeds reports that the policy has an address that o lacks, or those of an interface. VPP 26.06 ignores an absent address in a message that has another
+// one (cnat_set_snat): only the removal of the whole policy removes it.
+func (p *snatPolicy) exceeds(o *snatPolicy) bool {
+	return p.iface && !o.iface || p.v4.IsValid() && !o.v4.IsValid() || p.v6.IsValid() && !o.v6.IsValid()
+}
+
+// makeNewer makes a policy in VPP 26.06, which has none: the address first, then the other fields. The tables ended with the former policy; interfaces that
+// VPP already has join them again before the kind makes the tables count.
+func makeNewer(w *descriptor.World, p *snatPolicy) []descriptor.Op {
+	ops := []descriptor.Op{p.sendAddresses(w), holdTables()}
+	for _, x := range p.excluded {
+		ops = append(ops, exclude(x, true))
+	}
+	return append(append(ops, joinTables(w)...), descriptor.Op{Call: descriptor.Write(snatKind(w, p.kind))})
+}
+
 // holdTables puts local0, by which no packet enters, into the first table. VPP 26.06 takes a policy for new when that table is empty
 // (cnat_snat_policy_entry_is_init): it forgets the excluded prefixes, and ignores removals from another table.
 func holdTables() descriptor.Op {
 	return descriptor.Op{Call: descriptor.Write(&binapi.CnatSnatPolicyAddDelIf{SwIfIndex: 0, IsAdd: 1, Table: binapi.CNAT_POLICY_INCLUDE_V4})}
 }
 
-// dropSnat restores VPP's initial policy. If VPP has no policy without an address, only the address is removed; VPP 26.06 aborts
-// then if a translation of that address was removed before (cnat_snat_cleanup), unless the agent sets the address again first.
+// dropSnat restores VPP's initial policy.
 func dropSnat(w *descriptor.World, have *snatPolicy) []descriptor.Op {
-	ops := []descriptor.Op{(&snatPolicy{}).sendAddresses(w)}
 	if factsOf(w).newer {
-		if have.v4.IsValid() || have.v6.IsValid() {
-			ops = append([]descriptor.Op{have.sendAddresses(w)}, ops...)
-		}
-		return descriptor.InTurn(ops)
+		return descriptor.InTurn(removeNewer(w, have))
 	}
+	ops := []descriptor.Op{(&snatPolicy{}).sendAddresses(w)}
 	for _, x := range have.excluded {
 		ops = append(ops, exclude(x, false))
 	}
 	return descriptor.InTurn(append(ops, descriptor.Op{Call: descriptor.Write(snatKind(w, cnat.SnatPolicy_ALL))})) // while an address stands, the kind stays
+}
+
+// removeNewer removes a policy from VPP 26.06 by its addresses, and with them all of it. VPP aborts then if a translation of an address was removed before
+// (cnat_snat_cleanup), unless the agent sets the address again first.
+func removeNewer(w *descriptor.World, have *snatPolicy) (ops []descriptor.Op) {
+	if have.v4.IsValid() || have.v6.IsValid() {
+		ops = append(ops, have.sendAddresses(w))
+	}
+	return append(ops, (&snatPolicy{}).sendAddresses(w))
 }
 
 // sendAddresses asks VPP 26.06 for no route to the address: by that route VPP drops all packets to the address that are in none of cnat's sessions,
