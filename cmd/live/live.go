@@ -40,20 +40,22 @@ const answerLimit = 30 * time.Second
 
 // Settings are the flags.
 type Settings struct {
-	On     bool
-	Socket string
-	time   time.Duration
+	On           bool
+	NoPrediction bool
+	Socket       string
+	time         time.Duration
 }
 
 // AddFlags adds the flags.
 func (s *Settings) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.On, "live", false, "show the path of a real packet through VPP beside the predicted one")
+	cmd.Flags().BoolVar(&s.NoPrediction, "no-prediction", false, "with --live: show VPP's path alone")
 	cmd.Flags().DurationVar(&s.time, "duration", 10*time.Second, "with --live: wait this long for a packet, at most 1m")
 }
 
 // AddSocketFlag adds the flag of a command that runs beside an agent.
 func (s *Settings) AddSocketFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.Socket, "status-socket", flags.Auto, "with --live: unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	cmd.Flags().StringVar(&s.Socket, "status-socket", flags.Auto, "with --live, or --diff with one folder: unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
 }
 
 // Ask returns the path of a real packet.
@@ -82,7 +84,7 @@ func Of(agents *kubectl.Agents, node string) Ask {
 		whole, cancel := context.WithTimeout(ctx, q.Time+2*answerLimit)
 		defer cancel()
 		var text strings.Builder
-		args := []string{"trace", "--live", "--output=json", "--duration=" + q.Time.String(), "--", q.From.String(), q.To, q.Protocol}
+		args := []string{"trace", "--live", "--no-prediction", "--output=json", "--duration=" + q.Time.String(), "--", q.From.String(), q.To, q.Protocol}
 		if err := agents.Fetch(whole, places[0], nil, &text, args...); err != nil {
 			return nil, err
 		}
@@ -99,7 +101,7 @@ type Result struct {
 	*agentlive.Answer
 	Verdict   string       `json:"verdict,omitempty"` // as predicted
 	Reason    string       `json:"reason,omitempty"`
-	Predicted []hops.Hop   `json:"predicted,omitempty"` // nil: no objects were given, so nothing is predicted
+	Predicted []hops.Hop   `json:"predicted,omitempty"` // nil: nothing is predicted
 	Rows      []beside.Row `json:"rows,omitempty"`
 	Equal     *bool        `json:"equal,omitempty"` // nil: nothing is predicted
 }

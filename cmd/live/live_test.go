@@ -141,7 +141,7 @@ esac
 		t.Errorf("%+v, %v", got, err)
 	}
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-	if want := "trace --live --output=json --duration=3s -- prod/a prod/web:80 TCP\n"; err != nil || !strings.HasSuffix(string(asked), want) || !strings.Contains(string(asked), "agent-3") {
+	if want := "trace --live --no-prediction --output=json --duration=3s -- prod/a prod/web:80 TCP\n"; err != nil || !strings.HasSuffix(string(asked), want) || !strings.Contains(string(asked), "agent-3") {
 		t.Errorf("%s, %v", asked, err)
 	}
 }

@@ -14,17 +14,24 @@ import (
 	"github.com/contiv-agent/contiv-agent/verify"
 )
 
-// Without manifests the command asks the running agent. Output and exit codes are those of a proof with manifests.
-func TestRunningAgent(t *testing.T) {
-	var report *verify.Report
-	var failed error
-	server := &control.Server{Verify: func(context.Context) (*verify.Report, error) { return report, failed }, Logger: slog.New(slog.DiscardHandler)}
-	socket := filepath.Join(t.TempDir(), "s")
+// serve runs the socket of an agent until the test ends.
+func serve(t *testing.T, server *control.Server) (socket string) {
+	t.Helper()
+	server.Logger = slog.New(slog.DiscardHandler)
+	socket = filepath.Join(t.TempDir(), "s")
 	l, err := httpserver.Unix(t.Context(), socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	go func() { _ = httpserver.HTTP(t.Context(), l, server.Handler(), server.Logger) }()
+	return socket
+}
+
+// Without manifests the command asks the running agent. Output and exit codes are those of a proof with manifests.
+func TestRunningAgent(t *testing.T) {
+	var report *verify.Report
+	var failed error
+	socket := serve(t, &control.Server{Verify: func(context.Context) (*verify.Report, error) { return report, failed }})
 	packet := &verify.Difference{Packet: "tcp 198.51.100.7:40000 -> 10.1.1.3:1 SYN", VPP: "passed", Policy: "denied"}
 	for name, c := range map[string]struct {
 		report *verify.Report

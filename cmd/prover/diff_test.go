@@ -1,18 +1,20 @@
 package prover
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
+	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/verify/intent/change"
 )
 
-func TestDiff(t *testing.T) {
-	looser := loosened(t)
-	text, code := proved(t, "--diff", guestbook, looser)
-	want := `opened: ns:kube-system -> guestbook/redis-follower (2 pods), guestbook/redis-leader-0: all protocols
+// opened is what examples/intent/looser.yaml opens in the guestbook.
+const opened = `opened: ns:kube-system -> guestbook/redis-follower (2 pods), guestbook/redis-leader-0: all protocols
   packet  tcp 10.1.2.5:40000 -> 10.1.2.3:80 SYN
   before  sender kube-system/coredns-1: allowed: no policy selects kube-system/coredns-1 for egress
   before  receiver guestbook/redis-follower-0: denied: no rule of NetworkPolicy guestbook/redis allows it (ingress of guestbook/redis-follower-0, tier default)
@@ -20,14 +22,45 @@ func TestDiff(t *testing.T) {
   after   receiver guestbook/redis-follower-0: allowed by NetworkPolicy guestbook/redis ingress rule 1
 1 kinds of connections opened, 0 closed
 `
-	if code != exit.Differs || text != want {
-		t.Errorf("exit code %d:\n%s\nwant\n%s", code, text, want)
+
+func TestDiff(t *testing.T) {
+	looser := loosened(t)
+	text, code := proved(t, "--diff", guestbook, looser)
+	if code != exit.Differs || text != opened {
+		t.Errorf("exit code %d:\n%s\nwant\n%s", code, text, opened)
 	}
 	if text, code = proved(t, "--diff", looser, guestbook); code != exit.Differs || !strings.HasPrefix(text, "closed: ns:kube-system ->") {
 		t.Errorf("exit code %d:\n%s", code, text)
 	}
 	if text, code = proved(t, "--diff", guestbook, guestbook); code != exit.OK || text != "0 kinds of connections opened, 0 closed\n" {
 		t.Errorf("exit code %d:\n%s", code, text)
+	}
+}
+
+// With one folder, the objects of the running agent are compared with the same objects and those of the folder. Other objects stay.
+func TestDiffBesideRunningAgent(t *testing.T) {
+	changes, err := manifest.Load(guestbook)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed error
+	socket := serve(t, &control.Server{Objects: func(context.Context) (*control.Objects, error) {
+		out := &control.Objects{Node: "node-1"}
+		for _, ch := range changes {
+			out.List = append(out.List, ch.Object)
+		}
+		return out, failed
+	}})
+	looser := "../../examples/intent/looser.yaml"
+	if text, code := proved(t, "--diff", looser, "--status-socket", socket); code != exit.Differs || text != opened {
+		t.Errorf("exit code %d:\n%s\nwant\n%s", code, text, opened)
+	}
+	if text, code := proved(t, "--diff", guestbook, "--status-socket", socket); code != exit.OK || text != "0 kinds of connections opened, 0 closed\n" {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+	failed = errors.New("the agent has not received all objects")
+	if text, code := proved(t, "--diff", looser, "--status-socket", socket); code != exit.Failed || !strings.Contains(text, "has not received all objects") {
+		t.Errorf("exit code %d: %s", code, text)
 	}
 }
 
@@ -47,8 +80,9 @@ func TestDiffWithWrongUse(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--diff", guestbook}, "--diff takes two folders, not 1"},
-		{[]string{"--diff", guestbook, guestbook, guestbook}, "--diff takes two folders, not 3"},
+		{[]string{"--diff"}, "or two, not 0"},
+		{[]string{"--diff", guestbook, guestbook, "--status-socket", "s"}, "asks no agent about two folders"},
+		{[]string{"--diff", guestbook, guestbook, guestbook}, "or two, not 3"},
 		{[]string{"--diff", guestbook, guestbook, "--manifests", guestbook}, "not --manifests"},
 		{[]string{"--diff", guestbook, guestbook, "--never", "any -> any"}, "--diff excludes --never"},
 		{[]string{"--diff", guestbook, guestbook, "--timeout", "1s"}, "--timeout is for a running VPP"},

@@ -61,6 +61,8 @@ assertion to its right side, or every one. A violated assertion shows a packet a
   service:NS/NAME, cidr:10.0.0.0/8, outside, any; the right side may end with ports: :443, :53/UDP, :80,8000-8080/TCP, :ICMP
 
 With --diff it compares two folders of manifests, given as arguments, and shows which new connections policies allow in one of them alone.
+With one folder it compares the objects of the running agent of this node with the same objects after those of the folder are created or
+replaced, as kubectl apply does. It applies nothing, and removes no object.
 
 Exit code 0: every check is equal, every assertion holds, or there is no difference. Exit code 3: a check is different or not compared, an
 assertion is violated or not decided, or there is a difference. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP, or the agent, could not be reached.`,
@@ -70,7 +72,8 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
   contiv-agent verify --manifests cluster/ --node node-1 -o json
   contiv-agent verify --manifests cluster/ --never 'ns:dev -> ns:prod' --always 'workload:shop/web -> service:shop/db:5432'
   contiv-agent verify --manifests examples/guestbook --assert examples/intent/assertions.yaml --all
-  contiv-agent verify --diff before/ after/`,
+  contiv-agent verify --diff before/ after/
+  contiv-agent verify --diff new-policies.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if changed {
 				return nil
@@ -79,7 +82,7 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if changed {
-				return diff(cmd, args, manifests, &asked, &out)
+				return diff(cmd, args, manifests, socket, &asked, &out)
 			}
 			if asked.given() {
 				return asked.run(cmd, manifests, all, &out)
@@ -104,10 +107,10 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 	fs.StringSliceVar(&manifests, "manifests", nil, "folders or files with the cluster's objects; none: the running agent of this node compares its VPP with its own objects")
 	fs.StringVar(&cfg.Node, "node", "", "name of the node whose VPP it is (default: $NODE_NAME, or the name of this host)")
 	fs.StringSliceVar(&hosts, "host-address", nil, "addresses that only the node's own processes send from to pods, as for run: packets from them are not compared")
-	fs.StringVar(&socket, "status-socket", flags.Auto, "without --manifests: unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
+	fs.StringVar(&socket, "status-socket", flags.Auto, "without --manifests, or --diff with one folder: unix socket of the agent; auto: $"+flags.EnvStatusSocket+", or the default of run")
 	fs.BoolVar(&all, "all", false, "also show checks that are equal, and assertions that hold")
 	asked.addFlags(fs)
-	fs.BoolVar(&changed, "diff", false, "show the connections that policies allow in one of two folders of manifests alone, given as arguments")
+	fs.BoolVar(&changed, "diff", false, "show the connections that policies allow in one of two folders of manifests alone, given as arguments; with one folder: what changes when its objects are applied to those of the running agent")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
 }
@@ -141,7 +144,7 @@ func reportOf(cmd *cobra.Command, cfg *verify.Config, services *flags.Served, ma
 }
 
 // objectsOf reads the objects of manifests. Refused ones are reported, and keep the parts that were understood.
-func objectsOf(manifests []string, warn io.Writer) (objects []model.Object, err error) {
+func objectsOf(manifests []string, warn io.Writer) ([]model.Object, error) {
 	if len(manifests) == 0 {
 		return nil, errors.New("--manifests is required")
 	}
@@ -149,15 +152,7 @@ func objectsOf(manifests []string, warn io.Writer) (objects []model.Object, err 
 	if err != nil {
 		return nil, err
 	}
-	for _, ch := range changes {
-		if ch.Err != nil {
-			fmt.Fprintln(warn, ch.Err)
-		}
-		if ch.Object != nil {
-			objects = append(objects, ch.Object)
-		}
-	}
-	return objects, nil
+	return understood(changes, warn), nil
 }
 
 func parseAddresses(flag string, texts []string) (list []netip.Addr, err error) {

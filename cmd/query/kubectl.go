@@ -255,15 +255,19 @@ or of the first node; trace queries its settings and its state. It sends no pack
 if "kubectl contiv plan" finds nothing to change. With --cni, packets that leave the cluster are shown as VPP sends them to the node's
 network stack, which then gives them the node's address.
 
+With --diff and a folder (or file) of manifests on this machine, it shows which connections start and stop to be possible when the folder's objects are
+created or replaced in the cluster, as kubectl apply does. It applies nothing, and removes no object.
+
 ` + live.Text + ` The agent of the pod's node, or of
 --node, is queried.`,
 		Example: `  kubectl contiv trace guestbook/client guestbook/frontend:80
   kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
   kubectl contiv trace --matrix --port 6379/TCP
+  kubectl contiv trace --diff new-policies.yaml --port 80/TCP
   kubectl contiv trace --live guestbook/client guestbook/frontend:80`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if t.matrix.Diff {
-				return exit.Usage(errors.New("--diff compares folders: use contiv-agent trace --diff"))
+			if t.matrix.Diff && len(args) != 1 {
+				return exit.Usage(errors.New("--diff takes one folder here, whose objects are applied to those of the cluster; contiv-agent trace --diff compares two"))
 			}
 			pods, err := f.agents.List(cmd.Context(), f.node)
 			if err != nil {
@@ -284,9 +288,6 @@ network stack, which then gives them the node's address.
 		},
 	}
 	t.addFlags(cmd)
-	if err := cmd.Flags().MarkHidden("diff"); err != nil {
-		panic(err) // addFlags has added it
-	}
 	cmd.Flags().StringSliceVar(&t.Ignored, "ignore-policy-kinds", nil, "kinds of policies to ignore although the API server serves them, as for contiv-agent run")
 	return cmd
 }

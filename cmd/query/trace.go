@@ -67,10 +67,12 @@ balancers choose one backend themselves, and the answer names the true sender in
 
 With --matrix it evaluates, for each --port, whether each pod can reach each other pod. With --diff it compares two folders (or files), and shows
 which of these connections become possible from the first to the second, and which stop; the exit code is 3 if there are differences.
+With one folder, the first side is the cluster as it is, by an API server or by the running agent of this node (--status-socket), with its settings; the
+second side is the same with the folder's objects created or replaced, as kubectl apply does. No object is removed.
 Both take --from-namespace and --to-namespace. A matrix that is wider than the terminal is written in parts.
 
 ` + live.Text + ` It queries the agent of this node, at
---status-socket. Without a source of objects nothing is predicted.`,
+--status-socket. Without a source of objects the prediction is made of the objects and settings of that agent.`,
 		Example: `  contiv-agent trace --manifests examples/guestbook guestbook/client guestbook/frontend:80
   contiv-agent trace --manifests examples/guestbook guestbook/client kube-system/kube-dns:53 UDP
   echo '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}' |
@@ -78,8 +80,9 @@ Both take --from-namespace and --to-namespace. A matrix that is wider than the t
   contiv-agent trace --manifests examples/guestbook '{"from":"external:198.51.100.7@node-1","to":"192.168.16.1:30080","protocol":"TCP"}'
   contiv-agent trace --manifests examples/guestbook --matrix --port 6379/TCP --port ICMP
   contiv-agent trace --diff before/ after/ --port 80/TCP
+  contiv-agent trace --diff new-policies.yaml --port 80/TCP
   contiv-agent trace --kubeconfig ~/.kube/config --matrix --port 6379/TCP
-  contiv-agent trace --live --in-cluster guestbook/client guestbook/frontend:80
+  contiv-agent trace --live guestbook/client guestbook/frontend:80
   contiv-agent trace --stateful --manifests examples/guestbook \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000}' \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,
@@ -111,11 +114,7 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string, ask live.Ask) e
 	if err := f.answers.Check(); err != nil {
 		return err
 	}
-	load := func(paths []string) (*trace.Cluster, error) {
-		from := f.Source
-		from.Manifests = paths
-		return from.Load(cmd.Context(), &f.Agent, f.toReply, cmd.ErrOrStderr())
-	}
+	l := f.loader(cmd)
 	if f.live.On && (f.stateful || f.toReply || f.answers.Expect != "" || f.matrix.Matrix || f.matrix.Diff) {
 		return exit.Usage(errors.New("--live excludes --stateful, --to-reply, --expect, --matrix and --diff"))
 	}
@@ -126,9 +125,9 @@ func (f *traceFlags) runTrace(cmd *cobra.Command, args []string, ask live.Ask) e
 		return exit.Usage(errors.New("--stateful excludes --matrix and --diff"))
 	}
 	if f.matrix.Matrix || f.matrix.Diff {
-		return f.matrix.Run(cmd, load, f.Manifests, args, &f.out)
+		return f.matrix.Run(cmd, l, f.Manifests, args, &f.out)
 	}
-	cluster, err := load(f.Manifests)
+	cluster, err := l.Load(f.Manifests)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/cmd/exit"
 	"github.com/contiv-agent/contiv-agent/cmd/show"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/trace"
 	"github.com/contiv-agent/contiv-agent/trace/table"
 )
@@ -25,23 +26,44 @@ type Matrix struct {
 // AddFlags adds the flags to a command.
 func (f *Matrix) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.Matrix, "matrix", false, "ask for each pair of pods and each --port")
-	cmd.Flags().BoolVar(&f.Diff, "diff", false, "show the connections that start and stop to be possible from one folder to another, given as arguments")
+	cmd.Flags().BoolVar(&f.Diff, "diff", false, "show the connections that start and stop to be possible from one folder to another, given as arguments; with one folder: when its objects are applied to the present ones")
 	cmd.Flags().StringSliceVar(&f.ports, "port", nil, "with --matrix or --diff: port to dial, such as 80/TCP, 53/UDP or ICMP; may be repeated")
 	cmd.Flags().StringSliceVar(&f.clients, "from-namespace", nil, "with --matrix or --diff: ask only for clients in these namespaces")
 	cmd.Flags().StringSliceVar(&f.servers, "to-namespace", nil, "with --matrix or --diff: ask only for servers in these namespaces")
 }
 
-// loader loads a what-if cluster.
-type loader func(paths []string) (*trace.Cluster, error)
+// Loader loads what-if clusters and their objects.
+type Loader struct {
+	Load func(paths []string) (*trace.Cluster, error) // of folders or files
+	// Present returns the objects of the cluster as it is, and Build builds a cluster of objects.
+	Present func() ([]event.Change, error)
+	Build   func([]event.Change) (*trace.Cluster, error)
+}
+
+// sides are the clusters that --diff compares: of two folders, or of the present objects without and with those of one folder.
+func (l Loader) sides(cmd *cobra.Command, args []string) (before, after func() (*trace.Cluster, error), err error) {
+	if len(args) == 2 {
+		return func() (*trace.Cluster, error) { return l.Load(args[:1]) }, func() (*trace.Cluster, error) { return l.Load(args[1:]) }, nil
+	}
+	given, err := loadManifests(cmd.Context(), args)
+	if err != nil {
+		return nil, nil, err
+	}
+	now, err := l.Present()
+	if err != nil {
+		return nil, nil, err
+	}
+	return func() (*trace.Cluster, error) { return l.Build(now) }, func() (*trace.Cluster, error) { return l.Build(Overlay(now, given)) }, nil
+}
 
 // Run answers for each pair of pods. The error has exit code 3 if --diff finds a difference.
-func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, out *show.Output) error {
+func (f *Matrix) Run(cmd *cobra.Command, l Loader, manifests, args []string, out *show.Output) error {
 	ports, err := f.checkPorts(manifests, args)
 	if err != nil {
 		return exit.Usage(err)
 	}
-	ask := func(paths []string, each func([]trace.Cell) error) ([]trace.Cell, error) {
-		cluster, err := load(paths)
+	ask := func(load func() (*trace.Cluster, error), each func([]trace.Cell) error) ([]trace.Cell, error) {
+		cluster, err := load()
 		if err != nil {
 			return nil, err
 		}
@@ -52,11 +74,12 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 		})
 	}
 	if f.Matrix {
+		whole := func() (*trace.Cluster, error) { return l.Load(manifests) }
 		if *out == "json" { // each line as soon as it is known
-			_, err := ask(manifests, func(row []trace.Cell) error { return writeLines(cmd.OutOrStdout(), row, out, nil) })
+			_, err := ask(whole, func(row []trace.Cell) error { return writeLines(cmd.OutOrStdout(), row, out, nil) })
 			return err
 		}
-		cells, err := ask(manifests, nil)
+		cells, err := ask(whole, nil)
 		if err != nil {
 			return err
 		}
@@ -64,11 +87,15 @@ func (f *Matrix) Run(cmd *cobra.Command, load loader, manifests, args []string, 
 			table.Write(w, cells, terminal.StyleOf(w).Width)
 		})
 	}
-	before, err := ask(args[:1], nil)
+	first, second, err := l.sides(cmd, args)
 	if err != nil {
 		return err
 	}
-	after, err := ask(args[1:], nil)
+	before, err := ask(first, nil)
+	if err != nil {
+		return err
+	}
+	after, err := ask(second, nil)
 	if err != nil {
 		return err
 	}
@@ -90,9 +117,9 @@ func (f *Matrix) checkPorts(manifests, args []string) ([]trace.Port, error) {
 	case f.Matrix && len(args) > 0:
 		return nil, errors.New("--matrix takes no questions")
 	case f.Diff && len(manifests) > 0:
-		return nil, errors.New("--diff takes its two folders as arguments, not --manifests")
-	case f.Diff && len(args) != 2:
-		return nil, fmt.Errorf("--diff takes two folders, not %d", len(args))
+		return nil, errors.New("--diff takes its folders as arguments, not --manifests")
+	case f.Diff && len(args) != 1 && len(args) != 2:
+		return nil, fmt.Errorf("--diff takes one folder, whose objects are applied to the present ones, or two, not %d", len(args))
 	case len(f.ports) == 0:
 		return nil, errors.New("--port is required with --matrix and --diff")
 	}

@@ -63,6 +63,11 @@ func (f *Source) Validate() error {
 	return nil
 }
 
+// Given reports whether the flags name a source, or mean to.
+func (f *Source) Given() bool {
+	return f.isAPI() || len(f.Manifests) > 0 || f.Context != "" || len(f.Ignored) > 0
+}
+
 func (f *Source) isAPI() bool { return f.API || f.InCluster || f.Kubeconfig != "" }
 
 // Changes returns the objects of the source, as changes that create them.
