@@ -10,7 +10,6 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
-	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 )
 
@@ -118,52 +117,6 @@ func FuzzReadDocuments(f *testing.F) {
 			}
 		}
 	})
-}
-
-func TestCompare(t *testing.T) {
-	tap := func(mtu uint32, addrs ...string) *interfaces.Interface {
-		return &interfaces.Interface{Name: "a", Mtu: mtu, IpAddresses: addrs, Link: &interfaces.Interface_Tap{Tap: &interfaces.TapLink{Version: 2}}}
-	}
-	key := kv.InterfaceKey("a")
-	agent := []Item{{Key: key, Message: tap(1500, "10.0.0.1/24", "10.0.0.2/24")}, {Key: kv.InterfaceKey("z"), Message: loop("z")}}
-	for i, c := range []struct {
-		docs       []Document
-		everything bool
-		want       []Difference
-	}{
-		{docs: []Document{{Key: key, Message: tap(1500, "10.0.0.1/24", "10.0.0.2/24")}}},
-		{docs: []Document{{Key: key, Message: tap(0, "10.0.0.1/24", "10.0.0.3/24")}}, want: []Difference{
-			{Key: key, Fields: []string{`ip_addresses[1]: "10.0.0.2/24", not "10.0.0.3/24"`, "mtu: 1500, not unset"}},
-		}},
-		{docs: []Document{{Key: key, Message: loop("a")}}, want: []Difference{{Key: key, Fields: []string{
-			`ip_addresses[0]: "10.0.0.1/24", not unset`, `ip_addresses[1]: "10.0.0.2/24", not unset`, "mtu: 1500, not unset", "tap: {}, not unset", "tap.version: 2, not unset",
-		}}}},
-		{docs: []Document{{Key: kv.DNat44Key("x"), Message: &nat.DNat44{Label: "x"}}}, everything: true, want: []Difference{
-			{Key: kv.DNat44Key("x"), Only: File}, {Key: key, Only: Agent}, {Key: kv.InterfaceKey("z"), Only: Agent},
-		}},
-		{docs: []Document{{Key: key, Message: agent[0].Message}}, everything: true, want: []Difference{{Key: kv.InterfaceKey("z"), Only: Agent}}},
-		{docs: []Document{{Key: key}, {Key: kv.InterfaceKey("none")}}, want: []Difference{{Key: key, Only: Agent}}},
-	} {
-		if diff := cmp.Diff(c.want, Compare(c.docs, agent, c.everything)); diff != "" {
-			t.Errorf("%d (-want +got):\n%s", i, diff)
-		}
-	}
-	merged := tap(9000, "10.0.0.9/24", "10.0.0.1/24")
-	merged.RxModes = []*interfaces.Interface_RxMode{{Queue: 1}}
-	for _, c := range []struct {
-		shall *interfaces.Interface
-		want  []string
-	}{
-		{tap(9000, "10.0.0.1/24"), nil},
-		{tap(0), nil},
-		{&interfaces.Interface{Name: "a", RxModes: []*interfaces.Interface_RxMode{{Queue: 1}, {Queue: 2}}}, []string{`rx_modes: lacks {"queue":2}`}},
-		{tap(1400, "10.0.0.2/24"), []string{`ip_addresses: lacks "10.0.0.2/24"`, "mtu: 9000, not 1400"}},
-		{&interfaces.Interface{Name: "a", Type: interfaces.Interface_TAP}, []string{"type: UNDEFINED_TYPE, not TAP"}},
-	} {
-		if diff := cmp.Diff(c.want, Lacks(merged, c.shall)); diff != "" {
-			t.Errorf("%v (-want +got):\n%s", c.shall, diff)
-		}
-	}
 }
 
 func TestWriteDocuments(t *testing.T) {

@@ -307,6 +307,7 @@ func newConfigDelete(f *configFlags) *cobra.Command {
 func newConfigDiff(f *configFlags) *cobra.Command {
 	var files []string
 	var all bool
+	var out show.Output
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE",
 		Short: "Compare files with this client's desired state, and with VPP's actual state",
@@ -314,10 +315,10 @@ func newConfigDiff(f *configFlags) *cobra.Command {
 contribute to that value: diff reports only fields of the file that VPP lacks.
 
 A line with + is an item that put would create, with ~ one that it would change, with - one that it would remove (--resync). A line
-with ! is an item that VPP lacks, or has with another value.
+with ! is an item that VPP lacks, or has with another value. -o json has the same as fields, and -o name the keys that differ.
 
 Exit code 0: no difference; 3: a difference.`,
-		Example: "  contiv-agent config diff -f loop.yaml\n  contiv-agent config diff --resync -f everything.yaml",
+		Example: "  contiv-agent config diff -f loop.yaml\n  contiv-agent config diff -f loop.yaml -o json\n  contiv-agent config diff --resync -f everything.yaml",
 		Args:    exit.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			docs, err := readFiles(cmd, files)
@@ -343,14 +344,15 @@ Exit code 0: no difference; 3: a difference.`,
 					return f.explain(cmd, err)
 				}
 			}
-			differs := show.Differences(cmd.OutOrStdout(), client.Compare(docs, wanted, all))
-			if show.Lacks(cmd.OutOrStdout(), docs, wanted, has) || differs {
-				return &exit.Error{Code: exit.Differs}
+			diff := show.DiffOf(docs, wanted, has, all)
+			if err := out.PrintNamed(cmd.OutOrStdout(), diff, diff.WriteText, diff.Keys); err != nil || diff.Equal {
+				return err
 			}
-			return nil
+			return &exit.Error{Code: exit.Differs}
 		},
 	}
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents; - is standard input")
 	cmd.Flags().BoolVar(&all, "resync", false, "the files are the whole desired state of this client, as for put --resync")
+	out.AddNameFlag(cmd)
 	return cmd
 }

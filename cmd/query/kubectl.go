@@ -86,16 +86,17 @@ func like(other *cobra.Command, flags ...string) *cobra.Command {
 	for _, name := range flags {
 		cmd.Flags().AddFlag(other.Flags().Lookup(name))
 	}
-	if output := other.Flags().Lookup("output"); output != nil { // config diff has no formats
+	if output := other.Flags().Lookup("output"); output != nil { // log-level has no formats
 		cmd.Flags().AddFlag(output)
 	}
 	return cmd
 }
 
-// given returns the command's own flags of the command line, as text. A list is made of JSON.
-func (p *pluginFlags) given(cmd *cobra.Command) (out []string) {
+// given returns the command's own flags of the command line, as text, but not those that are used here. A list is made of JSON.
+func (p *pluginFlags) given(cmd *cobra.Command, here ...string) (out []string) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		switch {
+		case slices.Contains(here, f.Name):
 		case f.Changed && f.Name == "output" && f.Value.String() == "yaml" && p.node == "":
 			out = append(out, "--output=json")
 		case f.Changed:
@@ -180,17 +181,14 @@ func (f *pluginFlags) configDiff() *cobra.Command {
 	cmd.Args = exit.NoArgs
 	cmd.Long = "diff compares every item of the files with the item of the client without a name in each agent, and with VPP's value of the same key: see contiv-agent config diff.\n\n" +
 		"Exit code 0: no difference; 3: a difference on a node."
-	cmd.Example = "  kubectl contiv config diff -f loop.yaml --node node-1"
+	cmd.Example = "  kubectl contiv config diff -f loop.yaml --node node-1\n  kubectl contiv config diff -f loop.yaml -o json"
 	cmd.Flags().StringSliceVarP(&files, "file", "f", nil, "file of YAML documents on this machine; - is standard input")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		text, err := readTexts(cmd, files)
 		if err != nil {
 			return err
 		}
-		args := []string{"config", "diff", "--file=-"}
-		if resync := cmd.Flags().Lookup("resync"); resync.Changed {
-			args = append(args, "--resync="+resync.Value.String())
-		}
+		args := append([]string{"config", "diff", "--file=-"}, f.given(cmd, "file")...)
 		pods, err := f.agents.List(cmd.Context(), f.node)
 		if err != nil {
 			return err

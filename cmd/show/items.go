@@ -4,11 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/contiv-agent/contiv-agent/client"
 	"github.com/contiv-agent/contiv-agent/cmd/terminal"
-	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 )
 
@@ -63,51 +61,4 @@ func Change(w io.Writer, verb string, items int, change *client.Change) error {
 		fmt.Fprintf(w, "UNIMPLEMENTED  %s\n", terminal.Plain(key))
 	}
 	return err
-}
-
-// Differences writes differences; it reports whether there are any.
-func Differences(w io.Writer, differences []client.Difference) bool {
-	for _, d := range differences {
-		fmt.Fprintf(w, "%s %s\n", map[client.Side]string{client.File: "+", client.Agent: "-", client.Both: "~"}[d.Only], d.Key)
-		for _, field := range d.Fields {
-			fmt.Fprintf(w, "    %s\n", field)
-		}
-	}
-	return len(differences) > 0
-}
-
-// Lacks prints the items of the files that VPP lacks, with the reason if the agent knows one.
-func Lacks(w io.Writer, docs []client.Document, wanted, has []client.Item) (lacking bool) {
-	inVPP, states := map[string]client.Item{}, map[string]client.Item{}
-	for _, i := range has {
-		inVPP[i.Key] = i
-	}
-	for _, i := range wanted {
-		states[i.Key] = i
-	}
-	for _, d := range docs {
-		there, found := inVPP[d.Key]
-		why := "not in VPP"
-		if i, known := states[d.Key]; known && i.State != event.Nonexistent && i.State != event.Configured {
-			if why = withReason(i.State.String(), i.Why); i.State == event.Pending {
-				why = withReason(i.State.String(), "waits for "+i.Why)
-			}
-		}
-		switch {
-		case d.Message == nil && found:
-			fmt.Fprintf(w, "! %s\n    in VPP\n", d.Key)
-		case d.Message == nil:
-			continue
-		case !found:
-			fmt.Fprintf(w, "! %s\n    %s\n", d.Key, why)
-		default:
-			lacks := client.Lacks(there.Message, d.Message)
-			if len(lacks) == 0 {
-				continue
-			}
-			fmt.Fprintf(w, "! %s\n    VPP: %s\n", d.Key, strings.Join(lacks, "\n    VPP: "))
-		}
-		lacking = true
-	}
-	return lacking
 }
