@@ -34,6 +34,8 @@ type Pods struct {
 	Expedite rcu.Expedite
 	// Kernel are the kinds of the kernel's values for an agent whose VPP is a simulation; nil: it has none.
 	Kernel []*descriptor.Descriptor
+	// Connections ends TCP connections of a network namespace to dead addresses and returns how many, for a simulation; nil: sever.Connections.
+	Connections func(namespace string, dead func(netip.AddrPort) bool) (int, error)
 	// Listener serves the CNI plugin and the status in place of the status socket, for a simulation; nil: the socket does.
 	Listener net.Listener
 }
@@ -92,9 +94,13 @@ func (p *Pods) Sever(dead func(netip.AddrPort) bool, log *slog.Logger) {
 	if p == nil {
 		return
 	}
+	end := p.Connections
+	if end == nil {
+		end = sever.Connections
+	}
 	ended, failed := 0, error(nil)
 	for _, at := range append(podnet.NamespacesOf(p.Network), "/proc/self/ns/net") {
-		n, err := sever.Connections(at, dead)
+		n, err := end(at, dead)
 		ended, failed = ended+n, errors.Join(failed, err)
 	}
 	if failed != nil {
