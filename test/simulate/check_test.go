@@ -46,8 +46,10 @@ func (r *run) check() error {
 		if err := n.clients.check(dump); err != nil {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
-		if err := r.checkEtcd(n, dump); err != nil {
-			return fmt.Errorf("%s: %w", n.name, err)
+		if n.etcd != nil {
+			if err := n.etcd.Check(dump); err != nil {
+				return fmt.Errorf("%s: %w", n.name, err)
+			}
 		}
 		if diff := cmp.Diff(fresh[n.name], withoutExternal(show.WithoutDrained(dump))); diff != "" {
 			return fmt.Errorf("VPP of %s differs from one with these objects alone (-alone +simulated):\n%s", n.name, diff)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 )
 
 // clients is a program that gives its values to the agent of one node: loopback interfaces, each with an MTU. It remembers what was
@@ -74,25 +75,15 @@ func (c *clients) check(dump string) error {
 	defer c.mu.Unlock()
 	var errs []error
 	for _, name := range names {
-		if list := externalLines(dump, name); len(list) > 1 {
+		if list := servers.Interfaces(dump, name); len(list) > 1 {
 			errs = append(errs, fmt.Errorf("VPP has %d interfaces for a client's %s: %q", len(list), name, list))
 		}
 	}
 	for name, mtu := range c.acked {
-		line := strings.Join(externalLines(dump, name), "")
+		line := strings.Join(servers.Interfaces(dump, name), "")
 		if want := fmt.Sprintf(" mtu %d", mtu); mtu == 0 && line != "" || mtu != 0 && !strings.Contains(line, want) {
 			errs = append(errs, fmt.Errorf("a client's interface %s was acknowledged with MTU %d (0: removed), and VPP has %q", name, mtu, line))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// externalLines are the lines of a client's interface in a dump.
-func externalLines(dump, name string) (out []string) {
-	for line := range strings.Lines(dump) {
-		if strings.HasPrefix(line, "interface ") && strings.Contains(line, name) {
-			out = append(out, line)
-		}
-	}
-	return out
 }

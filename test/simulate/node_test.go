@@ -24,7 +24,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/test/simulate/network"
+	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 )
 
 // node is a node: a VPP, the CNI that makes its interfaces, and an agent that is started again whenever it ends.
@@ -33,7 +33,7 @@ type node struct {
 	dir  string // of the agent's files
 	sim  *sim.VPP
 	link *link
-	etcd *network.Network // to the etcd; nil: none
+	etcd *servers.Etcd // nil: none
 
 	mu      sync.Mutex
 	cni     *cni.CNI
@@ -214,7 +214,7 @@ func (n *node) killAgent(away time.Duration, before func() error) {
 			}
 			n.agent.dead.Store(true)
 			if n.etcd != nil {
-				n.etcd.Sever()
+				n.etcd.Net.Sever()
 			}
 			n.agent.kill()
 		}

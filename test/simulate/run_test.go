@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
 	"github.com/contiv-agent/contiv-agent/test/simulate/etcdserver"
+	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 )
 
 // Figures count what a simulation did.
@@ -153,7 +154,9 @@ func (r *run) begin() (end func(), err error) {
 		if err != nil {
 			return end, err
 		}
-		r.joinEtcd(n)
+		if r.etcd != nil {
+			n.etcd = servers.JoinEtcd(r.etcd, name)
+		}
 		serving.Go(func() { _ = n.sim.Serve(ctx, n.link) })
 		go n.run(r)
 	}
@@ -256,7 +259,7 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 			r.failf("drift: %w", err)
 		}
 	case CutAPI, EmptyAPI, SlowAPI, FailAPI, CutWatch, TearWatch, ExpireAPI, StaleAPI:
-		r.actAPI(a)
+		r.actServer(a, func(f servers.Fault) func() { return servers.BeginAPI(r.server, f) })
 	case PutEtcd, CutEtcd, HangEtcd, SlowEtcd, CompactEtcd, BackEtcd, LoseLease, DeadEtcd, SlipEtcd:
 		r.actEtcd(a, n, rng)
 	case CutFanout, HangFanout, SlowFanout, KillFanout, DeadFanout:

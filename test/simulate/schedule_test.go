@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 )
 
 // Kind is a kind of action.
-type Kind string
+type Kind = servers.Kind
 
 // The kinds: changes that an agent has to follow, and faults.
 const (
@@ -24,8 +26,8 @@ const (
 	CutVPP    Kind = "connection cut"          // after N requests
 	LoseDumps Kind = "dumps lose details"      // For: N of them
 	DriftVPP  Kind = "another program changes" // access lists in VPP; N draws what
-	CutAPI    Kind = "API server unreachable"  // For
-	EmptyAPI  Kind = "API server empty"        // For: it has no objects
+	CutAPI         = servers.CutAPI            // For
+	EmptyAPI       = servers.EmptyAPI          // For: it has no objects
 	BackAPI   Kind = "API server is older"     // to version N, and stays there
 	KillAgent Kind = "agent is killed"         // after N requests; For: it is away
 	SetClock  Kind = "clock is set"            // after N requests the agent is killed; it starts again with a clock that is an hour off
