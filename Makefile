@@ -152,8 +152,14 @@ vpp-test: ## scenarios, random services and policies on a real VPP: CONTIV_VPP=/
 # Tests on the simulated VPP that make sim-test leaves out, because they take long (docs/testing.md).
 SIM_SKIP = TestVPPTraffic$$|TestVPPVersions$$|TestVPPScenarios$$|TestVPPAccessSessions$$|TestVPPCleanup$$|TestVPPHostile$$|TestVPPConnections$$|TestVPPCNATAge$$|TestVPPDemo$$/^traffic$$|TestVPPClients$$/^nat44$$|TestVPPClients$$/^cnat$$
 
+# Pods' networks and the other tests beside each other, because they mostly wait. The output of the former comes afterwards.
+SIM_TEST = CONTIV_VPP=sim CONTIV_VPP_CASES=20 CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(TEST) -count=1 -timeout 20m -v
+SIM_PODS = TestVPPPodNetwork
+
 sim-test: ## the tests of a real VPP on the simulated one, as a process with real packets (docs/testing.md; root, or unshare -Urn make sim-test)
-	CONTIV_VPP=sim CONTIV_VPP_CASES=20 CONTIV_VPP_CLIENTS=40 CONTIV_VPP_KILLS=10 CONTIV_VPP_STRIDE=5 $(TEST) -count=1 -timeout 20m -v -run '^TestVPP' -skip '$(SIM_SKIP)' ./test/realvpp/
+	@log=$$(mktemp); $(SIM_TEST) -run '^$(SIM_PODS)' -skip '$(SIM_SKIP)' ./test/realvpp/ >$$log 2>&1 & pods=$$!; code=0; \
+	  $(SIM_TEST) -run '^TestVPP' -skip '$(SIM_SKIP)|^$(SIM_PODS)' ./test/realvpp/ || code=1; \
+	  wait $$pods || code=1; cat $$log; rm $$log; exit $$code
 
 versions: ## agents replaced by those of the commit FORMER and back, under clients (CONTIV_VPP, or the simulated VPP; CONTIV_VPP_FORMER: a VPP of another version as well)
 	@git rev-parse --quiet --verify '$(FORMER)^{commit}' >/dev/null || { echo "FORMER=$(FORMER) is no commit: make versions FORMER=COMMIT"; exit 1; }
@@ -196,7 +202,7 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
 
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
-	cd interop/kube && $(APART) -count=1 -timeout 60m -v -run '^Test' ./...
+	cd interop/kube && $(APART) -count=1 -parallel 4 -timeout 60m -v -run '^Test' ./... # they mostly wait
 
 e2e-nodes: ## two nodes with the real kubelet, containerd and runc, which kubectl apply -k deploy/standalone alone brings from NotReady to pods that talk (root; built the first time, with libseccomp-dev; CONTIV_VPP; KILLS=100 and SEED=7: so many programs are killed instead of 6, from that seed on; SHORT=1: install, pods that talk, and kubectl delete alone)
 	cd interop/kube && CONTIV_NODES_KILLS=$(KILLS) CONTIV_NODES_SEED=$(SEED) CONTIV_NODES_SHORT=$(SHORT) $(BESIDE) test -tags grpcnotrace,nodes -vet=off -count=1 -timeout 160m -v -run '^TestNodes$$' .

@@ -85,7 +85,8 @@ func simSkips(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	m := regexp.MustCompile(`(?m)^SIM_SKIP = (.*)$`).FindStringSubmatch(string(text))
-	if m == nil || !strings.Contains(string(text), "-run '^TestVPP' -skip '$(SIM_SKIP)' ./test/realvpp/") {
+	pods, others := "-run '^$(SIM_PODS)' -skip '$(SIM_SKIP)' ./test/realvpp/", "-run '^TestVPP' -skip '$(SIM_SKIP)|^$(SIM_PODS)' ./test/realvpp/"
+	if m == nil || !strings.Contains(string(text), pods) || !strings.Contains(string(text), others) {
 		t.Fatal("make sim-test does not run all tests of test/realvpp but those of SIM_SKIP")
 	}
 	return strings.Split(m[1], "|")
