@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -383,7 +384,7 @@ func crashingAgent(t *testing.T, s *site) func() {
 	return func() { s.inSync(t, n) }
 }
 
-// findProcess finds a process by texts of its command line.
+// findProcess finds a process by texts of its command line. This test has started it: other tests, and the machine, may have agents of nodes with the same names.
 func findProcess(texts ...string) (int, error) {
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -393,10 +394,47 @@ func findProcess(texts ...string) (int, error) {
 		text, err := os.ReadFile(file)
 		var pid int
 		if err == nil && containsAll(string(text), texts) {
-			if _, err := fmt.Sscanf(file, "/proc/%d/", &pid); err == nil {
+			if _, err := fmt.Sscanf(file, "/proc/%d/", &pid); err == nil && descendsFrom(pid, os.Getpid()) {
 				return pid, nil
 			}
 		}
 	}
-	return 0, fmt.Errorf("no process has %q", texts)
+	return 0, fmt.Errorf("no process of this test has %q", texts)
+}
+
+// descendsFrom reports that a process is another one, or that its parent descends from the other one.
+func descendsFrom(pid, other int) bool {
+	for pid > 1 && pid != other {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			return false // it has ended
+		}
+		var state rune
+		if _, err := fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %c %d", &state, &pid); err != nil { // proc_pid_stat(5): PID (COMMAND) STATE PARENT
+			return false
+		}
+	}
+	return pid == other
+}
+
+// TestFindProcess: a process with the line that is looked for is found if this test has started it.
+func TestFindProcess(t *testing.T) {
+	sleep := exec.Command("sh", "-c", "sleep 1000.125 & exec sleep 1000.25")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer sleep.Wait()                          // killed
+	defer func() { _ = sleep.Process.Kill() }() // it may have ended
+	eventually(t, "a child", func() error { _, err := findProcess("sleep\x001000.25\x00"); return err })
+	var child int
+	eventually(t, "a child of a child", func() (err error) { child, err = findProcess("sleep\x001000.125\x00"); return err })
+	defer func() { _ = syscall.Kill(child, syscall.SIGKILL) }() // it may have ended
+	if !descendsFrom(child, child) || descendsFrom(os.Getppid(), os.Getpid()) || descendsFrom(1, os.Getpid()) {
+		t.Error("a process descends from its child, or does not from itself")
+	}
+	_ = sleep.Process.Kill() // another process adopts its child
+	_ = sleep.Wait()         // killed
+	if pid, err := findProcess("sleep\x001000.125\x00"); err == nil {
+		t.Errorf("process %d is found, which another one has adopted", pid)
+	}
 }

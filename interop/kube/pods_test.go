@@ -424,24 +424,14 @@ spec: {nodeName: node-2, containers: [{name: c, image: example/frontend}]}
 	}
 }
 
-// process finds the agent of a node.
+// agentProcess finds the agent of a node.
 func agentProcess(t *testing.T, n *siteNode) int {
 	t.Helper()
-	all, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	pid, err := findProcess("\x00run\x00--cni\x00", "\x00--node\x00"+n.name+"\x00")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range all {
-		text, err := os.ReadFile(file)
-		var pid int
-		if err == nil && strings.Contains(string(text), "\x00run\x00--cni\x00") && strings.Contains(string(text), "\x00--node\x00"+n.name+"\x00") {
-			if _, err := fmt.Sscanf(file, "/proc/%d/", &pid); err == nil {
-				return pid
-			}
-		}
-	}
-	t.Fatalf("no agent of %s runs", n.name)
-	return 0
+	return pid
 }
 
 // killedAgent kills an agent under requests: no packet of Pods that exist needs it, and the next one serves new Pods.
