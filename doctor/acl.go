@@ -25,7 +25,7 @@ func (f *facts) acl() []Check {
 			foreign++
 		}
 	}
-	owners := Check{Name: "access lists", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours)}
+	owners := Check{Name: "access lists", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours), Facts: Facts{"own": ours, "foreign": foreign}}
 	if foreign > 0 {
 		owners.Verdict, owners.Found = Note, fmt.Sprintf("%d of an agent's, %d foreign", ours, foreign)
 		owners.Consequence = "the agent does not change foreign access lists on interfaces that it has no lists for"
@@ -34,7 +34,7 @@ func (f *facts) acl() []Check {
 }
 
 func (f *facts) reclassify() Check {
-	c := Check{Name: "acl reclassify", Verdict: OK, Found: "on"}
+	c := Check{Name: "acl reclassify", Verdict: OK, Found: "on", Facts: Facts{"on": true}}
 	// VPP's answer is already in the facts; it is replayed to the descriptor's question.
 	r, err := aclvalues.Reclassification(context.Background(), func(context.Context, ...vpp.Call) []vpp.Reply {
 		return []vpp.Reply{f.replies[askACLUse]}
@@ -43,7 +43,7 @@ func (f *facts) reclassify() Check {
 	case err != nil || r == aclvalues.ReclassifyUnknown:
 		return unknown(c.Name, "VPP does not report whether it evaluates established flows again")
 	case r == aclvalues.ReclassifyOff:
-		c.Verdict, c.Found = Dangerous, "off"
+		c.Verdict, c.Found, c.Facts = Dangerous, "off", Facts{"on": false}
 		c.Consequence = "a flow that a changed policy denies continues until it is idle (TCP: 24 h, UDP: 10 min), and where the lists of an " +
 			"interface change, VPP drops replies until the side that opened the flow sends its next packet"
 		c.Startup, c.Command = "acl-plugin { reclassify sessions 1 }", "vppctl set acl-plugin reclassify-sessions 1"
@@ -59,7 +59,7 @@ func (f *facts) aclSessions() Check {
 	if !ok || !parsed || !there || limit.ConnTableMaxEntries == 0 {
 		return unknown(c.Name, "VPP does not report the number of sessions, or their limit")
 	}
-	c.Found = fmt.Sprintf("%d of %d", active, limit.ConnTableMaxEntries)
+	c.Found, c.Facts = fmt.Sprintf("%d of %d", active, limit.ConnTableMaxEntries), Facts{"sessions": active, "limit": limit.ConnTableMaxEntries}
 	u := use{float64(limit.ConnTableMaxEntries), float64(active)}
 	if u.share() > much {
 		if c.Verdict = Wrong; u.share() > full {

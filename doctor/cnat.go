@@ -26,9 +26,9 @@ func (f *facts) cnat() []Check {
 	case !ok || !parsed:
 		return []Check{unknown(c.Name, "VPP does not report the number of sessions")}
 	case size == 0:
-		c.Found = "none yet, so VPP does not report the size of the table"
+		c.Found, c.Facts = "none yet, so VPP does not report the size of the table", Facts{"sessions": sessions}
 	default:
-		c.Found = fmt.Sprintf("%d in %s of the main heap", sessions, mebibytes(size))
+		c.Found, c.Facts = fmt.Sprintf("%d in %s of the main heap", sessions, mebibytes(size)), Facts{"sessions": sessions, "bytes": uint64(size)}
 	}
 	_, missing := f.lacking(newerCNAT())
 	older := missing > 0

@@ -67,8 +67,10 @@ type Check struct {
 	Name string `json:"name"`
 	// Verdict is the result.
 	Verdict Verdict `json:"verdict"`
-	// Found is what VPP reported.
+	// Found is what VPP reported, in words.
 	Found string `json:"found"`
+	// Facts are the numbers and names in Found; nil if VPP did not report it. docs/output.md lists them by check.
+	Facts Facts `json:"facts,omitempty"`
 	// Consequence is the effect on traffic or on the agent; "": none.
 	Consequence string `json:"consequence,omitempty"`
 	// Startup is the line of VPP's startup.conf that corrects it; "": none.
@@ -76,6 +78,9 @@ type Check struct {
 	// Command corrects it until VPP's next start: a CLI command, or a flag of the agent; "": none.
 	Command string `json:"command,omitempty"`
 }
+
+// Facts are what a check found, by the fields' names: numbers, bools, texts and lists of texts.
+type Facts map[string]any
 
 // Report is all findings of one VPP.
 type Report struct {
@@ -115,9 +120,9 @@ func Examine(ctx context.Context, cfg Config) (*Report, error) {
 // owners returns the owners of the locks. No owner is OK: the agent has not started yet.
 func owners(locks map[string]string) (out []Check) {
 	for _, part := range slices.Sorted(maps.Keys(locks)) {
-		c := Check{Name: "owner of " + part, Verdict: OK, Found: "none"}
+		c := Check{Name: "owner of " + part, Verdict: OK, Found: "none", Facts: Facts{"owned": false}}
 		if o, owned := vpp.FindOwner(locks[part]); owned {
-			c.Found = o.String()
+			c.Found, c.Facts = o.String(), Facts{"owned": true, "owner": o}
 		}
 		out = append(out, c)
 	}

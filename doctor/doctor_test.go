@@ -33,6 +33,9 @@ func look(t *testing.T, v *sim.VPP, cfg Config) *Report {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, c := range r.Checks {
+		stated(t, c)
+	}
 	return r
 }
 
@@ -52,6 +55,7 @@ func want(t *testing.T, c Check, v Verdict, mends string) {
 	if c.Verdict != v || !strings.Contains(c.Found+"\n"+c.Consequence+"\n"+c.Startup+"\n"+c.Command, mends) {
 		t.Errorf("%+v, want %s with %q", c, v, mends)
 	}
+	stated(t, c)
 	if c.Verdict.rank() >= Missing.rank() && (c.Consequence == "" || c.Startup+c.Command == "" && c.Name != "nat44 weights") {
 		t.Errorf("%s: no consequence, or no line or command that corrects it: %+v", c.Name, c)
 	}
@@ -340,6 +344,7 @@ func TestMissingPlugins(t *testing.T) {
 	}
 	got := map[string]Verdict{}
 	for _, c := range all.plugins() {
+		stated(t, c)
 		got[c.Name] = c.Verdict
 	}
 	for name, verdict := range map[string]Verdict{natPlugin: Missing, aclPlugin: Missing, "cnat_plugin.so": Note, "memif_plugin.so": Note} {
@@ -347,12 +352,14 @@ func TestMissingPlugins(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got[name], verdict)
 		}
 	}
+	stated(t, all.core())
 	if c := all.core(); c.Verdict != Wrong || !strings.Contains(c.Found, "sw_interface_dump_") || strings.Contains(c.Found, " acl_") {
 		t.Errorf("%+v", c)
 	}
 	one := &facts{}
 	one.state.Missing = []string{"nat44_lb_static_mapping_details_12345678", "cnat_set_snat_policy_d3e6eaf4", "cnat_get_snat_addresses_51077d14"}
 	for _, c := range one.plugins() {
+		stated(t, c)
 		verdict := OK
 		switch c.Name {
 		case natPlugin:
@@ -410,6 +417,7 @@ func TestDeadlyWeights(t *testing.T) {
 		}
 		f := &facts{replies: map[string]vpp.Reply{askBalanced: {Details: []api.Message{m}}}}
 		checks := f.mappings()
+		stated(t, checks[len(checks)-1])
 		if got := checks[len(checks)-1]; (got.Name == "nat44 weights" && got.Verdict == Dangerous) != tc.deadly {
 			t.Errorf("%v: %+v, deadly: %t", tc.weights, checks, tc.deadly)
 		}

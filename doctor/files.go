@@ -29,11 +29,14 @@ func hostInterfaces(f *facts) []Check {
 			n++
 		}
 	}
-	c := Check{Name: "host interfaces", Verdict: OK, Found: fmt.Sprintf("%d af_packet interfaces", n)}
+	c := Check{Name: "host interfaces", Verdict: OK, Found: fmt.Sprintf("%d af_packet interfaces", n), Facts: Facts{"interfaces": n}}
 	if n < readAtOnce {
 		return []Check{c}
 	}
 	loaded, known := preloaded(f.maps)
+	if c.Facts["limit"] = readAtOnce; known {
+		c.Facts["library"], c.Facts["loaded"] = EpollLibrary, loaded
+	}
 	switch {
 	case !known:
 		c.Verdict = Unknown

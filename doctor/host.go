@@ -66,9 +66,11 @@ func (f *facts) hostLink() []Check {
 		return f.hostRoutes()
 	case f.cfg.HostInterface == "":
 		c.Verdict, c.Found = Note, "neither --host-address nor --host-interface is set"
+		c.Facts = Facts{"set": false}
 		c.Consequence = "NAT44 also gives the node's address to pods, so policies do not trust it: without one of these two flags of run, " + probes
 		c.Command = "contiv-agent run --host-address 169.254.1.2, an address of the node's kernel on its link to VPP that nothing else uses"
 	case !f.host.interfaces:
+		c.Facts = Facts{"interface": f.cfg.HostInterface, "exists": false}
 		c.Verdict, c.Found = Missing, "VPP has no interface "+f.cfg.HostInterface
 		c.Consequence = "without a link to the node's kernel " + probes
 		c.Command = "contiv-agent run --host-interface with the name of the tap or veth to the node's kernel (vppctl show interface)"
@@ -89,6 +91,7 @@ func (f *facts) hostNeighbors(c Check, probes string) Check {
 			addrs = append(addrs, n.Neighbor.IPAddress.String())
 		}
 	}
+	c.Facts = Facts{"interface": f.cfg.HostInterface, "exists": true, "addresses": namesIn(addrs)}
 	if c.Found = f.cfg.HostInterface + " with " + strings.Join(addrs, ", "); len(addrs) == 0 {
 		c.Verdict, c.Found = Missing, "VPP has no IPv4 neighbour on "+f.cfg.HostInterface
 		c.Consequence = "the agent does not know the address that the node's own processes send from: " + probes
@@ -110,6 +113,7 @@ func (f *facts) hostRoutes() (out []Check) {
 		if ok && m.Route.Prefix.Len > 0 {
 			via = f.outInterface(m.Route.Paths)
 		}
+		c.Facts = Facts{"address": a.String(), "via": via}
 		if c.Found = "via " + via; via == "" {
 			c.Verdict, c.Found = Missing, "VPP has no route to it but the default route"
 			c.Consequence = "answers of pods to the node's own processes, as to the kubelet's probes, are sent to the uplink"

@@ -57,7 +57,7 @@ func skip(checks []Check) {
 }
 
 func (f *facts) version() Check {
-	c := Check{Name: "version", Verdict: OK, Found: f.state.Version}
+	c := Check{Name: "version", Verdict: OK, Found: f.state.Version, Facts: Facts{"version": f.state.Version}}
 	first, last := tested()
 	v, ok := parseRelease(f.state.Version)
 	switch {
@@ -76,9 +76,9 @@ func (f *facts) version() Check {
 
 // core checks the messages of VPP itself.
 func (f *facts) core() Check {
-	c := Check{Name: "messages", Verdict: OK, Found: "VPP has all, with the CRCs that the agent knows"}
+	c := Check{Name: "messages", Verdict: OK, Found: "VPP has all, with the CRCs that the agent knows", Facts: Facts{"complete": true}}
 	if keys, _ := f.lacking(f.ofPlugin("")); len(keys) > 0 {
-		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
+		c.Verdict, c.Found, c.Facts = Wrong, "without "+strings.Join(keys, ", "), Facts{"complete": false, "missing": keys}
 		c.Consequence = "values that need these messages stay unconfigured: the agent was not built for this version of VPP"
 	}
 	return c
@@ -130,7 +130,7 @@ func (f *facts) plugins() (out []Check) {
 }
 
 func (f *facts) plugin(p plugin) Check {
-	c := Check{Name: p.file, Verdict: OK, Found: "loaded"}
+	c := Check{Name: p.file, Verdict: OK, Found: "loaded", Facts: Facts{"loaded": true}}
 	of := f.ofPlugin(p.file)
 	cnat := p.file == "cnat_plugin.so"
 	if cnat {
@@ -149,11 +149,11 @@ func (f *facts) plugin(p plugin) Check {
 	case requests == 0:
 		return c
 	case requests < len(of):
-		c.Verdict, c.Found = Wrong, "without "+strings.Join(keys, ", ")
+		c.Verdict, c.Found, c.Facts = Wrong, "without "+strings.Join(keys, ", "), Facts{"loaded": true, "missing": keys}
 		c.Consequence = "values that need these messages stay unconfigured: the agent was not built for this version of the plugin"
 		return c
 	}
-	c.Found, c.Consequence, c.Startup = "not loaded", p.effect, "plugins { plugin "+p.file+" { enable } }"
+	c.Found, c.Facts, c.Consequence, c.Startup = "not loaded", Facts{"loaded": false}, p.effect, "plugins { plugin "+p.file+" { enable } }"
 	if c.Verdict = Note; p.needed {
 		c.Verdict = Missing
 	}
@@ -163,7 +163,7 @@ func (f *facts) plugin(p plugin) Check {
 // faultyCNAT adds the known faults of the plugin with API 1.0.0.
 func (f *facts) faultyCNAT(c Check) Check {
 	if _, missing := f.lacking(newerCNAT()); missing == 0 {
-		c.Verdict, c.Found = Note, "loaded, with the API of VPP 26.06"
+		c.Verdict, c.Found, c.Facts = Note, "loaded, with the API of VPP 26.06", Facts{"loaded": true, "api": "26.06"}
 		c.Consequence = "this version of cnat replaces the source of an IPv6 flow by the node's address if the last 32 bits of both addresses are equal, " +
 			"and corrupts ICMP errors of VPP itself, so clients of a Service without endpoints wait instead of being refused (executed " +
 			"on 26.06; up to 25.10 it does neither)"
@@ -178,7 +178,7 @@ func (f *facts) heap() Check {
 	if !ok || !parsed {
 		return unknown(c.Name, "VPP does not report the size of its main heap")
 	}
-	c.Found = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total))
+	c.Found, c.Facts = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total)), Facts{"usedBytes": uint64(u.used), "totalBytes": uint64(u.total)}
 	const line = "memory { main-heap-size 2G }"
 	switch {
 	case u.share() > much:
@@ -198,7 +198,7 @@ func (f *facts) statseg() Check {
 	if !ok || !parsed {
 		return unknown(c.Name, "VPP does not report the size of its stats segment")
 	}
-	c.Found = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total))
+	c.Found, c.Facts = fmt.Sprintf("%s of %s used", mebibytes(u.used), mebibytes(u.total)), Facts{"usedBytes": uint64(u.used), "totalBytes": uint64(u.total)}
 	const line = "statseg { size 128M }"
 	switch {
 	case u.share() > much:
@@ -212,7 +212,7 @@ func (f *facts) statseg() Check {
 }
 
 func (f *facts) statsSocket() Check {
-	c := Check{Name: "stats socket", Verdict: OK, Found: f.cfg.Stats + " answers"}
+	c := Check{Name: "stats socket", Verdict: OK, Found: f.cfg.Stats + " answers", Facts: Facts{"path": f.cfg.Stats, "answers": f.stats == nil}}
 	switch {
 	case f.cfg.Stats == "":
 		return unknown(c.Name, "not examined")
@@ -225,13 +225,13 @@ func (f *facts) statsSocket() Check {
 }
 
 func (f *facts) trace() Check {
-	c := Check{Name: "api trace", Verdict: OK, Found: "off"}
+	c := Check{Name: "api trace", Verdict: OK, Found: "off", Facts: Facts{"on": false}}
 	text, ok := f.cli(askTrace)
 	switch {
 	case !ok || !strings.Contains(text, "RX Trace"):
 		return unknown(c.Name, "VPP does not report whether it records API messages")
 	case strings.Contains(text, "RX Trace enabled"):
-		c.Verdict, c.Found = Note, "on"
+		c.Verdict, c.Found, c.Facts = Note, "on", Facts{"on": true}
 		c.Consequence = "VPP keeps the latest requests for a post-mortem in its main heap, by default 262144; with large access " +
 			"lists they take much memory"
 		c.Startup, c.Command = "api-trace { on nitems 4096 }", "vppctl api trace off"

@@ -24,11 +24,14 @@ func (f *facts) nat() []Check {
 	}
 	out := []Check{f.workers()}
 	if running.Sessions == 0 { // 0 if and only if NAT44 is off
-		return append(out, Check{Name: "nat44", Verdict: OK, Found: "not enabled; the agent enables it"})
+		return append(out, Check{Name: "nat44", Verdict: OK, Found: "not enabled; the agent enables it", Facts: Facts{"enabled": false}})
 	}
 	state := Check{Name: "nat44", Verdict: OK, Found: fmt.Sprintf(
 		"enabled, room for %d sessions per thread; timeouts UDP %d s, TCP %d s (opening and closing %d s), ICMP %d s", running.Sessions,
-		running.Timeouts.UDP, running.Timeouts.TCPEstablished, running.Timeouts.TCPTransitory, running.Timeouts.ICMP)}
+		running.Timeouts.UDP, running.Timeouts.TCPEstablished, running.Timeouts.TCPTransitory, running.Timeouts.ICMP), Facts: Facts{
+		"enabled": true, "forwarding": running.ForwardingEnabled, "sessionsPerThread": running.Sessions, "udpSeconds": running.Timeouts.UDP,
+		"tcpSeconds": running.Timeouts.TCPEstablished, "tcpTransitorySeconds": running.Timeouts.TCPTransitory, "icmpSeconds": running.Timeouts.ICMP,
+	}}
 	switch {
 	case !running.ForwardingEnabled:
 		state.Verdict = Dangerous
@@ -47,7 +50,7 @@ func (f *facts) nat() []Check {
 func (f *facts) workers() Check {
 	r := f.replies[askWorkers]
 	n := len(r.Details)
-	c := Check{Name: "nat workers", Verdict: OK, Found: fmt.Sprint(n)}
+	c := Check{Name: "nat workers", Verdict: OK, Found: fmt.Sprint(n), Facts: Facts{"workers": n}}
 	switch {
 	case r.Err != nil:
 		return unknown(c.Name, r.Err.Error())
@@ -68,6 +71,7 @@ func (f *facts) natSessions(limit uint64) Check {
 	}
 	threads := uint64(max(1, len(f.replies[askWorkers].Details)))
 	c.Found = fmt.Sprintf("%d of %d, %d of them timed out", total, limit*threads, idle)
+	c.Facts = Facts{"sessions": total, "limit": limit * threads, "timedOut": idle}
 	u := use{float64(limit * threads), float64(total)}
 	switch {
 	case u.share() >= full:
@@ -91,9 +95,10 @@ func (f *facts) roles() Check {
 		return unknown("nat44 interfaces", r.Err.Error())
 	}
 	half := slices.DeleteFunc(insideAlone(f), func(name string) bool { return nat.MeetsBoth(f.replies[descriptor.ShowFeatures(name).Cmd]) })
-	c := Check{Name: "nat44 interfaces", Verdict: OK, Found: fmt.Sprintf("%d with roles", len(r.Details))}
+	c := Check{Name: "nat44 interfaces", Verdict: OK, Found: fmt.Sprintf("%d with roles", len(r.Details)), Facts: Facts{"withRoles": len(r.Details)}}
 	if len(half) > 0 {
 		c.Verdict, c.Found = Dangerous, "inside and not outside: "+strings.Join(half, ", ")
+		c.Facts["insideAlone"] = half
 		c.Consequence = "VPP translates packets from these interfaces to a Service to 0.0.0.0, and loses them"
 		c.Command = "vppctl set interface nat44 out " + half[0]
 	}
@@ -123,7 +128,7 @@ func (f *facts) interfaceName(index uint32) string {
 
 // mappings counts the agent's and foreign mappings, and checks for weights that can end VPP.
 func (f *facts) mappings() []Check {
-	ours, foreign, deadly := 0, 0, []string(nil)
+	ours, foreign, deadly, sums := 0, 0, []string(nil), []Facts(nil)
 	count := func(tag string) {
 		if descriptor.Owned(tag) {
 			ours++
@@ -141,6 +146,7 @@ func (f *facts) mappings() []Check {
 				count(m.Tag)
 				if weight := weights(m); weight%256 == 0 || weight > 255 {
 					deadly = append(deadly, fmt.Sprintf("%s port %d (%d)", m.ExternalAddr, m.ExternalPort, weight))
+					sums = append(sums, Facts{"address": m.ExternalAddr.String(), "port": m.ExternalPort, "sum": weight})
 				}
 			case *nat44_ed.Nat44StaticMappingDetails:
 				count(m.Tag)
@@ -149,14 +155,14 @@ func (f *facts) mappings() []Check {
 			}
 		}
 	}
-	out := []Check{{Name: "nat44 mappings", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours)}}
+	out := []Check{{Name: "nat44 mappings", Verdict: OK, Found: fmt.Sprintf("%d of an agent's", ours), Facts: Facts{"own": ours, "foreign": foreign}}}
 	if foreign > 0 {
 		out[0].Verdict, out[0].Found = Note, fmt.Sprintf("%d of an agent's, %d foreign", ours, foreign)
 		out[0].Consequence = "the agent does not change foreign mappings; it cannot serve a Service with the address, port and protocol of one of them"
 	}
 	if len(deadly) > 0 {
 		out = append(out, Check{
-			Name: "nat44 weights", Verdict: Dangerous, Found: strings.Join(deadly, ", "),
+			Name: "nat44 weights", Verdict: Dangerous, Found: strings.Join(deadly, ", "), Facts: Facts{"mappings": sums},
 			Consequence: "the weights of a mapping must add up to 1 to 255: a multiple of 256 ends VPP at the first packet, and with a higher sum some " +
 				"endpoints get no packets",
 		})

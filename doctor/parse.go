@@ -10,9 +10,12 @@ import (
 // release is a VPP release by year and month; the zero value: unknown.
 type release struct{ year, month int }
 
+// releaseForm is compiled once: each message that the agent needs asks for the release.
+var releaseForm = regexp.MustCompile(`^v?(\d\d)\.(\d\d)\b`)
+
 // parseRelease reads "v24.06-release", "25.10-rc0~3-gabc".
 func parseRelease(version string) (release, bool) {
-	m := regexp.MustCompile(`^v?(\d\d)\.(\d\d)\b`).FindStringSubmatch(version)
+	m := releaseForm.FindStringSubmatch(version)
 	if m == nil {
 		return release{}, false
 	}

@@ -147,35 +147,36 @@ func podChecks(f *facts) []Check {
 	}
 	p, n := f.cfg.Pods, f.node
 	c := make([]Check, 0, 10)
-	add := func(name, found string, bad bool, v Verdict, consequence, command string) {
+	add := func(name, found string, facts Facts, bad bool, v Verdict, consequence, command string) {
 		if !bad {
 			v, consequence, command = OK, "", ""
 		}
-		c = append(c, Check{Name: name, Verdict: v, Found: found, Consequence: consequence, Command: command})
+		c = append(c, Check{Name: name, Verdict: v, Found: found, Facts: facts, Consequence: consequence, Command: command})
 	}
 	const out = "packets of pods neither leave the node nor reach other nodes"
-	add("forwarding", "net.ipv4.ip_forward is "+n.forward4, n.forward4 != "1", Wrong, out, "sysctl -w net.ipv4.ip_forward=1")
-	add("forwarding IPv6", "net.ipv6.conf.all.forwarding is "+n.forward6, n.forward6 != "1", Note, "in IPv6 "+out, "sysctl -w net.ipv6.conf.all.forwarding=1")
-	add("packet filter", textOf(n.filter, "nftables answers"), n.filter != nil, Missing, "no tunnels between nodes, no masquerade, no host ports", "modprobe nf_tables, and run as root")
-	add("forward chains", listOf(n.drops, "no foreign chain drops by default"), len(n.drops) > 0, Note,
+	add("forwarding", "net.ipv4.ip_forward is "+n.forward4, Facts{"setting": "net.ipv4.ip_forward", "value": n.forward4}, n.forward4 != "1", Wrong, out, "sysctl -w net.ipv4.ip_forward=1")
+	add("forwarding IPv6", "net.ipv6.conf.all.forwarding is "+n.forward6, Facts{"setting": "net.ipv6.conf.all.forwarding", "value": n.forward6}, n.forward6 != "1", Note, "in IPv6 "+out, "sysctl -w net.ipv6.conf.all.forwarding=1")
+	add("packet filter", textOf(n.filter, "nftables answers"), answerOf(n.filter), n.filter != nil, Missing, "no tunnels between nodes, no masquerade, no host ports", "modprobe nf_tables, and run as root")
+	add("forward chains", listOf(n.drops, "no foreign chain drops by default"), Facts{"chains": namesIn(n.drops)}, len(n.drops) > 0, Note,
 		"packets of pods and of tunnels pass only if a rule there accepts them", "let contiv-host and contiv-vxlan pass in these chains")
-	add("tap devices", listOf(n.taps, "VPP has "+strings.Join(podnet.TapDevices, ", ")), len(n.taps) > 0, Note,
+	add("tap devices", listOf(n.taps, "VPP has "+strings.Join(podnet.TapDevices, ", ")), Facts{"devices": podnet.TapDevices, "missing": namesIn(n.taps)}, len(n.taps) > 0, Note,
 		"VPP lacks these devices: pods have veths. With --pod-interface tap, or a pod's annotation for it, pods do not start", "modprobe -a tun vhost_net, and give VPP's container the devices")
 	if p.Socket != "" {
-		add("cni status", textOf(n.status, "the agent serves pods"), n.status != nil, Wrong, "no pod starts, or pods have no path out of the node", "")
+		add("cni status", textOf(n.status, "the agent serves pods"), answerOf(n.status), n.status != nil, Wrong, "no pod starts, or pods have no path out of the node", "")
 	}
 	if p.State != "" {
-		add("state folder", textOf(n.state, p.State+" is writable"), n.state != nil, Missing, "the agent cannot keep attachments and addresses", "mkdir -p "+p.State)
+		add("state folder", textOf(n.state, p.State+" is writable"), answerOf(n.state).with("path", p.State), n.state != nil, Missing, "the agent cannot keep attachments and addresses", "mkdir -p "+p.State)
 	}
 	if p.List != "" {
 		name := filepath.Base(p.List)
 		has := slices.Contains(n.lists, name)
-		add("configuration list", listOf(n.lists, "no file"), !has, Missing, "container runtimes start no pods with contiv-cni", "see cni status for the reason")
-		add("configuration first", listOf(n.lists, "no file"), has && n.lists[0] != name, Wrong,
+		files := Facts{"name": name, "files": namesIn(n.lists)}
+		add("configuration list", listOf(n.lists, "no file"), files, !has, Missing, "container runtimes start no pods with contiv-cni", "see cni status for the reason")
+		add("configuration first", listOf(n.lists, "no file"), files, has && n.lists[0] != name, Wrong,
 			"container runtimes take "+firstOf(n.lists)+", which is before "+name, "rm "+filepath.Join(filepath.Dir(p.List), firstOf(n.lists)))
 	}
 	if p.Program != "" {
-		add("plugin", textOf(n.program, p.Program+" is the one of this version"), n.program != nil, Wrong, "pods start with another version of the plugin, or not at all",
+		add("plugin", textOf(n.program, p.Program+" is the one of this version"), answerOf(n.program).with("path", p.Program), n.program != nil, Wrong, "pods start with another version of the plugin, or not at all",
 			"restart the agent, which installs its plugin")
 	}
 	return append(c, linkChecks(f)...)
@@ -184,7 +185,7 @@ func podChecks(f *facts) []Check {
 // linkChecks checks what VPP and the kernel share.
 func linkChecks(f *facts) []Check {
 	n := f.node
-	ns := Check{Name: "network namespace", Verdict: OK, Found: n.vpp}
+	ns := Check{Name: "network namespace", Verdict: OK, Found: n.vpp, Facts: Facts{"vpp": n.vpp, "agent": n.own}}
 	switch {
 	case n.namespaces != nil:
 		ns = unknown(ns.Name, n.namespaces.Error())
@@ -198,25 +199,28 @@ func linkChecks(f *facts) []Check {
 			inVPP[i.InterfaceName] = true
 		}
 	}
-	var loose []string
+	var loose, links, hosts []string
 	for name := range n.links {
 		if strings.HasPrefix(name, podLinks) && !inVPP["host-"+name] {
-			loose = append(loose, "link "+name+" without an interface in VPP")
+			loose, links = append(loose, "link "+name+" without an interface in VPP"), append(links, name)
 		}
 	}
 	for name := range inVPP {
 		link, host := strings.CutPrefix(name, "host-"+podLinks)
 		if _, has := n.links[podLinks+link]; host && !has && ns.Verdict == OK {
-			loose = append(loose, "interface "+name+" without a link")
+			loose, hosts = append(loose, "interface "+name+" without a link"), append(hosts, name)
 		}
 	}
-	slices.Sort(loose)
-	both := Check{Name: "links", Verdict: OK, Found: listOf(loose, "each link of a pod has its interface in VPP")}
+	for _, list := range [][]string{loose, links, hosts} {
+		slices.Sort(list)
+	}
+	both := Check{Name: "links", Verdict: OK, Found: listOf(loose, "each link of a pod has its interface in VPP"), Facts: Facts{"linksAlone": namesIn(links), "interfacesAlone": namesIn(hosts)}}
 	if len(loose) > 0 {
 		both.Verdict, both.Consequence = Wrong, "these pods have no network, or something is left of them"
 		both.Command = "contiv-agent status, for what the agent cannot make"
 	}
 	mtu := Check{Name: "mtu", Verdict: OK, Found: fmt.Sprintf("%s has %d, %s has %d", vxlanLink, n.links[vxlanLink], n.uplink, n.links[n.uplink])}
+	mtu.Facts = Facts{"tunnel": vxlanLink, "tunnelMTU": n.links[vxlanLink], "uplink": n.uplink, "uplinkMTU": n.links[n.uplink]}
 	switch most := n.links[n.uplink]; {
 	case n.links[vxlanLink] == 0 || most == 0:
 		mtu = unknown(mtu.Name, "no link "+vxlanLink+", or no default route")
@@ -233,6 +237,23 @@ func textOf(err error, good string) string {
 	}
 	return good
 }
+
+// answerOf is what an examination of the node found: good, or an error.
+func answerOf(err error) Facts {
+	if err != nil {
+		return Facts{"good": false, "error": err.Error()}
+	}
+	return Facts{"good": true}
+}
+
+// with adds a fact.
+func (f Facts) with(name string, value any) Facts {
+	f[name] = value
+	return f
+}
+
+// namesIn returns a list that JSON shows as a list, also if it is empty.
+func namesIn(list []string) []string { return append([]string{}, list...) }
 
 func listOf(list []string, none string) string {
 	if len(list) == 0 {

@@ -34,6 +34,7 @@ func TestPods(t *testing.T) {
 	all := podChecks(goodNode())
 	names := map[string]bool{}
 	for _, c := range all {
+		stated(t, c)
 		if names[c.Name] = true; c.Verdict != OK {
 			t.Errorf("a good node: %+v", c)
 		}
@@ -68,6 +69,7 @@ func TestPods(t *testing.T) {
 		delete(names, tc.name)
 		seen := false
 		for _, c := range podChecks(f) {
+			stated(t, c)
 			seen = seen || c.Name == tc.name
 			switch {
 			case c.Name != tc.name && c.Verdict != OK:
