@@ -123,6 +123,7 @@ func nameOf(v any) string {
 
 // TestChart holds the chart against the folders: it makes the same objects, in any namespace, and an API server takes them.
 func TestChart(t *testing.T) {
+	t.Parallel()
 	t.Run("lint", func(t *testing.T) {
 		for _, mode := range []string{"standalone", "fanout", "calico-typha", "felix-driver"} {
 			if out, err := helming(t, "lint", "--strict", chart, "--kube-version", version, "--set", "mode="+mode); err != nil || !strings.Contains(out, "0 chart(s) failed") {

@@ -173,6 +173,7 @@ var triedRoles = []string{
 
 // TestManifests holds every folder of deploy, and the chart, against a real API server.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.customs("testdata/monitoring.yaml")
 	c.customs("testdata/policies.yaml") // for deploy/closed

@@ -189,7 +189,7 @@ func eventually(t tb, what string, ask func() error, needs ...*process) {
 	}
 }
 
-// lastWords are why tests failed. The logs of processes come after the failure, and some see only the end of what was written.
+// lastWords are why the first tests failed. The logs of processes come after the failure, and some see only the end of what was written.
 var lastWords struct {
 	mu  sync.Mutex
 	all []string
@@ -206,15 +206,18 @@ func blame(format string, args ...any) string {
 	return text
 }
 
-// repeat says again what was blamed at the end of a test, if it is called before any process is started.
+// repeat says again what was blamed at the end of a test that failed, if it is called before any process is started. Tests that run
+// beside it may be among those that are blamed.
 func repeat(t tb) {
 	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
 		lastWords.mu.Lock()
 		defer lastWords.mu.Unlock()
 		for _, text := range lastWords.all {
 			t.Logf("---- failed ----\n%s", text)
 		}
-		lastWords.all = nil
 	})
 }
 

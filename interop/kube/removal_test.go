@@ -14,6 +14,7 @@ import (
 // TestRemoval deletes the roles, the ServiceAccount and the DaemonSet of an agent, as kubectl delete -k does. The agent's watches outlive its rights, so it sees that. If
 // it lacks one of the rights in the role, it does not: each of them is needed. The API server does not stream lists, as older ones do not.
 func TestRemoval(t *testing.T) {
+	t.Parallel()
 	d := &deployed{cluster: newCluster(t, "--feature-gates=WatchList=false")}
 	d.namespaces()
 	const role = "contiv-removal"

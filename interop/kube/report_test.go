@@ -36,6 +36,7 @@ type reported struct {
 // TestReports is what people see in Kubernetes of an agent: Events, conditions of policies, Leases and a condition of Nodes, written with
 // the rights of deploy/standalone, each of which is needed.
 func TestReports(t *testing.T) {
+	t.Parallel()
 	repeat(t)
 	r := &reported{cluster: newCluster(t)}
 	for _, name := range []string{reportSpace, shop} {

@@ -238,6 +238,7 @@ func (d *deployed) given(t testing.TB, account, namespace, role string) {
 // TestRights shows that the roles of deploy are enough for its programs, and that none of their rights is too much: one after the other
 // is taken away. The API server does not stream lists, as older ones do not; with one that does, list is asked for by nobody.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	repeat(t)
 	d := &deployed{cluster: newCluster(t, "--feature-gates=WatchList=false"), fanout: freePort(t)}
 	if _, err := d.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodes[0]}}, metav1.CreateOptions{}); err != nil {
