@@ -77,7 +77,8 @@ func (c *Controller) publishHealth(ended bool) {
 
 // stepped records the end of a step. A change of an object alone does not change Health, and such changes are frequent.
 func (c *Controller) stepped(ev event.Event, sent bool) {
-	tick := false
+	tick, same := false, c.said && c.inFlight == 0
+	c.said = false
 	switch ev.(type) {
 	case *event.Update, *event.Dataplane, *event.External, *event.Located:
 		if sent {
@@ -85,7 +86,9 @@ func (c *Controller) stepped(ev event.Event, sent bool) {
 		}
 	case *event.Tick:
 		was := c.health.Load().Overdue
-		c.publishHealth(false)
+		if c.said = !sent; !same || sent {
+			c.publishHealth(false)
+		}
 		tick = !sent && c.health.Load().Overdue == was
 	default:
 		c.publishHealth(false)

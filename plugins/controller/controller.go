@@ -52,7 +52,11 @@ func (c *Controller) Step(ev event.Event) *event.Txn {
 // accept takes one event; next returns the transaction that follows.
 func (c *Controller) accept(ev event.Event) {
 	notify(c.cfg.Observer.Event, ev)
-	if _, update := ev.(*event.Update); !update {
+	switch ev.(type) {
+	case *event.Update:
+	case *event.Tick:
+		c.fresh = c.fresh || !c.rests || len(c.values.dirty) > 0
+	default:
 		c.fresh = true
 	}
 	switch ev := ev.(type) {
@@ -255,18 +259,27 @@ func (c *Controller) nextTxn() *event.Txn {
 }
 
 // turn returns the transaction for what happened since the last turn; nil: none. Changes that wait in lanes make no turn: an attack of a
-// thousand changes a second would make a thousand.
+// thousand changes a second would make a thousand. A second that passes while nothing is left to do makes none either: it only asks for lookups.
 func (c *Controller) turn() *event.Txn {
 	if !c.fresh {
-		return nil
+		if !c.rests {
+			return nil
+		}
+		ask := c.locate()
+		if ask == nil {
+			return nil
+		}
+		c.rests = false
+		return c.sendTxn(&event.Txn{Cause: "locate", Locate: ask})
 	}
-	c.fresh = false
+	c.fresh, c.rests = false, false
 	c.turns.begins()
 	txn := c.changeTxn()
 	c.load.learn(c.vppBehind())
 	c.turns.rendered()
 	if txn == nil {
 		c.turns.ends(0)
+		c.rests = c.trouble == nil && c.way == nil && !c.vppBehind() && c.values.begun+len(c.values.late) == 0 && !anyAgain(c.processors)
 	}
 	return txn
 }

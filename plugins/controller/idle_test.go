@@ -1,8 +1,10 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
@@ -70,6 +72,74 @@ func TestWaitingChangesMakeNoTurn(t *testing.T) {
 		t.Errorf("%d of 1,001 changes are sent in the end, %d lanes", sent, len(c.lanes))
 	}
 }
+
+// TestIdleTicksMakeNoTurn: while nothing is left to do, ticks let the processors render nothing and publish nothing. Lookups, events, and a processor in trouble
+// still make a turn.
+func TestIdleTicksMakeNoTurn(t *testing.T) {
+	p := &stepper{values: NewValues()}
+	f := &flushesOf{stepper: p}
+	c := New(Config{Sources: []string{"test"}}, p.values, f)
+	c.Step(&event.VPPStatus{Connected: true})
+	c.Step(done(c.Step(inSync("test"))))
+	now := time.Unix(1000, 0)
+	tick := func() *event.Txn {
+		now = now.Add(time.Second)
+		return c.Step(&event.Tick{Now: now})
+	}
+	tick()
+	f.n = 0
+	health := c.Health()
+	for range 100 {
+		if txn := tick(); txn != nil {
+			t.Fatalf("%+v", txn)
+		}
+	}
+	if f.n > 0 || c.Health() != health {
+		t.Errorf("%d flushes; health is published again: %t", f.n, c.Health() != health)
+	}
+	p.locate = &event.Locate{Names: []string{"pod"}}
+	txn := tick()
+	if txn == nil || txn.Locate == nil || txn.Cause != "locate" {
+		t.Fatalf("a lookup is due: %+v", txn)
+	}
+	tick()
+	if !c.Health().Overdue {
+		now = now.Add(overdue)
+		if tick(); !c.Health().Overdue {
+			t.Error("health does not say that the lookup is overdue")
+		}
+	}
+	c.Step(done(txn))
+	tick()
+	f.n = 0
+	for what, ev := range map[string]event.Event{"a change": states(1), "VPP": &event.VPPStatus{Connected: true}, "trouble": &event.Located{}, "a result": &event.Committed{}} {
+		before := f.n
+		p.err = nil
+		if what == "trouble" {
+			p.err = errors.New("trouble")
+		}
+		if txn := c.Step(ev); txn != nil {
+			c.Step(done(txn))
+		}
+		if f.n == before {
+			t.Errorf("%s makes no turn", what)
+		}
+	}
+	p.err = errors.New("trouble")
+	c.Step(&event.Located{})
+	before := f.n
+	if tick(); f.n == before {
+		t.Error("a processor in trouble gets no turn")
+	}
+}
+
+// flushesOf is a stepper that counts its flushes.
+type flushesOf struct {
+	*stepper
+	n int
+}
+
+func (f *flushesOf) Flush() error { f.n++; return f.stepper.Flush() }
 
 // TestLanesWaitForOthersWhileBehind: a change of another namespace is not rendered together with changes from a lane, which wait once.
 func TestLanesWaitForOthersWhileBehind(t *testing.T) {

@@ -35,6 +35,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 			ev = &event.Tick{Now: now}
 		case query := <-c.queries:
 			query()
+			c.rests, c.said = false, false // it may have changed something
 			continue
 		}
 		txn := c.Step(c.gather(ev, in))

@@ -110,6 +110,7 @@ type published struct {
 	health atomic.Pointer[Health]
 	beat   atomic.Pointer[time.Time] // with its monotonic reading: clocks are set; nil: none
 	steps  atomic.Uint64
+	said   bool // health is what it was after the last event, which was a Tick; for the loop alone
 }
 
 // fair holds the lanes. The zero value has none.
@@ -120,6 +121,7 @@ type fair struct {
 	waited bool                   // lanes waited for the previous transaction
 	behind bool                   // VPP has not acknowledged all of the ended transactions
 	fresh  bool                   // something happened since the last turn that may lead to a transaction
+	rests  bool                   // the last turn left nothing that time alone changes, but lookups in VPP
 	turns  turns
 	load   load
 }
