@@ -98,8 +98,8 @@ adversary-fixes: ## what the adversary finds, and how soon, when one fix after t
 adversary: ## 100,000 sequences of packets against the policies of random clusters on simulated VPPs (CASES=n: so many; SEED=n: from there)
 	CONTIV_CASES=$(if $(filter command line,$(origin CASES)),$(CASES),100000) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 60m -v -run '^TestAdversary$$' ./test/adversary
 
-simulate: ## agents, simulated VPPs, an API source and clients under faults, in virtual time (SEED=n SEEDS=m: m seeds from n on; NIGHT=24: a night of so many hours after the faults; ONLY=3,7: these actions of the seed alone; AGAIN=20: each so many times)
-	CONTIV_SEEDS=$(SEEDS) CONTIV_AGAIN=$(AGAIN) CONTIV_NIGHT=$(NIGHT) CONTIV_ONLY=$(ONLY) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 300m -v -run '^TestSimulate$$' ./test/simulate
+simulate: ## agents, simulated VPPs, an API source and clients under faults, in virtual time (SEED=n SEEDS=m: m seeds from n on; DAYS=1: each seed is a whole day; NIGHT=24: a night of so many hours after the faults; ONLY=3,7: these actions of the seed alone; AGAIN=20: each so many times)
+	CONTIV_SEEDS=$(SEEDS) CONTIV_AGAIN=$(AGAIN) CONTIV_NIGHT=$(NIGHT) CONTIV_DAYS=$(DAYS) CONTIV_ONLY=$(ONLY) $(if $(SEED),CONTIV_SEED=$(SEED)) $(TEST) -count=1 -timeout 300m -v -run '^TestSimulate$$' ./test/simulate
 
 check: lint vet-beside test race wide oracle ## what CI checks: format, vet, staticcheck, house rules, tests, policies of 10,000 clusters
 

@@ -31,6 +31,9 @@ func (r *run) etcdSource(n *node, l *life) ([]controller.ExternalConfigSource, e
 	if n.etcd == nil {
 		return nil, nil
 	}
+	if r.IsDay() {
+		n.etcd.TTL = dayTTL
+	}
 	s, err := n.etcd.Source(l.dead.Load, r.log)
 	return []controller.ExternalConfigSource{s}, err
 }

@@ -46,7 +46,7 @@ func TestEmptyAnswerIsHeld(t *testing.T) {
 					}
 				}
 				r.server.Change(func(f *apiserver.Faults) { f.Empty-- })
-				if err := r.rest("the return of the objects"); err != nil {
+				if err := r.rest("the return of the objects", quiet); err != nil {
 					t.Error(err)
 				}
 			})

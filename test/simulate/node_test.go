@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/agent"
-	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/extconfig"
@@ -156,7 +155,10 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 		External: append(stored, l.named()),
 	}
 	cfg.VPP.Dial = n.link.Dial
-	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = n.disk.journal(), config.DefaultRecheck
+	if r.IsDay() {
+		cfg.VPP.Probe = dayProbe
+	}
+	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = n.disk.journal(), r.Recheck
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), r.log.With(slog.String("node", n.name))
 	cfg.Process.Removals = lossguard.New(lossguard.Config{
 		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: cmp.Or(r.cfg.Least, 3), For: hold}, Record: cfg.VPPAgent.Journal + ".counts", Logger: cfg.Process.Logger,

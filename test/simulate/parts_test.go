@@ -235,7 +235,7 @@ func TestVPPKilledTwice(t *testing.T) {
 		time.Sleep(time.Second)
 		r.moveTo(1) // after the end of the first kill
 		r.faulting.Wait()
-		if err := r.rest("two kills"); err != nil {
+		if err := r.rest("two kills", quiet); err != nil {
 			t.Error(err)
 		}
 	})

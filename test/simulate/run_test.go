@@ -110,9 +110,20 @@ func (r *run) simulate() error {
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	for round := range r.Rounds {
+		if r.IsDay() {
+			if err := r.idle(r.Pauses[round]); err != nil {
+				return err
+			}
+		}
 		r.playRound(round)
-		if err := r.rest(fmt.Sprintf("round %d", round)); err != nil {
+		if err := r.rest(fmt.Sprintf("round %d", round), r.quietAfter(round)); err != nil {
+			return err
+		}
+	}
+	if r.IsDay() {
+		if err := r.idle(time.Until(began.Add(24 * time.Hour))); err != nil {
 			return err
 		}
 	}
@@ -142,6 +153,9 @@ func (r *run) begin() (end func(), err error) {
 		return end, err
 	}
 	r.server = apiserver.New(r.Seed)
+	if r.IsDay() {
+		r.server.Lengthen(dayWatches)
+	}
 	if err := r.server.Set(r.history[0].stored); err != nil {
 		return end, err
 	}
@@ -160,7 +174,7 @@ func (r *run) begin() (end func(), err error) {
 		serving.Go(func() { _ = n.sim.Serve(ctx, n.link) })
 		go n.run(r)
 	}
-	return end, r.rest("the start")
+	return end, r.rest("the start", quiet)
 }
 
 func (r *run) addNode(name string) (*node, error) {
@@ -211,6 +225,9 @@ func (r *run) playRound(round int) {
 	r.faulting.Wait()
 	for _, n := range r.nodes {
 		n.link.setFault((*link).hasten)
+	}
+	if r.IsDay() {
+		r.awaitAgents()
 	}
 	r.unwatch()
 }
@@ -337,7 +354,7 @@ func (n *node) refuse(rng *rand.Rand, more int) {
 }
 
 // rest waits for the quiet time and checks everything.
-func (r *run) rest(after string) error {
+func (r *run) rest(after string, quiet time.Duration) error {
 	time.Sleep(quiet)
 	synctest.Wait()
 	err := r.broken()
@@ -375,7 +392,7 @@ func (r *run) sleepThrough() error {
 			return fmt.Errorf("the agent of %s wrote %d messages in a night in which nothing happened: %v", n.name, n.sim.Writes(), n.sim.Log())
 		}
 	}
-	return r.rest("the night")
+	return r.rest("the night", quiet)
 }
 
 func heapInUse() int {
@@ -394,7 +411,7 @@ func (r *run) restartWritesNothing() error {
 		before[n] = n.sim.Dump()
 		n.link.setFault(func(*link) { n.killAgent(0, nil) })
 	}
-	if err := r.rest("the restart of all agents"); err != nil {
+	if err := r.rest("the restart of all agents", quiet); err != nil {
 		return err
 	}
 	for _, n := range r.nodes {

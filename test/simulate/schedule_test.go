@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 )
 
@@ -62,6 +63,8 @@ type Schedule struct {
 	Rounds   int  // each ends with a quiet time and the checks
 	Etcd     bool // agents follow an etcd
 	Fanout   bool // agents follow a fan-out server
+	Recheck  time.Duration
+	Pauses   []time.Duration // before the rounds of a whole day; none: the rounds follow each other
 	Actions  []Action
 }
 
@@ -75,7 +78,7 @@ const (
 // Draw draws the schedule of a seed. Only these kinds of faults occur; none given: all.
 func Draw(seed uint64, only ...Kind) Schedule {
 	rng := rand.New(rand.NewPCG(seed, 21))
-	s := Schedule{Seed: seed, Rounds: 3 + rng.IntN(3)}
+	s := Schedule{Seed: seed, Rounds: 3 + rng.IntN(3), Recheck: config.DefaultRecheck}
 	if len(only) == 0 {
 		only, s.Etcd, s.Fanout = faults, seed%2 == 0, seed%3 == 0
 	} else {
@@ -203,5 +206,9 @@ func (s Schedule) Replay() string {
 	for _, a := range s.Actions {
 		ids = append(ids, fmt.Sprint(a.ID))
 	}
-	return fmt.Sprintf("make simulate SEED=%d ONLY=%s AGAIN=20", s.Seed, cmp.Or(strings.Join(ids, ","), "none"))
+	days := ""
+	if s.IsDay() {
+		days = "DAYS=1 "
+	}
+	return fmt.Sprintf("make simulate SEED=%d %sONLY=%s AGAIN=20", s.Seed, days, cmp.Or(strings.Join(ids, ","), "none"))
 }

@@ -54,6 +54,9 @@ func schedule(t *testing.T, seed uint64) Schedule {
 		}
 	}
 	s := Draw(seed, kinds...)
+	if days := oracle.Setting(t, "CONTIV_DAYS", 0); days > 0 || seed%everyDay == 0 {
+		s = DrawDay(seed, kinds...)
+	}
 	if only := os.Getenv("CONTIV_ONLY"); only != "" {
 		var ids []int
 		for _, id := range strings.Split(only, ",") {
@@ -77,35 +80,59 @@ func TestSimulate(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	again := oracle.Setting(t, "CONTIV_AGAIN", 1)
-	total, began := Figures{Actions: map[Kind]int{}}, processorTime()
-	seeds := uint64(0)
+	total := map[bool]*tally{false: newTally("seeds"), true: newTally("seeds of whole days")}
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](12, 4)) && !t.Failed(); seed++ {
 		fmt.Printf("seed %d\n", seed) // at once: a panic of an agent ends the process
 		s := schedule(t, seed)
 		for range again {
+			began := processorTime()
 			f, err := inBubble(t, s, cfg)
 			if err != nil {
 				t.Errorf("seed %d: %v\n%s", seed, err, s)
 				shorten(t, s, err, cfg)
 				return
 			}
-			addFigures(&total, f)
-			if seeds++; seeds%50 == 0 {
+			sum := total[s.IsDay()]
+			sum.took += processorTime() - began
+			addFigures(&sum.Figures, f)
+			if sum.seeds++; sum.seeds%50 == 0 {
 				t.Logf("seed %d passes", seed)
 			}
 		}
 	}
-	took := max(processorTime()-began, time.Millisecond)
-	if total.TooBig > max(mostTooBig, total.Compared/100) {
-		t.Errorf("%d of %d checks differ for policies that are too big", total.TooBig, total.Compared)
+	for _, sum := range []*tally{total[false], total[true]} {
+		if sum.TooBig > max(mostTooBig, sum.Compared/100) {
+			t.Errorf("%d of %d checks differ for policies that are too big", sum.TooBig, sum.Compared)
+		}
+		if sum.seeds > 0 {
+			t.Log(sum)
+		}
 	}
+}
+
+// tally has the figures of all seeds of one kind.
+type tally struct {
+	Figures
+	kind  string
+	seeds int
+	took  time.Duration // of a processor
+}
+
+func newTally(kind string) *tally {
+	return &tally{Figures: Figures{Actions: map[Kind]int{}}, kind: kind}
+}
+
+// String is the line that a run ends with.
+func (s *tally) String() string {
 	var kinds []string
-	for _, k := range slices.Sorted(maps.Keys(total.Actions)) {
-		kinds = append(kinds, fmt.Sprintf("%d× %s", total.Actions[k], k))
+	actions := 0
+	for _, k := range slices.Sorted(maps.Keys(s.Actions)) {
+		kinds = append(kinds, fmt.Sprintf("%d× %s", s.Actions[k], k))
+		actions += s.Actions[k]
 	}
-	t.Logf("%d seeds, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets and %d of revoked connections, %d acknowledged values, %d agents; %s",
-		seeds, total.Virtual.Round(time.Second), took.Round(time.Millisecond), time.Duration(float64(took)*float64(24*time.Hour)/float64(total.Virtual+1)).Round(time.Millisecond), total.Requests, total.Compared, total.TooBig, total.Packets,
-		total.Revoked, total.Acked, total.Lives, strings.Join(kinds, ", "))
+	day := time.Duration(float64(s.took) * float64(24*time.Hour) / float64(s.Virtual+1))
+	return fmt.Sprintf("%d %s, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets and %d of revoked connections, %d acknowledged values, %d agents; %d actions: %s",
+		s.seeds, s.kind, s.Virtual.Round(time.Second), s.took.Round(time.Millisecond), day.Round(time.Millisecond), s.Requests, s.Compared, s.TooBig, s.Packets, s.Revoked, s.Acked, s.Lives, actions, strings.Join(kinds, ", "))
 }
 
 // mostTooBig bounds the checks that differ for policies that are too big for VPP. One policy has several at each quiet time of a seed.

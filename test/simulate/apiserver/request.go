@@ -218,7 +218,7 @@ func (c *Client) answerWatch(ctx context.Context, r resource, q url.Values, chos
 	}
 	t := newStream(ctx, c, r, chosen)
 	if seconds, err := strconv.Atoi(q.Get("timeoutSeconds")); err == nil {
-		t.until = time.Now().Add(time.Duration(seconds) * time.Second)
+		t.until = time.Now().Add(s.longer * time.Duration(seconds) * time.Second)
 	}
 	t.bookmarks = q.Get("allowWatchBookmarks") == "true"
 	switch {

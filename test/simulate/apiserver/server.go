@@ -35,6 +35,7 @@ type Server struct {
 	oldest   int // watches from earlier revisions get 410 Gone
 	frozen   int // revision of the cache while it is behind
 	watching map[*stream]bool
+	longer   time.Duration // factor of the times of watches and of bookmarks
 }
 
 type id struct {
@@ -56,8 +57,15 @@ type change struct {
 // New returns a server without objects. The seed draws its latencies and errors, and whether it streams lists.
 func New(seed uint64) *Server {
 	return &Server{
-		seed: seed, streams: seed%4 != 0, objects: map[id]*entry{}, wanted: map[id]*stored{}, watching: map[*stream]bool{}, revision: 100, former: 100,
+		seed: seed, streams: seed%4 != 0, objects: map[id]*entry{}, wanted: map[id]*stored{}, watching: map[*stream]bool{}, revision: 100, former: 100, longer: 1,
 	}
+}
+
+// Lengthen makes watches last that many times as long as clients ask for, and bookmarks as rare, from the next watches on.
+func (s *Server) Lengthen(factor int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longer = time.Duration(factor)
 }
 
 // Set makes the server's objects equal to these. Objects that change get a new version, in an order that the seed draws.

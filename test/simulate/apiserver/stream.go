@@ -55,8 +55,11 @@ func (t *stream) register() {
 
 // next is the time until a bookmark or the end.
 func (t *stream) next() time.Duration {
-	return min(time.Until(t.marked.Add(bookmarks)), time.Until(t.until))
+	return min(time.Until(t.marked.Add(t.pause())), time.Until(t.until))
 }
+
+// pause is the time between two bookmarks.
+func (t *stream) pause() time.Duration { return bookmarks * t.client.server.longer }
 
 // end ends the stream, under mu.
 func (t *stream) end(err error) {
@@ -108,11 +111,11 @@ func (t *stream) fill() bool {
 	case !time.Now().Before(t.until):
 		t.end(io.EOF)
 		return true
-	case time.Since(t.marked) >= bookmarks && t.bookmarks:
+	case time.Since(t.marked) >= t.pause() && t.bookmarks:
 		t.at = max(t.at, s.cached())
 		t.bookmark("")
 	}
-	if time.Since(t.marked) >= bookmarks {
+	if time.Since(t.marked) >= t.pause() {
 		t.marked = time.Now()
 	}
 	t.timer.Reset(t.next())

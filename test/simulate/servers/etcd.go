@@ -34,11 +34,12 @@ type Etcd struct {
 	Server *etcdserver.Server
 	Net    *network.Network // from the node
 	Node   string
+	TTL    time.Duration // of the agent's statuses; 0: the default
 }
 
 // JoinEtcd connects a node to an etcd, which gets a value for it.
 func JoinEtcd(s *etcdserver.Server, node string) *Etcd {
-	e := &Etcd{s, network.New(), node}
+	e := &Etcd{Server: s, Net: network.New(), Node: node}
 	s.Start(e.Net)
 	s.Write(map[string]string{e.root() + etcdConfig + etcdNames[0]: etcdValue(etcdNames[0], 1400)})
 	return e
@@ -64,7 +65,7 @@ var errKilled = errors.New("the agent is killed")
 // Source returns the source of an agent, which does nothing after its end.
 func (e *Etcd) Source(dead func() bool, log *slog.Logger) (controller.ExternalConfigSource, error) {
 	return etcd.New(etcd.Config{
-		Endpoints: []string{"etcd:2379"}, Label: e.Node, StartWait: 30 * time.Second, Logger: log, // as --etcd-wait
+		Endpoints: []string{"etcd:2379"}, Label: e.Node, StartWait: 30 * time.Second, StatusTTL: e.TTL, Logger: log, // as --etcd-wait
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 			if dead() {
 				return nil, errKilled
