@@ -58,6 +58,9 @@ func (r *run) check() error {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
 	}
+	if err := r.checkDialled(v); err != nil {
+		return err
+	}
 	return r.checkGoroutines()
 }
 
@@ -205,17 +208,23 @@ func freshDumps(seed uint64, v *version) (map[string]string, error) {
 	return out, nil
 }
 
-// withoutExternal leaves out the interfaces of external clients.
+// withoutExternal leaves out the interfaces of external clients, and the entries of cnat's policy for sources that deleted interfaces leave: VPP keeps them for the next
+// interface of that index, which may be a client's loopback. The agent sets its own interfaces in all tables.
 func withoutExternal(dump string) string {
 	var b strings.Builder
 	skipping := false
 	for line := range strings.Lines(dump) {
 		if !strings.HasPrefix(line, "  ") {
-			skipping = strings.HasPrefix(line, "interface ") && strings.Contains(line, "ext-")
+			skipping = strings.HasPrefix(line, "interface ") && strings.Contains(line, "ext-") || isLeft(line)
 		}
 		if !skipping {
 			b.WriteString(line)
 		}
 	}
 	return b.String()
+}
+
+// isLeft reports whether a line of a dump is an entry of cnat's policy for a deleted interface, or for a client's loopback.
+func isLeft(line string) bool {
+	return strings.HasPrefix(line, "cnat snat-policy ") && (strings.Contains(line, " deleted:") || strings.Contains(line, " loop"))
 }

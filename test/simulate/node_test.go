@@ -158,7 +158,10 @@ func (n *node) start(ctx context.Context, r *run, l *life) error {
 	if r.IsDay() {
 		cfg.VPP.Probe = dayProbe
 	}
-	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = n.disk.journal(), r.Recheck
+	cfg.VPPAgent.Journal = n.disk.journal()
+	if r.rechecks() {
+		cfg.VPPAgent.Recheck = r.Recheck
+	}
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), r.log.With(slog.String("node", n.name))
 	cfg.Process.Removals = lossguard.New(lossguard.Config{
 		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: cmp.Or(r.cfg.Least, 3), For: hold}, Record: cfg.VPPAgent.Journal + ".counts", Logger: cfg.Process.Logger,

@@ -1,11 +1,14 @@
 package simulate
 
 import (
+	"fmt"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -22,7 +25,9 @@ type version struct {
 	stored  []apiserver.Object
 	changes []event.Change
 	spec    *policy.Cluster
-	flows   []policy.Flow // a sample of those that are worth a packet
+	flows   []policy.Flow                 // a sample of those that are worth a packet
+	sticky  map[frontend]bool             // those with affinity of clients
+	fronts  map[frontend][]netip.AddrPort // nil: not asked for yet
 }
 
 // withPortsOnce replaces pods by copies without init containers, and without ports of a name that an earlier container has.
@@ -47,6 +52,31 @@ func withPortsOnce(objects []policy.Object) {
 	}
 }
 
+// withBothFamilies returns the objects with a ServiceCIDR, and with copies of the Services that have a cluster IP of both families: cnat serves IPv6. Every second
+// Service has session affinity.
+func withBothFamilies(objects []policy.Object) []policy.Object {
+	out := []policy.Object{&networkingv1.ServiceCIDR{
+		TypeMeta: policy.TypeOf(policy.GroupNetwork, "ServiceCIDR"), ObjectMeta: policy.Meta("", "kubernetes", nil),
+		Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16", "fd00:10:96::/112"}},
+	}}
+	for _, o := range objects {
+		if s, ok := o.(*corev1.Service); ok {
+			s = s.DeepCopy()
+			a := netip.MustParseAddr(s.Spec.ClusterIP).As4()
+			s.Spec.ClusterIPs = append(s.Spec.ClusterIPs, fmt.Sprintf("fd00:10:96::%x", a[3]))
+			s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+			if a[3]%2 == 0 {
+				seconds := int32(600)
+				s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
+			}
+			o = s
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
 // nodes are the names of the version's nodes.
 func (v *version) nodes() (names []string) {
 	for _, o := range v.list {
@@ -68,7 +98,7 @@ func history(seed uint64, versions int, stored bool) ([]*version, error) {
 	for i := range versions {
 		v := &version{objects: map[model.Ref]event.Change{}}
 		var all []generate.Change
-		objects := w.Objects()
+		objects := withBothFamilies(w.Objects())
 		if stored {
 			withPortsOnce(objects)
 		}
