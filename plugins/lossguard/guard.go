@@ -147,7 +147,7 @@ func (g *Guard) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		next := g.tick()
-		timer.Reset(max(0, min(every, time.Until(next))))
+		timer.Reset(max(0, min(every, next.Sub(g.cfg.Now()))))
 	}
 }
 

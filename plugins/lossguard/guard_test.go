@@ -90,6 +90,28 @@ func TestGuardHoldsAndReleases(t *testing.T) {
 	})
 }
 
+// The times of a hold are those of the guard's clock, whatever time it is.
+func TestGuardWithAnotherClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig("", time.Minute)
+		r.cfg.Now = func() time.Time { return time.Now().Add(time.Hour) }
+		go func() { _ = r.Run(t.Context()) }()
+		r.feed(each(put, pods(0, 100))...)
+		r.inSync()
+		r.feed(each(remove, pods(0, 100))...)
+		r.changes()
+		time.Sleep(2 * quiet)
+		synctest.Wait()
+		if n, _ := r.changes(); n != 0 || len(r.Held()) != 1 {
+			t.Errorf("%d passed, held %v", n, r.Held())
+		}
+		time.Sleep(time.Minute)
+		if n, _ := r.changes(); n != 100 || len(r.Held()) != 0 {
+			t.Errorf("%d passed, held %v", n, r.Held())
+		}
+	})
+}
+
 func TestGuardWaitsForConfirmation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig("", 0)
