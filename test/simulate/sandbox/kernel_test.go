@@ -1,7 +1,10 @@
 package sandbox
 
 import (
+	"errors"
+	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -15,8 +18,11 @@ import (
 
 // kernel keeps the values of the host's network stack in memory, by key. It survives VPPs and agents, and refuses nothing.
 type kernel struct {
-	mu   sync.Mutex
-	have map[string]any
+	mu    sync.Mutex
+	have  map[string]any
+	open  connections
+	ended int // connections
+	bad   []error
 }
 
 // kinds are the agent's kinds for the kernel: they validate, compare and depend as those of a true kernel do. A dead agent changes nothing.
@@ -55,6 +61,79 @@ func (k *kernel) kinds(dead *atomic.Bool) []*descriptor.Descriptor {
 		}
 	}
 	return all
+}
+
+// connections are the TCP connections of pods to Services, by network namespace and Service. The value reports whether VPP still has the translation.
+type connections map[string]map[netip.AddrPort]bool
+
+// openConnection opens a connection, whose translation VPP has.
+func (k *kernel) openConnection(namespace string, to netip.AddrPort) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.open[namespace] == nil {
+		k.open[namespace] = map[netip.AddrPort]bool{}
+	}
+	k.open[namespace][to] = true
+}
+
+// closeConnections ends those of a namespace, with their programs.
+func (k *kernel) closeConnections(namespace string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.open, namespace)
+}
+
+// loseTranslations is the end of a VPP.
+func (k *kernel) loseTranslations() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, of := range k.open {
+		for to := range of {
+			of[to] = false
+		}
+	}
+}
+
+// connectionsOf ends connections of a namespace in place of a true kernel. A dead agent ends none.
+func (k *kernel) connectionsOf(dead *atomic.Bool) func(string, func(netip.AddrPort) bool) (int, error) {
+	return func(namespace string, isDead func(netip.AddrPort) bool) (ended int, err error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for to, translated := range k.open[namespace] {
+			if dead.Load() || !isDead(to) {
+				continue
+			}
+			if translated {
+				k.bad = append(k.bad, fmt.Errorf("the agent ends a connection to %s in %s, and VPP has its translation", to, namespace))
+			}
+			delete(k.open[namespace], to)
+			k.ended++
+			ended++
+		}
+		return ended, nil
+	}
+}
+
+// endedConnections is how many connections agents have ended.
+func (k *kernel) endedConnections() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.ended
+}
+
+// hanging is an error if a connection without a translation is still open.
+func (k *kernel) hanging() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	errs := slices.Clone(k.bad)
+	for namespace, of := range k.open {
+		for to, translated := range of {
+			if !translated {
+				errs = append(errs, fmt.Errorf("a connection to %s in %s hangs: VPP has lost its translation, and the agent has not ended it", to, namespace))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // links are the names of the interfaces in pods.

@@ -35,7 +35,11 @@ func (w *world) sockets(dump string) error {
 func (w *world) verify(l *life) error {
 	cfg := l.proof
 	cfg.Dial, cfg.Timeout = w.sim.Dial, time.Minute
-	report, err := verify.Run(context.Background(), cfg, w.objects.list())
+	objects, err := w.cluster.list()
+	if err != nil {
+		return err
+	}
+	report, err := verify.Run(context.Background(), cfg, objects)
 	if err != nil {
 		return fmt.Errorf("verify: %w", err)
 	}
@@ -46,6 +50,7 @@ func (w *world) verify(l *life) error {
 		}
 	}
 	for _, s := range report.Services {
+		w.count("verify, of a Service: " + string(s.Verdict))
 		for _, d := range s.Differences {
 			return fmt.Errorf("verify: %s: %+v", s.Of, d)
 		}

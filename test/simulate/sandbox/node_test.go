@@ -5,12 +5,10 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +18,14 @@ import (
 	"github.com/contiv-agent/contiv-agent/agent"
 	"github.com/contiv-agent/contiv-agent/agent/config"
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/plugins/controller"
 	"github.com/contiv-agent/contiv-agent/plugins/ipam"
+	"github.com/contiv-agent/contiv-agent/plugins/lossguard"
 	"github.com/contiv-agent/contiv-agent/plugins/podnet"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/test/simulate/network"
+	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 	"github.com/contiv-agent/contiv-agent/verify"
 )
 
@@ -38,11 +39,14 @@ type node struct {
 	toVPP   *network.Network
 	toAgent *network.Network
 	kernel  *kernel
-	objects *objects
+	cluster *cluster
+	etcd    *servers.Etcd
 
 	mu       sync.Mutex
 	life     *life
+	lives    uint64
 	away     time.Duration // until the next agent
+	clock    time.Duration // what the clock of the next agent is off
 	stopping bool
 	ended    error         // why an agent ended by itself
 	over     chan struct{} // closed when the last agent has ended
@@ -57,6 +61,7 @@ type life struct {
 	files map[string][]byte
 	kill  context.CancelFunc
 	proof verify.Config
+	guard *lossguard.Guard
 }
 
 // spool is the folder with the DELs that found no agent.
@@ -64,6 +69,12 @@ func (n *node) spool() string { return filepath.Join(n.dir, "spool") }
 
 // state is the folder of the files that only agents write.
 func (n *node) state() string { return filepath.Join(n.dir, "state") }
+
+// namespaceOf makes the network namespace of a sandbox: another name of that of the test.
+func (n *node) namespaceOf(sandbox string) (string, error) {
+	path := filepath.Join(n.dir, "netns", sandbox)
+	return path, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Symlink("/proc/self/ns/net", path))
+}
 
 // run runs agents until stop.
 func (n *node) run() {
@@ -98,19 +109,32 @@ func (n *node) run() {
 
 // live runs an agent as contiv-agent run --cni wires it, until ctx ends.
 func (n *node) live(ctx context.Context, l *life) (err error) {
-	if l.pool, err = ipam.Open(time.Now(), ipam.Config{File: filepath.Join(n.state(), "addresses.db")}); err != nil {
+	n.mu.Lock()
+	off := n.clock
+	n.mu.Unlock()
+	now := func() time.Time { return time.Now().Add(off) }
+	if l.pool, err = ipam.Open(now(), ipam.Config{File: filepath.Join(n.state(), "addresses.db")}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, l.pool.Close()) }()
 	l.net, err = podnet.New(podnet.Config{
-		Settings: podnet.Settings{NodeName: nodeName}, File: filepath.Join(n.state(), "attachments.db"), Memifs: filepath.Join(n.state(), "memif"), Pool: l.pool, Closed: true, Logger: n.log,
+		Settings: podnet.Settings{NodeName: nodeName}, File: filepath.Join(n.state(), "attachments.db"), Memifs: filepath.Join(n.state(), "memif"), Pool: l.pool, Closed: true, Now: now, Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
-	cfg := agent.Config{NodeName: nodeName, Sources: map[string]agent.Source{"objects": n.objects}}
+	n.lives++
+	source, err := servers.Source(n.cluster.server, n.lives, false, n.log)
+	if err != nil {
+		return err
+	}
+	stored, err := n.etcd.Source(l.dead.Load, n.log)
+	if err != nil {
+		return err
+	}
+	cfg := agent.Config{NodeName: nodeName, Sources: map[string]agent.Source{kube.Name: source}, External: []controller.ExternalConfigSource{stored}}
 	cfg.Listen.Status = "agent.sock" // which Listener replaces
-	cfg.Pods = &config.Pods{Network: l.net, ToNodes: podnet.Overlay, Spool: n.spool(), Kernel: n.kernel.kinds(&l.dead), Listener: network.Join(n.toAgent)}
+	cfg.Pods = &config.Pods{Network: l.net, ToNodes: podnet.Overlay, Spool: n.spool(), Kernel: n.kernel.kinds(&l.dead), Listener: network.Join(n.toAgent), Connections: n.kernel.connectionsOf(&l.dead)}
 	cfg.VPP.Dial = func(ctx context.Context) (net.Conn, error) {
 		if l.dead.Load() {
 			return nil, context.Canceled
@@ -119,6 +143,11 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	}
 	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = filepath.Join(n.state(), "journal", "journal"), config.DefaultRecheck
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), n.log
+	l.guard = lossguard.New(lossguard.Config{
+		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: 1, For: lossguard.DefaultFor}, Record: cfg.VPPAgent.Journal + ".counts",
+		Gone: cfg.Pods.Disconnected(nodeName), Now: now, Logger: n.log,
+	})
+	cfg.Process.Removals, cfg.Process.Now = l.guard, now
 	l.proof = cfg.Proof(&event.Located{HostIPs: []netip.Addr{netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("fd00:1::1")}})
 	a, err := agent.New(cfg)
 	if err != nil {
@@ -128,6 +157,13 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	l.Agent = a
 	n.mu.Unlock()
 	return a.Run(ctx)
+}
+
+// setClock sets the clock of the agents that start from now on.
+func (n *node) setClock(off time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.clock = off
 }
 
 // killAgent ends the agent as a signal would that nothing can catch: its files stay as they are now. All other goroutines wait.
@@ -144,6 +180,7 @@ func (n *node) killAgent(away time.Duration) error {
 	l.files, err = readFiles(n.state())
 	n.toVPP.Sever()
 	n.toAgent.Sever()
+	n.etcd.Net.Sever()
 	l.kill()
 	return err
 }
@@ -168,7 +205,10 @@ func (n *node) isDying() bool {
 // killVPP ends VPP by around, and starts it again without anything.
 func (n *node) killVPP(away time.Duration, around func(end func())) {
 	n.toVPP.Change(func(f *network.Faults) { f.Cut++ })
-	around(n.sim.Restart)
+	around(func() {
+		n.sim.Restart()
+		n.kernel.loseTranslations()
+	})
 	time.Sleep(away)
 	n.toVPP.Change(func(f *network.Faults) { f.Cut-- })
 }
@@ -200,57 +240,4 @@ func writeFiles(dir string, files map[string][]byte) (err error) {
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(dir+path), 0o700), os.WriteFile(dir+path, content, 0o600))
 	}
 	return err
-}
-
-// objects is a source of objects that agents follow one after the other.
-type objects struct {
-	mu       sync.Mutex
-	all      map[model.Ref]model.Object
-	listener chan event.Change // of the present agent; nil: none
-}
-
-// Run implements agent.Source.
-func (o *objects) Run(ctx context.Context, emit func(event.Event)) error {
-	ch := make(chan event.Change, 1000)
-	o.mu.Lock()
-	var first []event.Change
-	for ref, obj := range o.all {
-		first = append(first, event.Change{Ref: ref, Object: obj})
-	}
-	o.listener = ch
-	o.mu.Unlock()
-	emit(&event.Update{Source: "objects", Changes: first, At: time.Now()})
-	emit(&event.SyncStatus{Source: "objects", Status: event.InSync})
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case c := <-ch:
-			emit(&event.Update{Source: "objects", Changes: []event.Change{c}, At: time.Now()})
-		}
-	}
-}
-
-// list has all objects.
-func (o *objects) list() []model.Object {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return slices.Collect(maps.Values(o.all))
-}
-
-// put changes an object; nil removes it.
-func (o *objects) put(ref model.Ref, obj model.Object) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if obj == nil {
-		delete(o.all, ref)
-	} else {
-		o.all[ref] = obj
-	}
-	if o.listener != nil {
-		select {
-		case o.listener <- event.Change{Ref: ref, Object: obj}:
-		default: // of an agent that has ended
-		}
-	}
 }

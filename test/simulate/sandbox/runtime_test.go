@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 )
 
@@ -70,23 +69,22 @@ func (p *pod) inTurn(f func()) {
 	f()
 }
 
-func (p *pod) object(ips []netip.Addr) *model.Pod {
-	labels := map[string]string{"app": map[bool]string{true: "web", false: "client"}[p.name[1]%2 == 0]}
-	return &model.Pod{ID: model.PodID{Namespace: namespace, Name: p.name}, NodeName: nodeName, Labels: labels, IPs: ips}
-}
-
 // start makes a sandbox. After a failed ADD it removes the sandbox and tries with another, as runtimes do. limit is the time of the first ADD.
 func (r *runtime) start(p *pod, kind string, limit time.Duration) {
 	if p.req != nil {
 		return
 	}
-	o := p.object(nil)
-	r.node.objects.put(o.Ref(), o)
+	r.node.cluster.putPod(p.name, nil)
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Second) {
 		p.made++
 		req := protocol.Request{
 			Attachment: protocol.Attachment{ContainerID: fmt.Sprintf("%s-%d", p.name, p.made), IfName: "eth0"}, Network: "contiv", Interface: kind,
-			Netns: "/proc/self/ns/net", Pod: protocol.Pod{Namespace: namespace, Name: p.name, UID: "uid-" + p.name},
+			Pod: protocol.Pod{Namespace: namespace, Name: p.name, UID: "uid-" + p.name},
+		}
+		var err error
+		if req.Netns, err = r.node.namespaceOf(req.ContainerID); err != nil {
+			r.failf("%w", err)
+			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		res, err := r.client.Add(ctx, req)
@@ -116,9 +114,8 @@ func (r *runtime) acknowledged(p *pod, req *protocol.Request, res *protocol.Resu
 		r.bad = append(r.bad, fmt.Errorf("%s gets no address", req.Attachment))
 	}
 	r.mu.Unlock()
-	o := p.object(ips)
-	r.node.objects.put(o.Ref(), o)
-	r.traffic.join(p, req.Attachment, ips)
+	r.node.cluster.putPod(p.name, ips)
+	r.traffic.join(p, req, ips)
 }
 
 // stop removes the pod's sandbox and the pod.
@@ -137,7 +134,8 @@ func (r *runtime) stop(p *pod) {
 		}
 	}
 	r.mu.Unlock()
-	r.node.objects.put(p.object(nil).Ref(), nil)
+	r.node.kernel.closeConnections(req.Netns)
+	r.node.cluster.removePod(p.name)
 }
 
 // remove repeats a DEL until it is acknowledged.
@@ -193,7 +191,7 @@ func (r *runtime) repeat(p *pod) {
 		for _, ip := range res.IPs {
 			ips = append(ips, ip.Address.Addr())
 		}
-		r.traffic.join(p, p.req.Attachment, ips)
+		r.traffic.join(p, p.req, ips)
 		r.count("ADD again")
 	}
 }

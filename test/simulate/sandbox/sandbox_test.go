@@ -17,79 +17,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	networking "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/contiv-agent/contiv-agent/event"
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
 	"github.com/contiv-agent/contiv-agent/sim"
-	"github.com/contiv-agent/contiv-agent/source/convert"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/pace"
+	"github.com/contiv-agent/contiv-agent/test/simulate/etcdserver"
 	"github.com/contiv-agent/contiv-agent/test/simulate/network"
+	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 )
-
-// Times of a round.
-const (
-	window = time.Minute     // in which actions begin
-	quiet  = 3 * time.Minute // without faults, for the back-off of retries and recorded DELs
-)
-
-// The kinds of actions.
-const (
-	startPod      = "start"
-	stopPod       = "stop"
-	giveUp        = "start, and the plugin is killed" // after N ms
-	repeatAdd     = "ADD again"
-	removeUnknown = "DEL of an unknown sandbox"
-	checkPod      = "CHECK"
-	collect       = "GC"
-	killAgent     = "agent is killed" // For: it is away
-	killVPP       = "VPP is killed"   // For: it is away
-	cutVPP        = "connection cut"
-	hangVPP       = "VPP hangs" // For
-	slowVPP       = "VPP is slow"
-	refuseVPP     = "VPP refuses" // For: N of 1,000 requests that change something
-	hangAgent     = "the agent's socket hangs"
-)
-
-var (
-	requests = []string{startPod, startPod, startPod, stopPod, stopPod, giveUp, repeatAdd, removeUnknown, checkPod, collect}
-	faults   = []string{killAgent, killAgent, killVPP, cutVPP, hangVPP, slowVPP, refuseVPP, hangAgent}
-)
-
-type action struct {
-	at   time.Duration
-	kind string
-	pod  int
-	d    time.Duration
-	n    int
-}
-
-func (a action) String() string {
-	return fmt.Sprintf("%6.2fs %s, pod %d, for %s, %d", a.at.Seconds(), a.kind, a.pod, a.d, a.n)
-}
-
-// pods is the number of pods that a seed starts and stops.
-const pods = 5
-
-// draw draws a round. Half of the kills are within 400 ms of a request, while it is in progress.
-func draw(rng *rand.Rand) (list []action) {
-	at := func() time.Duration { return time.Duration(rng.IntN(int(window/time.Millisecond))) * time.Millisecond }
-	for range 8 + rng.IntN(8) {
-		list = append(list, action{at(), requests[rng.IntN(len(requests))], rng.IntN(pods), time.Duration(rng.IntN(400)) * time.Millisecond, rng.IntN(1 << 20)})
-	}
-	for range rng.IntN(5) {
-		a := action{at(), faults[rng.IntN(len(faults))], 0, time.Duration(100+rng.IntN(15000)) * time.Millisecond, rng.IntN(1 << 20)}
-		if rng.IntN(2) == 0 {
-			a.at = list[rng.IntN(len(list))].at + time.Duration(rng.IntN(400))*time.Millisecond
-		}
-		list = append(list, a)
-	}
-	slices.SortStableFunc(list, func(a, b action) int { return cmp.Compare(a.at, b.at) })
-	return list
-}
 
 // world is one simulation.
 type world struct {
@@ -104,116 +40,27 @@ type world struct {
 func newWorld(seed uint64, dir string, log *slog.Logger) (w *world, end func(), err error) {
 	v := sim.New(sim.Config{Seed: seed, PuntLocal: true, LogLimit: 1 << 12})
 	n := &node{
-		dir: dir, log: log, sim: v, toVPP: network.New(), toAgent: network.New(), kernel: &kernel{have: map[string]any{}},
-		objects: &objects{all: map[model.Ref]model.Object{}}, away: time.Second, over: make(chan struct{}),
+		dir: dir, log: log, sim: v, toVPP: network.New(), toAgent: network.New(), kernel: &kernel{have: map[string]any{}, open: connections{}},
+		cluster: newCluster(seed), away: time.Second, over: make(chan struct{}),
 	}
+	store := etcdserver.New()
+	n.etcd = servers.JoinEtcd(store, nodeName)
 	n.toVPP.Change(func(f *network.Faults) { f.Slow = 3 * time.Millisecond })
 	w = &world{node: n, runtime: newRuntime(n, pods), seed: seed}
-	v.After(func(m sim.Record) { w.traffic.send(v, m.String(), false) })
-	policy := &networking.NetworkPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"},
-		Spec: networking.NetworkPolicySpec{
-			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-			Ingress:     []networking.NetworkPolicyIngressRule{{From: []networking.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}}}}}},
-		},
-	}
-	converted, err := convert.Object(policy)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, o := range []model.Object{
-		&model.Node{Name: nodeName, InternalIPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.1.1.0/24"), netip.MustParsePrefix("fd00:1::/64")}},
-		&model.Namespace{Name: namespace}, converted,
-	} {
-		n.objects.put(o.Ref(), o)
-	}
+	v.After(func(m sim.Record) { w.traffic.send(v, m.String(), false, n.kernel.openConnection) })
 	ctx, stop := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = v.Serve(ctx, n.toVPP) })
 	go n.run()
 	return w, func() {
 		n.stop()
+		store.Stop()
 		v.Close()
 		stop()
 		_ = n.toVPP.Close()
 		n.toVPP.Sever()
 		serving.Wait()
 	}, nil
-}
-
-// play carries out the actions of a round, and waits until the requests and faults have ended.
-func (w *world) play(list []action) {
-	began := time.Now()
-	for _, a := range list {
-		time.Sleep(time.Until(began.Add(a.at)))
-		w.log.Info("ACTION", "what", a.String())
-		w.act(a)
-	}
-	w.faulting.Wait()
-}
-
-func (w *world) act(a action) {
-	p, rng := w.pods[a.pod], rand.New(rand.NewPCG(w.seed, uint64(a.n)))
-	inTurn := func(f func()) { w.faulting.Go(func() { p.inTurn(f) }) }
-	during := func(of *network.Network, change func(f *network.Faults, by int)) {
-		of.Change(func(f *network.Faults) { change(f, 1) })
-		w.faulting.Go(func() {
-			time.Sleep(a.d)
-			of.Change(func(f *network.Faults) { change(f, -1) })
-		})
-	}
-	kind := []string{"", protocol.InterfaceVeth, protocol.InterfaceTap, protocol.InterfaceMemif}[a.n%4]
-	switch a.kind {
-	case startPod:
-		inTurn(func() { w.start(p, kind, patience) })
-	case giveUp:
-		inTurn(func() { w.start(p, kind, 1+a.d) })
-	case stopPod:
-		inTurn(func() { w.runtime.stop(p) })
-	case repeatAdd:
-		inTurn(func() { w.repeat(p) })
-	case removeUnknown:
-		inTurn(func() { w.removeUnknown(p, rng) })
-	case checkPod:
-		inTurn(func() { _ = w.check(p) })
-	case collect:
-		w.faulting.Go(w.collect)
-	case killAgent:
-		synctest.Wait()
-		if err := w.killAgent(a.d); err != nil {
-			w.failf("%w", err)
-		}
-	case killVPP:
-		w.faulting.Go(func() { w.killVPP(a.d, w.traffic.forget) })
-	case cutVPP:
-		w.toVPP.Sever()
-	case hangVPP:
-		during(w.toVPP, func(f *network.Faults, by int) { f.Hung += by })
-	case slowVPP:
-		during(w.toVPP, func(f *network.Faults, by int) { f.Slow += time.Duration(by) * 150 * time.Millisecond })
-	case hangAgent:
-		during(w.toAgent, func(f *network.Faults, by int) { f.Hung += by })
-	case refuseVPP:
-		w.refuse(rng, 1+a.n%1000)
-		w.faulting.Go(func() {
-			time.Sleep(a.d)
-			w.refuse(rng, -1-a.n%1000)
-		})
-	}
-}
-
-// refuse lets VPP refuse more of 1,000 requests that change something, or fewer.
-func (w *world) refuse(rng *rand.Rand, more int) {
-	w.node.mu.Lock()
-	defer w.node.mu.Unlock()
-	w.refused += more
-	refused := w.refused
-	w.sim.Fail(func(name string) (int32, bool) {
-		if sim.Writes(name) && rng.IntN(1000) < refused {
-			return -1, false // VNET_API_ERROR_UNSPECIFIED
-		}
-		return 0, false
-	})
 }
 
 // laws returns what is broken after a quiet time.
@@ -223,8 +70,10 @@ func (w *world) laws() error {
 	w.runtime.mu.Lock()
 	errs := slices.Clone(w.bad)
 	w.runtime.mu.Unlock()
-	w.traffic.send(w.sim, "the quiet time", true)
+	w.traffic.send(w.sim, "the quiet time", true, w.kernel.openConnection)
+	w.traffic.mayBe(false, false)
 	errs = append(errs, w.traffic.errors()...)
+	errs = append(errs, w.kernel.hanging())
 	w.node.mu.Lock()
 	errs = append(errs, w.ended, w.sim.Crashed())
 	w.node.mu.Unlock()
@@ -234,6 +83,7 @@ func (w *world) laws() error {
 	}
 	errs = append(errs, healthy(l))
 	dump := w.sim.Dump()
+	routes := routesOf(dump)
 	var attached []protocol.Attachment
 	for _, p := range w.pods {
 		var at *protocol.Attachment
@@ -244,9 +94,9 @@ func (w *world) laws() error {
 				errs = append(errs, fmt.Errorf("CHECK of %s: %w", *at, err))
 			}
 		}
-		errs = append(errs, inVPP(dump, p))
+		errs = append(errs, inVPP(dump, routes, p))
 	}
-	errs = append(errs, w.leftovers(l, dump, attached), w.sockets(dump), w.verify(l))
+	errs = append(errs, w.leftovers(l, routes, attached), w.sockets(dump), w.verify(l), w.etcd.Check(dump))
 	return errors.Join(errs...)
 }
 
@@ -258,6 +108,9 @@ func healthy(l *life) error {
 	}
 	if !st.InSync || !st.VPP.Connected || st.VPP.Silent != "" || st.Busy != "" {
 		return fmt.Errorf("the agent is not in sync: waiting for %q, VPP %+v, busy %q", st.Waiting, st.VPP, st.Busy)
+	}
+	if held := l.guard.Held(); len(held) > 0 {
+		return fmt.Errorf("removals are still held: %v", held)
 	}
 	for _, v := range st.Unwell {
 		if v.State == event.Retrying.String() || v.State == event.Failed.String() {
@@ -272,7 +125,7 @@ func healthy(l *life) error {
 }
 
 // inVPP is an error unless VPP has the interface and the routes of a pod with a sandbox, and none of another pod.
-func inVPP(dump string, p *pod) error {
+func inVPP(dump string, routes map[netip.Prefix]string, p *pod) error {
 	var ifaces []string
 	for line := range strings.Lines(dump) {
 		if name, is := strings.CutPrefix(line, "interface "); is && strings.Contains(line, namespace+"/"+p.name) {
@@ -290,29 +143,33 @@ func inVPP(dump string, p *pod) error {
 		return nil
 	}
 	for _, ip := range p.res.IPs {
-		if line := routeTo(dump, ip.Address); !strings.Contains(line, ifaces[0]) {
+		if line := routes[ip.Address]; !strings.Contains(line, ifaces[0]) {
 			return fmt.Errorf("VPP has the route %q to %s of %s, whose interface is %s", line, ip.Address, p.name, ifaces[0])
 		}
 	}
 	return nil
 }
 
-// routeTo is the route of a prefix; "": VPP has none.
-func routeTo(dump string, to netip.Prefix) string {
+// routesOf are the routes of the first table, by prefix.
+func routesOf(dump string) map[netip.Prefix]string {
+	out := map[netip.Prefix]string{}
 	for line := range strings.Lines(dump) {
-		if strings.HasPrefix(line, "route 0:"+to.String()+" ") {
-			return line
+		if text, is := strings.CutPrefix(line, "route 0:"); is {
+			text, _, _ = strings.Cut(text, " ")
+			if to, err := netip.ParsePrefix(text); err == nil {
+				out[to] = line
+			}
 		}
 	}
-	return ""
+	return out
 }
 
 // leftovers is an error if VPP's routes, the agent's files or the kernel have something that belongs to no sandbox.
-func (w *world) leftovers(l *life, dump string, attached []protocol.Attachment) error {
+func (w *world) leftovers(l *life, routes map[netip.Prefix]string, attached []protocol.Attachment) error {
 	var errs []error
 	w.runtime.mu.Lock()
 	for _, a := range poolAddresses() {
-		if _, has := w.held[a]; !has && routeTo(dump, netip.PrefixFrom(a, a.BitLen())) != "" {
+		if _, has := w.held[a]; !has && routes[netip.PrefixFrom(a, a.BitLen())] != "" {
 			errs = append(errs, fmt.Errorf("VPP has a route to %s, which no sandbox has", a))
 		}
 	}
@@ -398,9 +255,10 @@ func simulate(seed uint64, dir string, log *slog.Logger, total map[string]int) (
 		for verb, n := range w.did {
 			total[verb] += n
 		}
-		for what, n := range w.traffic.packets {
+		for what, n := range w.traffic.figures() {
 			total[what] += n
 		}
+		total["connections that the agent ended"] += w.kernel.endedConnections()
 	}()
 	if err := w.laws(); err != nil {
 		return fmt.Errorf("at the start: %w", err)
@@ -424,6 +282,9 @@ func TestSandboxes(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	if os.Getenv("CONTIV_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	if _, err := os.Stat("/dev/shm"); err == nil { // the agent's files in memory: their syncs are most of the time that passes otherwise
+		t.Setenv("TMPDIR", "/dev/shm")
 	}
 	total := map[string]int{}
 	first := oracle.Setting(t, "CONTIV_SEED", 1)

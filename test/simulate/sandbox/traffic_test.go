@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -20,6 +22,10 @@ type traffic struct {
 	mu      sync.Mutex
 	live    map[string]*member // by name of the pod
 	passed  map[string]bool    // packets that have passed, by "ATTACHMENT FAMILY ATTACHMENT": they must pass until an end of theirs is removed, or VPP
+	has     map[string]bool    // pods whose interface VPP has had since its start
+	next    int                // of the questions about Services
+	past    bool               // the API server has an earlier state, or may have: its pods may be closed, and its endpoints gone
+	late    bool               // the API server's changes are late: an endpoint may be gone
 	packets map[string]int
 	bad     []error
 }
@@ -27,18 +33,29 @@ type traffic struct {
 // member is the sandbox of a pod that takes part.
 type member struct {
 	at    protocol.Attachment
+	netns string // ""; no kernel has its connections
 	addrs []netip.Addr
 }
 
 func newTraffic() *traffic {
-	return &traffic{live: map[string]*member{}, passed: map[string]bool{}, packets: map[string]int{}}
+	return &traffic{live: map[string]*member{}, passed: map[string]bool{}, has: map[string]bool{}, packets: map[string]int{}}
 }
 
 // join lets a pod take part.
-func (t *traffic) join(p *pod, at protocol.Attachment, addrs []netip.Addr) {
+func (t *traffic) join(p *pod, req *protocol.Request, addrs []netip.Addr) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.live[p.name] = &member{at, addrs}
+	t.live[p.name] = &member{req.Attachment, req.Netns, addrs}
+	if req.Interface == protocol.InterfaceMemif {
+		t.live[p.name].netns = ""
+	}
+}
+
+// mayBe sets what the API server's faults permit.
+func (t *traffic) mayBe(past, late bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.past, t.late = past, late
 }
 
 // leave ends a pod's part.
@@ -46,6 +63,7 @@ func (t *traffic) leave(p *pod) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.live, p.name)
+	delete(t.has, p.name)
 }
 
 // forget ends a VPP, while no packets are sent: the next one has nothing.
@@ -53,22 +71,31 @@ func (t *traffic) forget(end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	clear(t.passed)
+	clear(t.has)
 	end()
 }
 
 // isWeb reports whether the policy isolates a pod: clients alone may reach it.
 func isWeb(name string) bool { return name[1]%2 == 0 }
 
-// send sends a packet of each family from each pod to each other one, without a trace in VPP's sessions. all: also those that have not passed yet must pass.
-func (t *traffic) send(v *sim.VPP, after string, all bool) {
+// send sends a packet of each family from each pod to each other one, and one to a Service, without a trace in VPP's sessions. all: to all Services, and also those
+// that have not passed yet must pass.
+func (t *traffic) send(v *sim.VPP, after string, all bool, open func(namespace string, to netip.AddrPort)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.live) < 2 {
+	if len(t.live) == 0 {
 		return
 	}
-	of := interfacesOf(v.Dump())
-	for _, from := range slices.Sorted(maps.Keys(t.live)) {
-		for _, to := range slices.Sorted(maps.Keys(t.live)) {
+	of, names := interfacesOf(v.Dump()), slices.Sorted(maps.Keys(t.live))
+	for _, name := range names {
+		if t.has[name] && len(of[name]) == 0 {
+			t.bad = append(t.bad, fmt.Errorf("the interface of %s is removed after %s", name, after))
+		}
+		t.has[name] = len(of[name]) > 0
+	}
+	t.dial(v, of, names, after, all, open)
+	for _, from := range names {
+		for _, to := range names {
 			if from != to {
 				t.sendBetween(v, of, from, to, after, all)
 			}
@@ -93,6 +120,9 @@ func (t *traffic) sendBetween(v *sim.VPP, of map[string][]string, from, to, afte
 		case passes:
 			t.passed[key] = true
 			t.packets["permitted packets"]++
+		case t.passed[key] && t.past && !all:
+			t.packets["permitted packets that are lost with an earlier state"]++
+			delete(t.passed, key)
 		case t.passed[key]:
 			t.bad = append(t.bad, fmt.Errorf("a permitted packet from %s to %s (%s) passed before, and is lost after %s", from, to, b.addrs[i], after))
 		case all:
@@ -101,26 +131,105 @@ func (t *traffic) sendBetween(v *sim.VPP, of map[string][]string, from, to, afte
 	}
 }
 
+// dial sends packets of new connections to Services: one, the next of all, or all.
+func (t *traffic) dial(v *sim.VPP, of map[string][]string, names []string, after string, all bool, open func(namespace string, to netip.AddrPort)) {
+	n := len(names) * len(services) * 2
+	if !all {
+		t.next++
+		t.dialService(v, of, names, t.next%n, after, false, open)
+		return
+	}
+	for i := range n {
+		t.dialService(v, of, names, i, after, true, open)
+	}
+}
+
+// dialService sends some packets of new connections of a pod to a Service, by number. Each arrives at an endpoint that the policy lets the pod reach.
+func (t *traffic) dialService(v *sim.VPP, of map[string][]string, names []string, i int, after string, all bool, open func(namespace string, to netip.AddrPort)) {
+	family, i := i%2, i/2
+	s, from := &services[i%len(services)], names[i/len(services)%len(names)]
+	if family >= len(t.live[from].addrs) {
+		return
+	}
+	endpoints := slices.ContainsFunc(names, s.member)
+	for range map[bool]int{true: 4, false: 1}[all] {
+		t.next++
+		p := sim.Packet{Src: t.live[from].addrs[family], Dst: s.addrs[family], Proto: model.TCP, SrcPort: uint16(40000 + t.next%10000), DstPort: servicePort}.Opening()
+		to := ""
+		for _, in := range of[from] {
+			to = cmp.Or(to, t.reached(v, of, in, p))
+		}
+		text := fmt.Sprintf("a connection of %s to the Service %s (%s)", from, s.name, s.addrs[family])
+		switch {
+		case to == "" && all && !isWeb(from) && endpoints:
+			t.bad = append(t.bad, fmt.Errorf("%s reaches no endpoint", text))
+		case to == "":
+			t.packets["packets to Services that do not pass"]++
+		case isWeb(from) && isWeb(to) && from != to:
+			t.bad = append(t.bad, fmt.Errorf("%s reaches %s after %s, and the policy forbids it", text, to, after))
+		case !s.member(to) && (all || !t.late && !t.past):
+			t.bad = append(t.bad, fmt.Errorf("%s reaches %s after %s, which is no endpoint", text, to, after))
+		case t.live[to] == nil && all:
+			t.bad = append(t.bad, fmt.Errorf("%s reaches %s after %s, which has no sandbox", text, to, after))
+		default:
+			t.packets["packets to Services"]++
+			if a := s.addrs[family]; all && a.Is4() && t.live[from].netns != "" { // of the other family no translation is lost for ever (ADR 34)
+				open(t.live[from].netns, netip.AddrPortFrom(a, servicePort))
+			}
+		}
+	}
+}
+
+// reached is the pod whose interface a packet leaves by; "": it leaves by none.
+func (t *traffic) reached(v *sim.VPP, of map[string][]string, in string, p sim.Packet) string {
+	out := leaves(v, in, p)
+	for name, ifaces := range of {
+		if slices.ContainsFunc(out, func(o string) bool { return slices.Contains(ifaces, o) }) {
+			return name
+		}
+	}
+	return ""
+}
+
 // arrives reports whether a packet leaves VPP by one of some interfaces.
 func arrives(v *sim.VPP, in string, p sim.Packet, out []string) bool {
+	return slices.ContainsFunc(leaves(v, in, p), func(o string) bool { return slices.Contains(out, o) })
+}
+
+// leaves are the interfaces by which VPP forwards a packet.
+func leaves(v *sim.VPP, in string, p sim.Packet) (out []string) {
 	m := v.Snapshot()
 	fate := v.Send(in, p)
 	v.Restore(m)
 	v.Release()
-	return slices.ContainsFunc(fate.Out, func(o sim.Output) bool { return o.Origin == sim.Forwarded && slices.Contains(out, o.Interface) })
+	for _, o := range fate.Out {
+		if o.Origin == sim.Forwarded {
+			out = append(out, o.Interface)
+		}
+	}
+	return out
 }
 
 // interfacesOf are VPP's interfaces with the tag of a pod, by its name.
 func interfacesOf(dump string) map[string][]string {
 	out := map[string][]string{}
 	for line := range strings.Lines(dump) {
-		words := strings.Fields(line)
+		if !strings.HasPrefix(line, "interface ") {
+			continue
+		}
 		_, tag, tagged := strings.Cut(line, "pod:"+namespace+"/")
-		if name, _, ended := strings.Cut(tag, ":"); tagged && ended && words[0] == "interface" {
-			out[name] = append(out[name], words[1])
+		if name, _, ended := strings.Cut(tag, ":"); tagged && ended {
+			out[name] = append(out[name], strings.Fields(line)[1])
 		}
 	}
 	return out
+}
+
+// figures count the packets.
+func (t *traffic) figures() map[string]int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.packets)
 }
 
 // errors are the broken laws.
@@ -141,7 +250,7 @@ func TestTrafficFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		of[name] = []string{iface}
-		tr.join(&pod{name: name}, protocol.Attachment{ContainerID: name}, []netip.Addr{a})
+		tr.join(&pod{name: name}, &protocol.Request{Attachment: protocol.Attachment{ContainerID: name}}, []netip.Addr{a})
 	}
 	finds := func(from, to, want string) {
 		t.Helper()
@@ -157,4 +266,97 @@ func TestTrafficFinds(t *testing.T) {
 	finds("p1", "p0", "a permitted packet from p1 to p0 (10.1.1.0) passed before, and is lost after a test")
 	tr.forget(v.Restart)
 	finds("p1", "p0", "")
+}
+
+// TestServicesFind: packets to a Service that a policy forbids, that reach a pod which is no endpoint, and that reach none are found; so is an interface that is removed.
+// Here a route takes the place of the Service.
+func TestServicesFind(t *testing.T) {
+	v, tr := sim.New(sim.Config{}), newTraffic()
+	for i, name := range []string{"p0", "p1", "p2"} {
+		iface, a := fmt.Sprint("tap", i), netip.AddrFrom4([4]byte{10, 1, 1, byte(i)})
+		v.AddInterface(sim.Interface{Name: iface, Tag: "pod:" + namespace + "/" + name + ":eth0"})
+		tr.join(&pod{name: name}, &protocol.Request{Attachment: protocol.Attachment{ContainerID: name}, Netns: "of " + name}, []netip.Addr{a})
+	}
+	opened := map[string]bool{}
+	for _, tc := range []struct {
+		to        string // interface of the route of the Service web; "": none
+		all, past bool
+		want      string
+	}{
+		{"tap0", true, false, "to the Service web (10.96.0.10) reaches p0 after a test, and the policy forbids it"}, // from p2
+		{"tap1", true, false, "a connection of p0 to the Service web (10.96.0.10) reaches p1 after a test, which is no endpoint"},
+		{"tap1", true, true, "which is no endpoint"},
+		{"tap1", false, false, "which is no endpoint"},
+		{"tap1", false, true, ""},
+		{"", true, false, "a connection of p1 to the Service web (10.96.0.10) reaches no endpoint"},
+		{"", false, false, ""},
+	} {
+		to := netip.PrefixFrom(services[0].addrs[0], 32)
+		v.RemoveRoute(0, to)
+		if tc.to != "" {
+			if err := v.AddRoute(sim.Route{Prefix: to, Paths: []sim.Path{{Interface: tc.to, Via: services[0].addrs[0]}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tr.bad = nil
+		tr.mayBe(tc.past, false)
+		of := interfacesOf(v.Dump())
+		for i := range 24 { // all questions, of which those about web's IPv4 address count
+			if i%4 == 0 {
+				tr.dialService(v, of, []string{"p0", "p1", "p2"}, i, "a test", tc.all, func(namespace string, _ netip.AddrPort) { opened[namespace] = true })
+			}
+		}
+		if got := fmt.Sprint(tr.bad); !strings.Contains(got, tc.want) || tc.want == "" && len(tr.bad) > 0 {
+			t.Errorf("%+v: %s", tc, got)
+		}
+	}
+	if !opened["of p1"] {
+		t.Errorf("connections: %v, want one of p1", opened)
+	}
+	ignore := func(string, netip.AddrPort) {}
+	tr.bad = nil
+	tr.send(v, "nothing", false, ignore)
+	v.RemoveInterface("tap1")
+	tr.send(v, "a removal", false, ignore)
+	if got := fmt.Sprint(tr.bad); !strings.Contains(got, "the interface of p1 is removed after a removal") {
+		t.Errorf("%s", got)
+	}
+}
+
+// TestHangingConnectionsAreFound: so is a connection that the agent ends although VPP has its translation.
+func TestHangingConnectionsAreFound(t *testing.T) {
+	k, dead := &kernel{open: connections{}}, &atomic.Bool{}
+	to := netip.MustParseAddrPort("10.96.0.10:80")
+	end, all := k.connectionsOf(dead), func(netip.AddrPort) bool { return true }
+	expect := func(what string, found bool) {
+		t.Helper()
+		if err := k.hanging(); (err != nil) != found {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	k.openConnection("a", to)
+	expect("open", false)
+	k.loseTranslations()
+	expect("lost", true)
+	dead.Store(true)
+	if n, _ := end("a", all); n != 0 {
+		t.Error("a dead agent ends a connection")
+	}
+	dead.Store(false)
+	if n, _ := end("a", func(netip.AddrPort) bool { return false }); n != 0 {
+		t.Error("a connection to another address ends")
+	}
+	if n, _ := end("a", all); n != 1 {
+		t.Errorf("%d connections end", n)
+	}
+	expect("ended", false)
+	k.openConnection("b", to)
+	k.loseTranslations()
+	k.closeConnections("b")
+	expect("closed by its pod", false)
+	k.openConnection("a", to)
+	if _, err := end("a", all); err != nil {
+		t.Error(err)
+	}
+	expect("ended with a translation", true)
 }
