@@ -85,12 +85,22 @@ func TestVPPInterposedRoute(t *testing.T) {
 			if died := death != nil; died != (verdict == "dies") {
 				t.Errorf("died %t, want %s: %v", died, verdict, death)
 			}
-			if death != nil && !strings.Contains(death.Error(), "fib_entry_src_action_reactivate") {
+			if death != nil && !strings.Contains(death.Error(), cause(death.Error())) {
 				t.Errorf("died of something else: %v", death)
 			}
 		})
 	}
 }
+
+// cause is what VPP has to report of its end: the function that it ended in. A VPP that was built without libunwind reports no calls, but the signal.
+func cause(report string) string {
+	if callText.MatchString(report) {
+		return "fib_entry_src_action_reactivate"
+	}
+	return "received signal SIGSEGV"
+}
+
+var callText = regexp.MustCompile(`(?m)#\d+ +0x[0-9a-f]+`)
 
 // interposed is a VPP with an address that routes, neighbours and translations come and go for.
 type interposed struct {
