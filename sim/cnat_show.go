@@ -51,12 +51,16 @@ func (v *VPP) showFeatures(f *iface) string {
 				nodes = append(nodes, slices.Repeat([]string{n.name}, times)...)
 			}
 		}
+		limited := v.features.policers.On(policer.Place{Interface: f.index})
+		if limited && strings.HasSuffix(arc, "-unicast") && !v.cfg.older(26, 6) {
+			nodes = append(nodes, "policer-input")
+		}
 		if nodes == nil {
 			nodes = []string{"none configured"}
 		}
 		fmt.Fprintf(&b, "\n%s:\n  %s\n", arc, strings.Join(nodes, "\n  "))
 	}
-	if v.features.policers.On(policer.Place{Interface: f.index}) {
+	if v.features.policers.On(policer.Place{Interface: f.index}) && v.cfg.older(26, 6) {
 		b.WriteString("\ndevice-input:\n  policer-input\n")
 	}
 	return b.String()

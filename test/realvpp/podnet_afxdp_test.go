@@ -19,16 +19,22 @@ import (
 // xdpPlugin is VPP's plugin for interfaces of AF_XDP.
 const xdpPlugin = "af_xdp_plugin.so"
 
-// needXDP skips a test if VPP has no such plugin, or the kernel no such sockets.
-func needXDP(t *testing.T, path string) {
+// needPlugin skips a test if VPP was built without a plugin.
+func needPlugin(t *testing.T, path, plugin string) {
 	t.Helper()
-	found, err := filepath.Glob(filepath.Join(filepath.Dir(path), "../lib/*/vpp_plugins", xdpPlugin))
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(path), "../lib/*/vpp_plugins", plugin))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(found) == 0 {
-		t.Skipf("%s has no %s", path, xdpPlugin)
+		t.Skipf("%s has no %s", path, plugin)
 	}
+}
+
+// needXDP skips a test if VPP has no such plugin, or the kernel no such sockets.
+func needXDP(t *testing.T, path string) {
+	t.Helper()
+	needPlugin(t, path, xdpPlugin)
 	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Skipf("the kernel has no AF_XDP: %v", err)

@@ -12,6 +12,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
+// policerPlugin is a plugin of VPP from 26.06 on; before, policers are VPP's.
+const policerPlugin = "policer_plugin.so"
+
 const (
 	slowRate  = 1_000_000 // bits per second
 	slowBurst = 90_000    // bytes, what the agent makes of a burst that nobody chose
@@ -21,7 +24,11 @@ const (
 
 // TestVPPPodNetworkBandwidth sends more than a pod may receive or send, and counts what arrives. The limits are those of the time that the sender takes.
 func TestVPPPodNetworkBandwidth(t *testing.T) {
-	c := openPodCluster(t, theVPP(t))
+	path := theVPP(t)
+	if isNewerVPP(path) {
+		needPlugin(t, path, policerPlugin)
+	}
+	c := openPodCluster(t, path)
 	n := c.nodes[0]
 	c.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	limit := func(r *protocol.Request) {

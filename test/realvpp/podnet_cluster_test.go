@@ -74,7 +74,7 @@ func (c *podCluster) addNode(path string, number int) *podNode {
 	if !c.only6 {
 		n.addr = fmt.Sprintf("192.168.16.%d", number)
 	}
-	n.path, n.dir, n.plugins = path, filepath.Join(c.dir, n.name), append([]string{"vxlan_plugin.so"}, c.clusterShape.plugins...)
+	n.path, n.dir, n.plugins = path, filepath.Join(c.dir, n.name), append([]string{"vxlan_plugin.so", policerPlugin}, c.clusterShape.plugins...)
 	n.simulated = c.clusterShape.simulated
 	c.check(os.Mkdir(n.dir, 0o700))
 	c.t.Cleanup(func() { n.stopAgent(); n.kill(); n.ns.close() })

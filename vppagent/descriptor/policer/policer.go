@@ -223,5 +223,6 @@ func (l *limit) isOff(w *descriptor.World, d *descriptor.Dump) (bool, error) {
 	if l.output {
 		return !slices.Contains(nodes["ip4-output"], "policer-output"), nil
 	}
-	return !slices.Contains(nodes["device-input"], "policer-input"), nil
+	on := func(arc string) bool { return slices.Contains(nodes[arc], "policer-input") }
+	return !on("device-input") && !on("ip4-unicast"), nil // up to 25.10; from 26.06 on
 }
