@@ -218,7 +218,7 @@ func TestReportOfOthers(t *testing.T) {
 		about  func(model.Kind) bool
 		want   int
 	}{
-		{func(c *Config) { c.Services.Off = true }, policy.IsPolicy, 1},
+		{func(c *Config) { c.Services.Off, c.Policies.Off = true, true }, func(model.Kind) bool { return false }, 0},
 		{func(c *Config) { c.Policies.Off = true }, func(k model.Kind) bool { return k == model.KindService }, 2},
 	} {
 		l := newListening()

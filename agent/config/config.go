@@ -98,7 +98,7 @@ type Reporter interface {
 
 // Services says which Services an agent serves, and how.
 type Services struct {
-	Off bool // do not serve Services
+	Off bool // do not serve Services; needs Policies.Off or Policies.Felix
 	// Config says what of Services is served, and where.
 	service.Config
 	// Renderer selects the renderer of Services, and has the settings of each; zero: auto.
@@ -190,6 +190,10 @@ func (c *Config) Validate() error {
 	}
 	if c.Policies.Felix != nil && c.Policies.Off {
 		errs = append(errs, errors.New("policies of a Felix: NoPolicies must not be set"))
+	}
+	if c.Services.Off && !c.Policies.Off && c.Policies.Felix == nil { // no policy would find a pod's interface, and every pod would stay closed
+		errs = append(errs, errors.New("Services.Off: policies from objects need the interfaces of pods, which only an agent that serves Services finds; "+
+			"also set Policies.Off, or have the policies from Policies.Felix"))
 	}
 	if d := c.NATTable.Every; d < 0 {
 		errs = append(errs, fmt.Errorf("count sessions every %s: must not be negative", d))

@@ -23,6 +23,30 @@ func TestConfigErrorsAreComplete(t *testing.T) {
 	}
 }
 
+// Policies from objects without Services would leave every pod closed: no processor finds the interfaces of pods.
+func TestPoliciesOfObjectsNeedServices(t *testing.T) {
+	const word = "policies from objects need the interfaces of pods"
+	driver := felix.NewSupervisor(felix.SupervisorConfig{})
+	for _, c := range []struct {
+		name     string
+		policies Policies
+		refused  bool // without Services
+	}{
+		{"of objects", Policies{}, true},
+		{"of objects, unknown pods open", Policies{AllowUnknown: true}, true},
+		{"of objects, by a driver", Policies{Driver: driver}, true},
+		{"none", Policies{Off: true}, false},
+		{"of a Felix", Policies{Felix: &attachment.Felix{}}, false},
+	} {
+		for _, off := range []bool{true, false} {
+			cfg := Config{NodeName: "node-1", Policies: c.policies, Services: Services{Off: off}}
+			if err := cfg.Validate(); strings.Contains(err.Error(), word) != (c.refused && off) { // there is no socket, so there is an error
+				t.Errorf("policies %s, Services off %t: %v", c.name, off, err)
+			}
+		}
+	}
+}
+
 // The parts that an agent owns follow from its configuration.
 func TestOwns(t *testing.T) {
 	driver := felix.NewSupervisor(felix.SupervisorConfig{})

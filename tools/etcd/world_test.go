@@ -214,7 +214,7 @@ func (w *world) run() {
 		w.t.Fatal(err)
 	}
 	w.agent, err = agent.New(agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial, MaxBackoff: 50 * time.Millisecond}, Services: config.Services{Off: true},
+		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial, MaxBackoff: 50 * time.Millisecond}, Services: config.Services{Off: true}, Policies: config.Policies{Off: true},
 		External: []controller.ExternalConfigSource{src},
 		Process: config.Process{Logger: slog.New(slog.NewTextHandler(w.log, nil)), OnCommitted: func(ev *event.Committed) {
 			if ev.Seq != 0 {
@@ -372,7 +372,7 @@ func (w *world) fresh() string {
 	synced := make(chan struct{})
 	done := sync.OnceFunc(func() { close(synced) })
 	a, err := agent.New(agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Services: config.Services{Off: true}, External: []controller.ExternalConfigSource{fixed{values}},
+		NodeName: "node-1", VPP: vpp.Config{Dial: v.Dial}, Services: config.Services{Off: true}, Policies: config.Policies{Off: true}, External: []controller.ExternalConfigSource{fixed{values}},
 		Process: config.Process{OnCommitted: func(ev *event.Committed) {
 			if ev.Resync == event.Full && ev.Err == nil {
 				done()
