@@ -24,4 +24,8 @@ func TestTraceOverTheSocket(t *testing.T) {
 			t.Errorf("%s -> %s: %v", c.pod, c.to, err)
 		}
 	}
+	q := live.Question{From: model.PodID{Namespace: "default", Name: "web"}, To: "10.3.0.1:53", Protocol: "TCP", Time: time.Second, Inject: true}
+	if _, err := control.FetchTrace(t.Context(), w.agent.cfg.Listen.Status, q); err == nil || !strings.Contains(err.Error(), "run --cni") {
+		t.Errorf("an agent without pods' namespaces: %v", err)
+	}
 }

@@ -30,6 +30,6 @@ func (a *Agent) control(ctx context.Context) *control.Server {
 	return &control.Server{
 		Status: a.Status, History: a.reader.History, Policy: a.Policy, Plan: a.vppagent.Drift, Verify: a.reader.Proof.Report, LogLevel: a.cfg.Process.LogLevel, Logger: a.log, Registry: a.registry,
 		Release: a.release, Journal: a.cfg.Process.Recorder.Archive(), Flows: a.cfg.Process.Flows.Ask, AllFlows: a.cfg.Process.Flows.All, Objects: (&control.Holder{Node: a.cfg.NodeName, Controller: a.controller, Have: a.reader.Proof.Objects}).Read, Capture: (&capture.Pods{Node: a.cfg.NodeName, Do: a.conn.Do, InLoop: a.inLoop, Objects: a.reader.Proof.Objects, Interface: a.cfg.Process.Capture}).Until(ctx),
-		Trace: live.New(a.cfg.NodeName, a.conn.Do, a.inLoop, a.controller, live.Loop{Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent}).Until(ctx),
+		Trace: live.New(a.cfg.NodeName, a.conn.Do, a.inLoop, a.controller, live.Loop{Objects: a.reader.Proof.Objects, Policies: a.policies, Sent: a.values.Sent, Namespace: a.cfg.Pods.Namespace}).Until(ctx),
 	}
 }

@@ -89,6 +89,14 @@ func (p *Pods) Disconnected(node string) func(model.PodID, string) bool {
 	return func(id model.PodID, of string) bool { return of == node && !podnet.Attached(p.Network, id) }
 }
 
+// Namespace returns the path of the network namespace of a pod. It is safe for concurrent use.
+func (p *Pods) Namespace(id model.PodID) (string, error) {
+	if p == nil {
+		return "", errors.New("it knows the network namespaces of pods only with its own CNI plugin (run --cni)")
+	}
+	return podnet.NamespaceOf(p.Network, id)
+}
+
 // Sever ends TCP connections of pods and of the node to addresses whose translations are lost.
 func (p *Pods) Sever(dead func(netip.AddrPort) bool, log *slog.Logger) {
 	if p == nil {

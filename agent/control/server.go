@@ -1,7 +1,7 @@
 // Package control is both ends of an agent's unix socket: the server that the agent runs, and the calls of the commands.
 //
 // Invariant: nothing here changes VPP by itself. A client that may open the socket may read everything, set the log level, release what the agent
-// holds, capture packets of pods, and see the headers of their packets.
+// holds, capture packets of pods, see the headers of their packets, and let a pod send one packet.
 package control
 
 import (
@@ -64,7 +64,8 @@ type Server struct {
 // the flows that match verdict, from and to, and changed after the number after, or with all=true all flows after it; GET /objects has the objects that the agent has from its sources;
 // GET /metrics has the metrics as text; GET /journal?most=<bytes> has the newest files of the flight recorder as a tar archive;
 // POST /release carries out held removals; POST /capture/<namespace>/<pod> captures the packets of a pod, until DELETE /capture/<id> with its id at the
-// latest; POST /trace/<namespace>/<pod> has the path of a packet from the pod to the query's to and protocol, which comes within its time.
+// latest; POST /trace/<namespace>/<pod> has the path of a packet from the pod to the query's to and protocol, which comes within its time, or with
+// inject=true is sent as the pod, from the port sourcePort.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {

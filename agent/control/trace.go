@@ -3,8 +3,10 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent/live"
@@ -28,7 +30,19 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pod := model.PodID{Namespace: r.PathValue("namespace"), Name: r.PathValue("pod")}
-	answer, err := s.Trace(r.Context(), live.Question{From: pod, To: q.Get("to"), Protocol: q.Get("protocol"), Time: most})
+	question := live.Question{From: pod, To: q.Get("to"), Protocol: q.Get("protocol"), Time: most, Inject: q.Get("inject") == "true"}
+	if port := q.Get("sourcePort"); port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			fail(http.StatusBadRequest, fmt.Errorf("sourcePort: %w", err))
+			return
+		}
+		question.SourcePort = uint16(n)
+	}
+	if question.Inject {
+		s.Logger.Info("a client of the status socket lets a pod send a packet", "pod", pod, "to", question.To, "protocol", question.Protocol)
+	}
+	answer, err := s.Trace(r.Context(), question)
 	switch {
 	case errors.Is(err, tracer.ErrBusy) || errors.Is(err, tracer.ErrForeign):
 		fail(http.StatusConflict, err)
@@ -43,6 +57,10 @@ func (s *Server) serveTrace(w http.ResponseWriter, r *http.Request) {
 func FetchTrace(ctx context.Context, socket string, q live.Question) (*live.Answer, error) {
 	values := url.Values{"to": {q.To}, "protocol": {q.Protocol}, "time": {q.Time.String()}}
 	a := &live.Answer{}
+	if q.Inject {
+		values.Set("inject", "true")
+		values.Set("sourcePort", strconv.Itoa(int(q.SourcePort)))
+	}
 	path := "/trace/" + url.PathEscape(q.From.Namespace) + "/" + url.PathEscape(q.From.Name) + "?" + values.Encode()
 	return a, request(ctx, socket, http.MethodPost, path, nil, a)
 }

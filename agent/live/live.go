@@ -1,6 +1,6 @@
 // Package live turns a pod of this node and a destination into the path of a real packet between them through VPP, as VPP's packet tracer shows it.
 //
-// Invariant: it sends no packet and changes nothing that packets meet. A verdict has a reason only if the lists that the agent sent decide by the same rule.
+// Invariant: it sends no packet unless the question says so, and changes nothing that packets meet. A verdict has a reason only if the lists that the agent sent decide by the same rule.
 package live
 
 import (
@@ -41,6 +41,8 @@ type Loop struct {
 	Objects  func() []model.Object
 	Policies *policy.Processor // nil: policies are not enforced
 	Sent     func(key string) proto.Message
+	// Namespace returns the path of a pod's network namespace. It is safe for concurrent use.
+	Namespace func(model.PodID) (string, error)
 }
 
 // New returns Pods of a node.
@@ -78,6 +80,9 @@ type Question struct {
 	To       string
 	Protocol string        // TCP, UDP or ICMP; "": TCP
 	Time     time.Duration // that VPP looks for such a packet, at most a minute
+	// Inject sends one such packet as the pod sends it, and shows the path of this packet alone.
+	Inject     bool
+	SourcePort uint16 // of that packet, or the identifier of an echo; 0: one that the pod does not use
 }
 
 // Answer is the path of a packet.
@@ -91,10 +96,16 @@ type Answer struct {
 	// Session: VPP let the packet pass because of an earlier packet of its connection.
 	Session bool       `json:"session"`
 	Path    []hops.Hop `json:"path"`
+	// Injected: the agent has sent the packet. Left are the sessions that it made in VPP; they expire.
+	Injected bool     `json:"injected,omitempty"`
+	Left     []string `json:"left,omitempty"`
 }
 
-// ErrNone means that no packet came.
-var ErrNone = errors.New("no such packet came from the pod in that time: let the pod send one meanwhile")
+// Errors of a trace without a packet.
+var (
+	ErrNone   = errors.New("no such packet came from the pod in that time: let the pod send one meanwhile, or use --inject")
+	ErrUnseen = errors.New("the pod's kernel has sent the packet, and VPP has not received it in that time: see the pod's routes, and whether a packet filter or proxy in the pod takes its packets")
+)
 
 // Until returns Trace for traces that end when ctx ends.
 func (p *Pods) Until(ctx context.Context) func(context.Context, Question) (*Answer, error) {
@@ -132,8 +143,14 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pod %s: %w", q.From, err)
 	}
+	sender, err := p.openSender(q, filter)
+	if err != nil {
+		return nil, err
+	}
+	defer sender.closeSockets()
 	var best *tracer.Packet
-	_, err = p.tracer.Trace(ctx, p.do, node, filter, q.Time, func(packets []tracer.Packet) bool {
+	_, err = p.tracer.Trace(ctx, p.do, node, filter, q.Time, sender.send, func(packets []tracer.Packet) bool {
+		packets = slices.DeleteFunc(packets, sender.isForeign)
 		found, opens := choosePacket(packets, index)
 		if found != nil && (best == nil || opens || best.Session()) {
 			best = found
@@ -143,10 +160,13 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if best == nil {
+	switch {
+	case best == nil && q.Inject:
+		return nil, ErrUnseen
+	case best == nil:
 		return nil, ErrNone
 	}
-	a := &Answer{Node: p.node, From: q.From.String(), To: destinationOf(filter)}
+	a := &Answer{Node: p.node, From: q.From.String(), To: destinationOf(filter), Injected: q.Inject}
 	return a, p.inLoop(ctx, func() { p.describePath(a, best, known) })
 }
 

@@ -1,12 +1,14 @@
 package live
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/contiv-agent/contiv-agent/agent/live/inject"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/trace/hops"
@@ -163,5 +165,51 @@ func TestDescribe(t *testing.T) {
 	p.describePath(a, &all[0], known)
 	if a.Flags != "S" || a.Packet.SourcePort != 2001 || a.Packet.TTL != 64 || a.Path[0].Node != "node-1" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// Of an injected packet, packets of other ports and identifiers are left out. Without one, nothing is sent and no packet is left out.
+func TestSender(t *testing.T) {
+	all := recorded(t)
+	mine := all[0].Opening().SourcePort
+	s := sender{&inject.Sender{Header: inject.Header{SourcePort: mine}}}
+	echo := func(id uint16) tracer.Packet {
+		return tracer.Packet{Steps: []tracer.Step{{Header: &tracer.Header{Protocol: 1, Identifier: id}}}}
+	}
+	if s.isForeign(tracer.Packet{Steps: []tracer.Step{{Header: &tracer.Header{Protocol: 58}}}}) {
+		t.Error("ICMPv6, whose identifier VPP does not show")
+	}
+	if s.isForeign(all[0]) || !s.isForeign(all[4]) || s.isForeign(echo(mine)) || !s.isForeign(echo(mine+1)) {
+		t.Errorf("port %d: the packets have %d and %d", mine, mine, all[4].Opening().SourcePort)
+	}
+	if none := (sender{}); none.isForeign(all[4]) || none.send() != nil {
+		t.Error("without a packet to send")
+	}
+	p, _ := pods()
+	p.Namespace = func(model.PodID) (string, error) { return "", errors.New("it has a memif") }
+	filter := tracer.Filter{Source: netip.MustParseAddr("10.1.1.2"), Destination: netip.MustParseAddr("10.1.2.2"), Protocol: 6, Port: 80}
+	q := Question{From: model.PodID{Namespace: "prod", Name: "client"}}
+	if got, err := p.openSender(q, filter); err != nil || got.Sender != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	q.Inject = true
+	if _, err := p.openSender(q, filter); err == nil || !strings.Contains(err.Error(), "pod prod/client: the agent cannot send as the pod: it has a memif") {
+		t.Error(err)
+	}
+}
+
+// The sessions that a packet made are those of rules that reflect and those of translations. A dropped packet and one of a session make none.
+func TestSessionsLeft(t *testing.T) {
+	p, known := pods()
+	all := recorded(t)
+	for number, want := range map[int][]string{
+		1:  {"a session of the access lists of pod-prod/client, input", "a session of the access lists of pod-prod/web, output", "a session of nat44, TCP 10.1.1.2:2001 -> 10.96.0.10:80 now TCP 10.1.1.2:2001 -> 10.1.2.2:8081"},
+		3:  nil,
+		15: {"a session of nat44, TCP 10.1.1.2:2001 -> 10.96.0.10:80 now TCP 10.1.1.2:2001 -> 10.1.2.2:8081"},
+	} {
+		a := &Answer{}
+		if p.describePath(a, &all[number-1], known); !slices.Equal(a.Left, want) {
+			t.Errorf("packet %d:\n got %q\nwant %q", number, a.Left, want)
+		}
 	}
 }

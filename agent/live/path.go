@@ -2,7 +2,9 @@ package live
 
 import (
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/contiv-agent/contiv-agent/agent/flows"
@@ -58,10 +60,44 @@ func (p *Pods) describePath(a *Answer, k *tracer.Packet, known map[uint32]*trace
 			w.addHop(s, hops.Hop{Kind: hops.Input, Interface: w.nameAt(receivedBy(k)).shown, Packet: &h, Text: "from " + w.nameAt(receivedBy(k)).shown})
 		case came && w.describeStep(k, i):
 			a.Path = w.out
+			a.Left = w.sessionsLeft(k)
 			return
 		}
 	}
-	a.Path = w.out
+	a.Path, a.Left = w.out, w.sessionsLeft(k)
+}
+
+// sessionsLeft names the sessions that the packet made: of access lists where a rule reflects, of NAT where it was translated.
+func (w *path) sessionsLeft(k *tracer.Packet) (out []string) {
+	for i := range k.Steps {
+		if s := &k.Steps[i]; s.ACL != nil && s.ACL.Permit && s.ACL.Reflect && !s.ACL.Session {
+			out = append(out, fmt.Sprintf("a session of the access lists of %s, %s", w.nameAt(s.Interface).shown, directionOf(s.ACL)))
+		}
+	}
+	for _, h := range w.out {
+		if t := h.Translation; t != nil && !h.Dropped {
+			out = append(out, fmt.Sprintf("a session of %s, %s now %s", h.Kind, endsOf(&t.Before), endsOf(&t.After)))
+		}
+	}
+	return out
+}
+
+func directionOf(m *tracer.ACL) string {
+	if m.Output {
+		return "output"
+	}
+	return "input"
+}
+
+// endsOf is a header in short: "TCP 10.1.1.2:4000 -> 10.96.0.10:80".
+func endsOf(h *hops.Header) string {
+	end := func(addr string, port uint16) string {
+		if port == 0 {
+			return addr
+		}
+		return net.JoinHostPort(addr, strconv.Itoa(int(port)))
+	}
+	return fmt.Sprintf("%s %s -> %s", h.Protocol, end(h.Source, h.SourcePort), end(h.Destination, h.DestinationPort))
 }
 
 // describeStep describes one step. It returns true at the end of the path: what VPP sends afterwards is another packet, or has another header around it.
@@ -139,17 +175,14 @@ func (w *path) showHeader(now *tracer.Header) {
 // addVerdict adds the verdict of an interface's access lists.
 func (w *path) addVerdict(s *tracer.Step) {
 	at, m := w.nameAt(s.Interface), s.ACL
-	h := hops.Hop{Kind: hops.AccessList, Interface: at.shown, Direction: "input", Dropped: !m.Permit}
+	h := hops.Hop{Kind: hops.AccessList, Interface: at.shown, Direction: directionOf(m), Dropped: !m.Permit}
 	lists := w.known[s.Interface]
 	indexes := []uint32(nil)
 	if lists != nil {
 		indexes = lists.Input
 	}
-	if m.Output {
-		h.Direction = "output"
-		if lists != nil {
-			indexes = lists.Output
-		}
+	if m.Output && lists != nil {
+		indexes = lists.Output
 	}
 	h.ACL = &hops.ACL{List: -1, Rule: m.Rule, Session: m.Session, Permit: m.Permit}
 	if !m.Session && m.List >= 0 {

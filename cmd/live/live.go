@@ -32,8 +32,12 @@ import (
 
 // Text is the paragraph of the commands' help.
 const Text = `With --live FROM TO [PROTOCOL], VPP's packet tracer shows the path of the first real packet from the pod FROM to TO that comes within --duration: let
-the pod send one meanwhile. trace prints this path beside the predicted one and marks the first difference with "!="; the exit code is 3 then. It sends no
-packet. Only the path through the node of FROM is shown. The protocol is TCP, UDP or ICMP.`
+the pod send one meanwhile. trace prints this path beside the predicted one and marks the first difference with "!="; the exit code is 3 then. Only the path
+through the node of FROM is shown. The protocol is TCP, UDP or ICMP.
+
+trace sends no packet, unless --inject is given: then the agent lets the pod's kernel send one, and the path of this packet is shown. It is a SYN, a datagram
+without data, or an echo request. It meets everything that packets of the pod meet, and a real server may get it. The answer of a server reaches the pod: its
+kernel resets the connection. --inject needs an agent with --cni, and a pod with a veth or a tap.`
 
 // answerLimit is how long an agent may take beyond the time of the trace.
 const answerLimit = 30 * time.Second
@@ -43,6 +47,8 @@ type Settings struct {
 	On           bool
 	NoPrediction bool
 	Socket       string
+	inject       bool
+	port         uint16
 	time         time.Duration
 }
 
@@ -50,6 +56,8 @@ type Settings struct {
 func (s *Settings) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.On, "live", false, "show the path of a real packet through VPP beside the predicted one")
 	cmd.Flags().BoolVar(&s.NoPrediction, "no-prediction", false, "with --live: show VPP's path alone")
+	cmd.Flags().BoolVar(&s.inject, "inject", false, "with --live: let the pod's kernel send one packet, and show its path")
+	cmd.Flags().Uint16Var(&s.port, "source-port", 0, "with --inject: source port of TCP and UDP, or the identifier of an echo (default: one that the pod does not use)")
 	cmd.Flags().DurationVar(&s.time, "duration", 10*time.Second, "with --live: wait this long for a packet, at most 1m")
 }
 
@@ -84,7 +92,11 @@ func Of(agents *kubectl.Agents, node string) Ask {
 		whole, cancel := context.WithTimeout(ctx, q.Time+2*answerLimit)
 		defer cancel()
 		var text strings.Builder
-		args := []string{"trace", "--live", "--no-prediction", "--output=json", "--duration=" + q.Time.String(), "--", q.From.String(), q.To, q.Protocol}
+		args := []string{"trace", "--live", "--no-prediction", "--output=json", "--duration=" + q.Time.String()}
+		if q.Inject {
+			args = append(args, "--inject", fmt.Sprintf("--source-port=%d", q.SourcePort))
+		}
+		args = append(args, "--", q.From.String(), q.To, q.Protocol)
 		if err := agents.Fetch(whole, places[0], nil, &text, args...); err != nil {
 			return nil, err
 		}
@@ -108,7 +120,7 @@ type Result struct {
 
 // question reads the arguments.
 func (s *Settings) question(args []string) (agentlive.Question, error) {
-	q := agentlive.Question{Protocol: "TCP", Time: s.time}
+	q := agentlive.Question{Protocol: "TCP", Time: s.time, Inject: s.inject, SourcePort: s.port}
 	if len(args) < 2 || len(args) > 3 {
 		return q, fmt.Errorf("--live: %d arguments: want FROM TO [PROTOCOL], such as prod/web-0 prod/db:5432", len(args))
 	}
@@ -125,6 +137,9 @@ func (s *Settings) question(args []string) (agentlive.Question, error) {
 	if s.time <= 0 || s.time > tracer.MostTime {
 		return q, fmt.Errorf("--duration %s: must be more than 0, and at most %s", s.time, tracer.MostTime)
 	}
+	if s.port != 0 && !s.inject {
+		return q, errors.New("--source-port: needs --inject")
+	}
 	q.From, q.To = model.PodID{Namespace: namespace, Name: name}, args[1]
 	return q, nil
 }
@@ -135,7 +150,11 @@ func (s *Settings) Run(cmd *cobra.Command, args []string, ask Ask, predict func(
 	if err != nil {
 		return exit.Usage(err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "waiting up to %s for a packet from %s to %s\n", q.Time, q.From, q.To)
+	act := "waiting up to %s for a packet"
+	if q.Inject {
+		act = "sending one packet, and waiting up to %s for its path,"
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), act+" from %s to %s\n", q.Time, q.From, q.To)
 	answer, err := ask(cmd.Context(), q)
 	if err != nil {
 		return err
@@ -189,8 +208,14 @@ func (r *Result) comparePaths(a trace.Answer) error {
 // writeRows writes the result as text.
 func (r *Result) writeRows(w io.Writer) {
 	about := "a packet"
-	if r.Session {
+	switch {
+	case r.Injected:
+		about = "the packet that was injected"
+	case r.Session:
 		about = "a packet of an open connection"
+	}
+	if r.Injected && len(r.Left) > 0 {
+		defer func() { fmt.Fprintf(w, "\nleft in VPP until it expires:\n  %s\n", strings.Join(r.Left, "\n  ")) }()
 	}
 	fmt.Fprintf(w, "%s -> %s %s, %s on %s\n", r.From, r.To, r.Packet.Protocol, about, r.Node)
 	if r.Equal == nil {

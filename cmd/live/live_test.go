@@ -57,6 +57,9 @@ func ran(t *testing.T, a *agentlive.Answer, predict func(trace.Step) trace.Answe
 	cmd := &cobra.Command{SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, args []string) error {
 		return s.Run(cmd, args, func(_ context.Context, q agentlive.Question) (*agentlive.Answer, error) {
 			want := agentlive.Question{From: model.PodID{Namespace: "prod", Name: "a"}, To: "prod/web:80", Protocol: "TCP", Time: 10 * time.Second}
+			if q.Inject {
+				want.Inject, want.SourcePort = true, 4321
+			}
 			if q != want {
 				t.Errorf("asked %+v", q)
 			}
@@ -100,15 +103,29 @@ func TestRunCompares(t *testing.T) {
 	}
 }
 
+// The text says that the packet was injected, and which sessions are left.
+func TestRunInjects(t *testing.T) {
+	a := answer("10.1.2.3")
+	a.Injected, a.Left = true, []string{"a session of nat44", "a session of the access lists of pod-prod/a, input"}
+	text, code := ran(t, a, predicted, "", "prod/a", "prod/web:80", "--inject", "--source-port", "4321")
+	if code != exit.OK || !strings.Contains(text, "TCP, the packet that was injected on node-1\n") || !strings.HasSuffix(text, "\nleft in VPP until it expires:\n  a session of nat44\n  a session of the access lists of pod-prod/a, input\n") {
+		t.Errorf("exit code %d\n%s", code, text)
+	}
+	if text, _ := ran(t, answer("10.1.2.3"), predicted, "", "prod/a", "prod/web:80"); strings.Contains(text, "injected") || strings.Contains(text, "left in VPP") {
+		t.Error(text)
+	}
+}
+
 func TestRunRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"prod/a":                           "want FROM TO",
-		"prod/a b c d":                     "want FROM TO",
-		"a prod/web:80":                    "want NAMESPACE/POD",
-		"node:node-1 prod/web:80":          "want NAMESPACE/POD",
-		"prod/a prod/web:80 SCTP":          "must be TCP, UDP or ICMP",
-		"prod/a prod/web:80 --duration 2m": "at most 1m0s",
-		"prod/a prod/web:80 --duration 0s": "at most 1m0s",
+		"prod/a":                             "want FROM TO",
+		"prod/a b c d":                       "want FROM TO",
+		"a prod/web:80":                      "want NAMESPACE/POD",
+		"node:node-1 prod/web:80":            "want NAMESPACE/POD",
+		"prod/a prod/web:80 SCTP":            "must be TCP, UDP or ICMP",
+		"prod/a prod/web:80 --duration 2m":   "at most 1m0s",
+		"prod/a prod/web:80 --duration 0s":   "at most 1m0s",
+		"prod/a prod/web:80 --source-port 9": "--source-port: needs --inject",
 	} {
 		if text, code := ran(t, nil, nil, "", strings.Fields(args)...); code != exit.Wrong || !strings.Contains(text, want) {
 			t.Errorf("%q: exit code %d, %s", args, code, text)
@@ -142,6 +159,14 @@ esac
 	}
 	asked, err := os.ReadFile(filepath.Join(dir, "asked"))
 	if want := "trace --live --no-prediction --output=json --duration=3s -- prod/a prod/web:80 TCP\n"; err != nil || !strings.HasSuffix(string(asked), want) || !strings.Contains(string(asked), "agent-3") {
+		t.Errorf("%s, %v", asked, err)
+	}
+	q := agentlive.Question{From: model.PodID{Namespace: "prod", Name: "a"}, To: "10.1.2.3", Protocol: "ICMP", Time: time.Second, Inject: true, SourcePort: 9}
+	if _, err := ask(t.Context(), q); err != nil {
+		t.Error(err)
+	}
+	asked, err = os.ReadFile(filepath.Join(dir, "asked"))
+	if want := "--duration=1s --inject --source-port=9 -- prod/a 10.1.2.3 ICMP\n"; err != nil || !strings.HasSuffix(string(asked), want) {
 		t.Errorf("%s, %v", asked, err)
 	}
 }

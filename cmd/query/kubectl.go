@@ -249,7 +249,7 @@ func (f *pluginFlags) trace() *cobra.Command {
 		Long: `trace reads questions, one JSON object per line, from standard input (or from its arguments), and answers each with one line, in order; the
 questions are those of contiv-agent trace. It reads the API server's objects, with the kubeconfig's rights, builds an agent and an
 embedded VPP for every Node on this machine, and follows packets through them. These agents have the settings of the agent of --node,
-or of the first node; trace queries its settings and its state. It sends no packet in the cluster. The cluster's VPPs do the same
+or of the first node; trace queries its settings and its state. Only --live --inject sends a packet in the cluster. The cluster's VPPs do the same
 if "kubectl contiv plan" finds nothing to change. With --cni, packets that leave the cluster are shown as VPP sends them to the node's
 network stack, which then gives them the node's address.
 
@@ -262,7 +262,8 @@ created or replaced in the cluster, as kubectl apply does. It applies nothing, a
   kubectl contiv trace '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP"}'
   kubectl contiv trace --matrix --port 6379/TCP
   kubectl contiv trace --diff new-policies.yaml --port 80/TCP
-  kubectl contiv trace --live guestbook/client guestbook/frontend:80`,
+  kubectl contiv trace --live guestbook/client guestbook/frontend:80
+  kubectl contiv trace --live --inject guestbook/client guestbook/frontend:80`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if t.matrix.Diff && len(args) != 1 {
 				return exit.Usage(errors.New("--diff takes one folder here, whose objects are applied to those of the cluster; contiv-agent trace --diff compares two"))

@@ -83,6 +83,7 @@ Both take --from-namespace and --to-namespace. A matrix that is wider than the t
   contiv-agent trace --diff new-policies.yaml --port 80/TCP
   contiv-agent trace --kubeconfig ~/.kube/config --matrix --port 6379/TCP
   contiv-agent trace --live guestbook/client guestbook/frontend:80
+  contiv-agent trace --live --inject guestbook/client guestbook/frontend:80
   contiv-agent trace --stateful --manifests examples/guestbook \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000}' \
     '{"from":"pod:guestbook/client","to":"service:guestbook/frontend:80","protocol":"TCP","sourcePort":4000,"flags":"PA","restart":"vpp:node-1"}'`,

@@ -1,6 +1,7 @@
 package podnet
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -61,6 +62,20 @@ func Attached(n *Network, id model.PodID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.attachmentOf(id) != nil
+}
+
+// NamespaceOf returns the path of the network namespace of a pod whose kernel has an interface. It is safe for concurrent use.
+func NamespaceOf(n *Network, id model.PodID) (string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch a := n.attachmentOf(id); {
+	case a == nil:
+		return "", errors.New("it is not connected by this agent")
+	case a.Memif != "":
+		return "", errors.New("it has a memif, by which its kernel sends nothing")
+	default:
+		return a.Netns, namespaceGone(a.Netns)
+	}
 }
 
 // NamespacesOf returns the paths of the network namespaces of all attachments. It is safe for concurrent use.

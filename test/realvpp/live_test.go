@@ -131,14 +131,18 @@ func (l *liveLab) trace(t *testing.T, to, addr string) (string, int) {
 	if on := l.traceState(); on != off {
 		t.Errorf("%s: VPP's tracer after the trace: %s\nbefore: %s", to, on, off)
 	}
-	text := out.String()
+	return exitOf(&out, err)
+}
+
+// exitOf returns the output of a command with its error, and its exit code.
+func exitOf(out *bytes.Buffer, err error) (string, int) {
 	if err == nil {
-		return text, exit.OK
+		return out.String(), exit.OK
 	}
 	if e, ok := errors.AsType[*exit.Error](err); ok {
-		return text + err.Error(), e.Code
+		return out.String() + err.Error(), e.Code
 	}
-	return text + err.Error(), exit.Failed
+	return out.String() + err.Error(), exit.Failed
 }
 
 // refuses checks what is not traced: a trace of another program stays, a client that disconnects ends its trace, and without packets there is no path.

@@ -38,6 +38,7 @@ type ACL struct {
 	Rule    int // -1: no rule matched
 	Session bool
 	Permit  bool
+	Reflect bool   // the rule makes a session
 	Seen    Header // the header that was evaluated
 }
 
@@ -57,6 +58,9 @@ var (
 
 // sessionBit marks a packet of an access list's session (acl_plugin's trace_bits, VPP 24.06 to 26.06).
 const sessionBit = 1 << 31
+
+// reflects is the action of a rule that permits and makes a session.
+const reflects = 2
 
 // Parse reads the text of VPP's "show trace", of all threads. Lines that it does not know are left out.
 func Parse(text string) []Packet {
@@ -101,7 +105,7 @@ func (s *Step) readLine(line string) {
 		action := parse32(m[2], 10)
 		s.ACL = &ACL{
 			Output: strings.HasPrefix(s.Node, "acl-plugin-out-"), List: parseIndex(m[3]), Rule: parseIndex(m[4]),
-			Session: parse32(m[5], 16)&sessionBit != 0, Permit: action != 0,
+			Session: parse32(m[5], 16)&sessionBit != 0, Permit: action != 0, Reflect: action == reflects,
 		}
 		return
 	}

@@ -69,9 +69,9 @@ func (f Filter) command() string {
 // Tracer traces for one request at a time. It is safe for concurrent use.
 type Tracer struct{ busy sync.Mutex }
 
-// Trace returns the packets of a filter that come by an input node of VPP's graph. It ends when enough returns true for the packets so far, after the
-// time, or when ctx ends; then the error is that of ctx.
-func (t *Tracer) Trace(ctx context.Context, do Do, node string, f Filter, most time.Duration, enough func([]Packet) bool) (out []Packet, err error) {
+// Trace returns the packets of a filter that come by an input node of VPP's graph. It calls begun when VPP traces; an error of begun ends the trace. The
+// trace also ends when enough returns true for the packets so far, after the time, or when ctx ends; then the error is that of ctx.
+func (t *Tracer) Trace(ctx context.Context, do Do, node string, f Filter, most time.Duration, begun func() error, enough func([]Packet) bool) (out []Packet, err error) {
 	if !t.busy.TryLock() {
 		return nil, ErrBusy
 	}
@@ -87,6 +87,9 @@ func (t *Tracer) Trace(ctx context.Context, do Do, node string, f Filter, most t
 	}
 	defer func() { err = errors.Join(err, endTrace(ctx, do)) }()
 	if err := armTracer(ctx, do, node, f); err != nil {
+		return nil, err
+	}
+	if err := begun(); err != nil {
 		return nil, err
 	}
 	whole, cancel := context.WithTimeout(ctx, most)

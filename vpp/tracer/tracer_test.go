@@ -98,7 +98,7 @@ func (a *answering) traced(ctx context.Context, t *Tracer, most time.Duration, e
 	var got []Packet
 	var err error
 	done := make(chan struct{})
-	go func() { defer close(done); got, err = t.Trace(ctx, a.do, "pg-input", toService, most, enough) }()
+	go func() { defer close(done); got, err = t.Trace(ctx, a.do, "pg-input", toService, most, begins, enough) }()
 	synctest.Wait()
 	return func() ([]Packet, error) { <-done; return got, err }
 }
@@ -113,6 +113,25 @@ func golden(t *testing.T) string {
 }
 
 func some([]Packet) bool { return true }
+
+func begins() error { return nil }
+
+// The begin is known when VPP traces, and never if it does not. If it fails, the trace ends.
+func TestTraceBegins(t *testing.T) {
+	refused := errors.New("no packet is sent")
+	for _, refuses := range []string{"", "trace add"} {
+		a, armed := &answering{refuses: refuses}, 0
+		_, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, time.Second, func() error {
+			if armed++; !slices.Contains(a.commands(), "trace add pg-input 32 filter") || !a.armed() {
+				t.Errorf("VPP does not trace yet: %q", a.commands())
+			}
+			return refused
+		}, some)
+		if want := map[string]int{"": 1, "trace add": 0}[refuses]; armed != want || errors.Is(err, refused) != (want == 1) || a.armed() {
+			t.Errorf("%q is refused: %d begins, %v, tracer on %t", refuses, armed, err, a.armed())
+		}
+	}
+}
 
 // A trace ends with the packets, after its time, or with its context; the tracer is off then.
 func TestTraceEnds(t *testing.T) {
@@ -183,7 +202,7 @@ func TestTraceBesideOthers(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := c.vpp
-			_, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, time.Second, some)
+			_, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, time.Second, begins, some)
 			if !errors.Is(err, c.want) {
 				t.Errorf("%s: %v", c.name, err)
 			}
@@ -203,17 +222,17 @@ func TestTraceRefuses(t *testing.T) {
 		a, tracer := &answering{}, &Tracer{}
 		ctx, cancel := context.WithCancel(t.Context())
 		result := a.traced(ctx, tracer, time.Minute, some)
-		if _, err := tracer.Trace(t.Context(), a.do, "pg-input", toService, time.Second, some); !errors.Is(err, ErrBusy) {
+		if _, err := tracer.Trace(t.Context(), a.do, "pg-input", toService, time.Second, begins, some); !errors.Is(err, ErrBusy) {
 			t.Error(err)
 		}
 		cancel()
 		_, _ = result()
 	})
 	a := &answering{refuses: "trace add"}
-	if _, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, time.Second, some); err == nil || a.armed() {
+	if _, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, time.Second, begins, some); err == nil || a.armed() {
 		t.Errorf("%v, armed %t", err, a.armed())
 	}
-	if _, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, 2*MostTime, some); err == nil || !strings.Contains(err.Error(), "at most 1m0s") {
+	if _, err := (&Tracer{}).Trace(t.Context(), a.do, "pg-input", toService, 2*MostTime, begins, some); err == nil || !strings.Contains(err.Error(), "at most 1m0s") {
 		t.Error(err)
 	}
 }
