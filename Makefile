@@ -35,6 +35,7 @@ SEEDS     ?= 100
 ONLY      ?=
 AGAIN     ?= 1
 NIGHT     ?= 0
+DAYS      ?= 0
 JOBS      ?= 1
 IDLE      ?=
 PAGES     ?=
