@@ -58,7 +58,7 @@ func TestPoliciesAreEnforcedAndShown(t *testing.T) {
 	}
 	want := []status.Policy{
 		{
-			Object: "NetworkPolicy default/odd", Tier: "default", State: "PARTIAL", Reasons: []string{"what was not understood fails closed"},
+			Object: "NetworkPolicy default/odd", Tier: "default", State: "PARTIAL", Reasons: []string{"what was not understood fails closed"}, Causes: []status.Cause{{Of: "refused", Refused: true}},
 			Text: "tier default, ingress 0 rules, of default/web", Kind: "NetworkPolicy", Namespace: "default", Name: "odd", Endpoints: []string{"default/web"},
 		},
 		{

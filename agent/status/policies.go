@@ -59,17 +59,17 @@ func (p *Picture) policyStatuses(out *Status, st *controller.Status, notes map[m
 			status = drivenStatus(s, out.driver)
 		}
 		for _, n := range slices.Concat(s.Notes, notes[ref]) {
-			if status.Reasons = append(status.Reasons, n.Reason); n.Refused {
+			if status.because(n.Reason, remarkOf(n)); n.Refused {
 				status.State = worse(status.State, Partial)
 			}
 		}
 		if s.Refused != "" {
 			status.State = worse(status.State, Refused)
-			status.Reasons = append(status.Reasons, s.Refused)
+			status.because(s.Refused, Cause{Of: ofRefusal})
 		}
 		if ch, is := refused[ref]; is {
 			status.State = worse(status.State, Partial)
-			status.Reasons = append([]string{failsClosed + ch.Err.Error()}, status.Reasons...)
+			status.Reasons, status.Causes = slices.Insert(status.Reasons, 0, failsClosed+ch.Err.Error()), slices.Insert(status.Causes, 0, Cause{Of: ofRefusal, Refused: true})
 		}
 		status.Kind, status.Namespace, status.Name = string(ref.Kind), ref.Namespace, ref.Name
 		for _, at := range s.Endpoints {
@@ -80,7 +80,9 @@ func (p *Picture) policyStatuses(out *Status, st *controller.Status, notes map[m
 	for _, ch := range st.Refused {
 		if p.Policies != nil && policy.IsPolicy(ch.Ref.Kind) && !known[ch.Ref] {
 			known[ch.Ref] = true
-			out.Policies = append(out.Policies, Policy{Object: ch.Ref.String(), State: Refused, Reasons: []string{ch.Err.Error()}, Kind: string(ch.Ref.Kind), Namespace: ch.Ref.Namespace, Name: ch.Ref.Name})
+			status := Policy{Object: ch.Ref.String(), State: Refused, Kind: string(ch.Ref.Kind), Namespace: ch.Ref.Namespace, Name: ch.Ref.Name}
+			status.because(ch.Err.Error(), Cause{Of: ofRefusal})
+			out.Policies = append(out.Policies, status)
 		}
 	}
 	slices.SortFunc(out.Policies, func(a, b Policy) int { return strings.Compare(a.Object, b.Object) })
@@ -97,7 +99,7 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, note
 		if at.Host {
 			missing := notes[model.Ref{Kind: model.KindHostEndpoint, Name: at.Endpoint}]
 			for _, n := range missing {
-				status.Reasons = append(status.Reasons, n.Ref.String()+": "+n.Reason)
+				status.because(n.Ref.String()+": "+n.Reason, Cause{Of: ofRemark, Object: n.Ref.String(), Refused: n.Refused, Endpoint: at.Endpoint})
 			}
 			nowhere := slices.ContainsFunc(missing, func(n model.Note) bool { return n.Reason == acl.HostNotEnforced })
 			if !nowhere && !s.Policy.Untracked && !s.Policy.PreDNAT {
@@ -110,7 +112,7 @@ func policyStatus(s policy.Status, unwellKeys map[string]event.ValueStatus, note
 		worst = max(worst, status.listed(at, unwellKeys))
 		if len(at.Interfaces) == 0 {
 			worst = max(worst, event.Pending)
-			status.Reasons = append(status.Reasons, at.Endpoint+": no interface of VPP leads to it")
+			status.because(at.Endpoint+": no interface of VPP leads to it", Cause{Of: ofNoInterface, Endpoint: at.Endpoint})
 		}
 	}
 	if status.State = worst.String(); enforced == 0 {
@@ -125,7 +127,9 @@ func (s *Policy) listed(at policy.Applied, unwellKeys map[string]event.ValueStat
 	for _, name := range at.Interfaces {
 		if v, bad := unwellKeys[kv.Key(&contivacl.InterfaceACLs{Interface: name})]; bad {
 			worst = max(worst, v.State)
-			s.Reasons = append(s.Reasons, at.Endpoint+": "+v.Line())
+			c := causeOf(v)
+			c.Endpoint = at.Endpoint
+			s.because(at.Endpoint+": "+v.Line(), c)
 		}
 	}
 	return worst
@@ -169,20 +173,22 @@ func drivenStatus(s policy.Status, driver *felix.SupervisorStatus) Policy {
 	worst := event.Configured
 	if !driver.InSync || driver.Behind > 0 {
 		worst = event.Pending
-		status.Reasons = append(status.Reasons, "the driver has not received everything")
+		status.because("the driver has not received everything", Cause{Of: ofDriver})
 	}
 	for _, at := range s.Endpoints {
-		switch health := healthOf(driver, at); health {
+		health := healthOf(driver, at)
+		c := Cause{Of: ofDriver, Endpoint: at.Endpoint, Report: string(health)}
+		switch health {
 		case felix.Up:
 		case felix.Error:
 			worst = max(worst, event.Failed)
-			status.Reasons = append(status.Reasons, at.Endpoint+": the driver reports an error")
+			status.because(at.Endpoint+": the driver reports an error", c)
 		case "":
 			worst = max(worst, event.Pending)
-			status.Reasons = append(status.Reasons, at.Endpoint+": the driver has not reported it")
+			status.because(at.Endpoint+": the driver has not reported it", c)
 		default:
 			worst = max(worst, event.Pending)
-			status.Reasons = append(status.Reasons, fmt.Sprintf("%s: the driver reports %q", at.Endpoint, health))
+			status.because(fmt.Sprintf("%s: the driver reports %q", at.Endpoint, health), c)
 		}
 	}
 	status.State = worst.String()

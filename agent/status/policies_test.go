@@ -43,6 +43,7 @@ func TestDrivenStatus(t *testing.T) {
 		},
 	} {
 		st := drivenStatus(applied, &c.driver)
+		stated(t, st.Reasons, st.Causes)
 		if got := strings.TrimSpace(st.State + " " + strings.Join(st.Reasons, "; ")); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
@@ -83,14 +84,17 @@ func TestPoliciesOfHostEndpoints(t *testing.T) {
 	want := Policy{Object: "GlobalNetworkPolicy edge", Tier: "default", State: "CONFIGURED", Text: "tier default, egress 0 rules, of up"}
 	check := func(what string) {
 		t.Helper()
-		if diff := cmp.Diff(want, policyStatus(edge, nil, notes)); diff != "" {
+		got := policyStatus(edge, nil, notes)
+		stated(t, got.Reasons, got.Causes)
+		got.Causes = nil
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", what, diff)
 		}
 	}
 	check("enforced")
 	edge.Endpoints[0].Interfaces = []string{"uplink", "host"}
 	unwellKeys := map[string]event.ValueStatus{kv.Key(&contivacl.InterfaceACLs{Interface: "host"}): {State: event.Failed}}
-	if got := policyStatus(edge, unwellKeys, notes); got.State != event.Failed.String() || len(got.Reasons) != 1 {
+	if got := policyStatus(edge, unwellKeys, notes); got.State != event.Failed.String() || len(got.Reasons) != 1 || got.Causes[0].Value == nil || got.Causes[0].Endpoint != "up" {
 		t.Errorf("with a list that VPP refused: %+v", got)
 	}
 	notes[up] = []model.Note{{Ref: up, Reason: "something is missing", Refused: true}}

@@ -53,30 +53,40 @@ func (p *Picture) objects(out *Status, st *controller.Status, texts bool) {
 
 // serviceStatus joins the reports about a Service; unanswered is why its health checks are not served.
 func serviceStatus(svc service.Status, owners []controller.OwnerStatus, unanswered []string, text bool) Service {
-	s := Service{Name: svc.ID.String(), State: event.Configured.String(), Reasons: reasons(svc, owners)}
+	s := Service{Name: svc.ID.String(), State: event.Configured.String()}
 	if svc.Skipped != "" {
-		s.State, s.Reasons = Skipped, append([]string{svc.Skipped}, s.Reasons...)
+		s.State = Skipped
+		s.because(svc.Skipped, Cause{Of: ofSkipped})
+	}
+	for _, n := range remarks(svc, owners) {
+		s.because(n.Reason, remarkOf(n))
+	}
+	if svc.Skipped != "" {
 		return s
 	}
 	worst := event.Configured
 	for _, o := range owners {
 		worst = max(worst, o.State())
 		for _, v := range o.Unwell {
-			s.Reasons = append(s.Reasons, v.Line())
+			s.because(v.Line(), causeOf(v))
 		}
 	}
 	s.State = worse(worst.String(), refusal(svc, owners))
-	if len(unanswered) > 0 {
-		s.State, s.Reasons = worse(s.State, event.Retrying.String()), append(s.Reasons, unanswered...)
+	for _, why := range unanswered {
+		s.State = worse(s.State, event.Retrying.String())
+		s.because(why, Cause{Of: ofHealth})
 	}
 	if svc.Err != nil {
-		s.State, s.Reasons = worse(s.State, event.Retrying.String()), append(s.Reasons, svc.Err.Error())
+		s.State = worse(s.State, event.Retrying.String())
+		s.because(svc.Err.Error(), Cause{Of: ofRenderer})
 	}
 	if svc.Rendered != nil {
 		if text {
 			s.Text, s.Serves = svc.Rendered.String(), served(svc.Rendered)
 		}
-		s.Reasons = append(s.Reasons, endpointless(svc.Rendered)...)
+		for _, port := range endpointless(svc.Rendered) {
+			s.because(fmt.Sprintf("port %d/%s has no endpoint: clients are rejected", port.Port, port.Protocol), Cause{Of: ofNoEndpoints, Port: port.Port, Protocol: port.Protocol.String()})
+		}
 	}
 	return s
 }
@@ -120,32 +130,30 @@ func refusedServices(st *controller.Status, known []Service) (out []Service) {
 		if ch.Ref.Kind != model.KindService || slices.ContainsFunc(known, func(s Service) bool { return s.Name == name }) {
 			continue
 		}
-		out = append(out, Service{Name: name, State: Refused, Reasons: []string{ch.Err.Error()}})
+		s := Service{Name: name, State: Refused}
+		s.because(ch.Err.Error(), Cause{Of: ofRefusal})
+		out = append(out, s)
 	}
 	return out
 }
 
 // endpointless returns the ports without any endpoint: not an error, but a frequent question.
-func endpointless(svc *renderer.ContivService) []string {
-	var out []string
+func endpointless(svc *renderer.ContivService) (out []*renderer.ServicePort) {
 	for _, name := range svc.PortNames() {
 		if len(svc.Backends[name]) == 0 && len(svc.Local(name)) == 0 {
-			out = append(out, fmt.Sprintf("port %d/%s has no endpoint: clients are rejected", svc.Ports[name].Port, svc.Ports[name].Protocol))
+			out = append(out, svc.Ports[name])
 		}
 	}
 	return out
 }
 
-// reasons returns the remarks of the processor and the renderers on a Service.
-func reasons(svc service.Status, owners []controller.OwnerStatus) []string {
-	var out []string
-	for _, n := range svc.Notes {
-		out = append(out, n.Reason)
-	}
+// remarks returns the remarks of the processor and the renderers on a Service.
+func remarks(svc service.Status, owners []controller.OwnerStatus) []model.Note {
+	out := slices.Clone(svc.Notes)
 	for _, o := range owners {
 		for _, n := range o.Notes {
 			if n.Ref.Kind == model.KindService {
-				out = append(out, n.Reason)
+				out = append(out, n)
 			}
 		}
 	}

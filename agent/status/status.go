@@ -91,6 +91,7 @@ type Service struct {
 	Name    string   `json:"name"`  // namespace/name
 	State   string   `json:"state"` // CONFIGURED, PENDING, …; SKIPPED: another proxy serves it; PARTIAL, REFUSED: see Reasons
 	Reasons []string `json:"reasons,omitempty"`
+	Causes  []Cause  `json:"causes,omitempty"` // Reasons as fields, in the same order
 	Text    string   `json:"text,omitempty"`   // addresses, ports and endpoints in one line
 	Serves  *Served  `json:"serves,omitempty"` // Text as fields
 }
@@ -135,7 +136,8 @@ type Policy struct {
 	Tier    string   `json:"tier,omitempty"`
 	State   string   `json:"state"` // CONFIGURED, PENDING, …; IDLE: it applies to nothing here; PARTIAL: a part of it fails closed; REFUSED: it is not enforced at all
 	Reasons []string `json:"reasons,omitempty"`
-	Text    string   `json:"text,omitempty"` // its scope, in one line
+	Causes  []Cause  `json:"causes,omitempty"` // Reasons as fields, in the same order
+	Text    string   `json:"text,omitempty"`   // its scope, in one line
 
 	Kind      string   `json:"kind"`                // of Object, as its namespace and name
 	Namespace string   `json:"namespace,omitempty"` // "": it has none
