@@ -34,7 +34,7 @@ func templateTexts(now func() time.Time) template.FuncMap {
 		"width":   lineWidth,
 		"short":   shortText,
 		"id":      hashText,
-		"groups":  groupsText,
+		"groups":  change.GroupsText,
 		"example": exampleAddress,
 		"of":      vertexAddress,
 		"n":       countText,
@@ -229,26 +229,4 @@ func hashText(parts ...any) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprint(h, parts...) // a hash returns no error
 	return "i" + strconv.FormatUint(h.Sum64(), 36)
-}
-
-// mostGroups bounds the names in a cell.
-const mostGroups = 6
-
-func groupsText(list []change.Group) string {
-	var out []string
-	for i, g := range list {
-		if i == mostGroups {
-			out = append(out, fmt.Sprintf("and %d more", len(list)-i))
-			break
-		}
-		text := g.Name
-		if len(g.Pods) > 0 {
-			text += " (" + countText(len(g.Pods), "pod") + ")"
-		}
-		if g.Only != "" {
-			text += " (" + g.Only + ")"
-		}
-		out = append(out, text)
-	}
-	return strings.Join(out, ", ")
 }

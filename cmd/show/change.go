@@ -3,14 +3,10 @@ package show
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/contiv-agent/contiv-agent/verify/intent"
 	"github.com/contiv-agent/contiv-agent/verify/intent/change"
 )
-
-// mostGroups is how many groups of one end are shown.
-const mostGroups = 6
 
 // Changed writes the connections that a change of manifests opens and closes.
 func Changed(w io.Writer, r *change.Report) {
@@ -20,7 +16,7 @@ func Changed(w io.Writer, r *change.Report) {
 	}{{"opened", r.Opened}, {"closed", r.Closed}} {
 		for i := range part.rows {
 			row := &part.rows[i]
-			fmt.Fprintf(w, "%s: %s -> %s: %s\n", part.name, groupsText(row.From), groupsText(row.To), row.Ports)
+			fmt.Fprintf(w, "%s: %s -> %s: %s\n", part.name, change.GroupsText(row.From), change.GroupsText(row.To), row.Ports)
 			example := row.After
 			if part.name == "closed" && row.Before != nil || example == nil {
 				example = row.Before
@@ -36,25 +32,6 @@ func Changed(w io.Writer, r *change.Report) {
 		fmt.Fprintf(w, "not compared: %s\n", text)
 	}
 	fmt.Fprintf(w, "%d kinds of connections opened, %d closed\n", len(r.Opened), len(r.Closed))
-}
-
-func groupsText(list []change.Group) string {
-	var texts []string
-	for i, g := range list {
-		if i == mostGroups {
-			texts = append(texts, fmt.Sprintf("and %d more", len(list)-i))
-			break
-		}
-		text := g.Name
-		if len(g.Pods) > 0 {
-			text += fmt.Sprintf(" (%d pods)", len(g.Pods))
-		}
-		if g.Only != "" {
-			text += " (" + g.Only + ")"
-		}
-		texts = append(texts, text)
-	}
-	return strings.Join(texts, ", ")
 }
 
 // writeSide writes who decides about a packet in one set of manifests.

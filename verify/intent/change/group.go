@@ -168,3 +168,29 @@ func lastOf(p netip.Prefix) netip.Addr {
 	a, _ := netip.AddrFromSlice(bytes) // 4 or 16 bytes are an address
 	return a
 }
+
+// mostGroups is how many groups of one end are shown.
+const mostGroups = 6
+
+// GroupsText returns groups in words: "ns:shop (2 pods), outside".
+func GroupsText(list []Group) string {
+	var texts []string
+	for i, g := range list {
+		if i == mostGroups {
+			texts = append(texts, fmt.Sprintf("and %d more", len(list)-i))
+			break
+		}
+		text := g.Name
+		switch n := len(g.Pods); {
+		case n == 1:
+			text += " (1 pod)"
+		case n > 1:
+			text += fmt.Sprintf(" (%d pods)", n)
+		}
+		if g.Only != "" {
+			text += " (" + g.Only + ")"
+		}
+		texts = append(texts, text)
+	}
+	return strings.Join(texts, ", ")
+}
