@@ -144,7 +144,7 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	cfg.VPPAgent.Journal, cfg.VPPAgent.Recheck = filepath.Join(n.state(), "journal", "journal"), config.DefaultRecheck
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), n.log
 	l.guard = lossguard.New(lossguard.Config{
-		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: 1, For: lossguard.DefaultFor}, Record: cfg.VPPAgent.Journal + ".counts",
+		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: 1, For: hold}, Record: cfg.VPPAgent.Journal + ".counts",
 		Gone: cfg.Pods.Disconnected(nodeName), Now: now, Logger: n.log,
 	})
 	cfg.Process.Removals, cfg.Process.Now = l.guard, now
