@@ -153,6 +153,6 @@ func (r *run) actFanout(a Action, n *node) {
 	case DeadFanout:
 		begin(func(f *network.Faults, by int) { f.Dead, f.Rest = f.Dead+by, a.N })
 	case KillFanout:
-		r.relay.killFanout(a.For, false)
+		r.during(a, func() { r.relay.killFanout(a.For, false) }, func() {})
 	}
 }
