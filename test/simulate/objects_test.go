@@ -96,27 +96,12 @@ func history(seed uint64, versions int, stored bool) ([]*version, error) {
 	w := generate.NewWorld(seed, generate.Kinds{Admin: !stored, Cluster: !stored, Calico: !stored, Services: true})
 	var out []*version
 	for i := range versions {
-		v := &version{objects: map[model.Ref]event.Change{}}
-		var all []generate.Change
 		objects := withBothFamilies(w.Objects())
 		if stored {
 			withPortsOnce(objects)
 		}
-		for _, o := range objects {
-			all = append(all, generate.Change{Key: policy.KeyOf(o), Object: o})
-			v.stored = append(v.stored, o)
-		}
-		var err error
-		if v.changes, err = hear.All(all); err != nil {
-			return nil, err
-		}
-		for _, ch := range v.changes {
-			v.objects[ch.Ref] = ch
-			if ch.Object != nil {
-				v.list = append(v.list, ch.Object)
-			}
-		}
-		if v.spec, err = policy.Read(objects); err != nil {
+		v, err := newVersion(objects)
+		if err != nil {
 			return nil, err
 		}
 		v.flows = w.Sample(w.Flows(1), flowsPerVersion)
@@ -127,6 +112,28 @@ func history(seed uint64, versions int, stored bool) ([]*version, error) {
 		w.Step()
 	}
 	return out, nil
+}
+
+// newVersion is the cluster with these objects.
+func newVersion(objects []policy.Object) (*version, error) {
+	v := &version{objects: map[model.Ref]event.Change{}}
+	var all []generate.Change
+	for _, o := range objects {
+		all = append(all, generate.Change{Key: policy.KeyOf(o), Object: o})
+		v.stored = append(v.stored, o)
+	}
+	var err error
+	if v.changes, err = hear.All(all); err != nil {
+		return nil, err
+	}
+	for _, ch := range v.changes {
+		v.objects[ch.Ref] = ch
+		if ch.Object != nil {
+			v.list = append(v.list, ch.Object)
+		}
+	}
+	v.spec, err = policy.Read(objects)
+	return v, err
 }
 
 // changesBetween are the changes that lead from one state of the objects to another, in the order of their names: removals last.

@@ -6,9 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
-	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -441,32 +438,4 @@ func (p place) nodeName() string {
 		return ""
 	}
 	return p.node.name
-}
-
-// A connection that does not continue, and one that continues with an endpoint that its Service does not have, are found.
-func TestConnectionsAreFound(t *testing.T) {
-	for name, spoil := range map[string]func(*run, *version){
-		"all the time": func(r *run, _ *version) { r.nodes[0].sim.Restart() }, // the agent does nothing before the next moment of virtual time
-		"any more":     func(_ *run, v *version) { v.fronts = map[frontend][]netip.AddrPort{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRun(Draw(3), Config{Dir: t.TempDir()})
-				end, err := r.begin()
-				defer end()
-				if err != nil {
-					t.Fatal(err)
-				}
-				v := r.history[r.now]
-				r.talks = slices.DeleteFunc(r.talks, func(c *dialled) bool { return c.direct || c.from != r.nodes[0] || c.request.Dst.Is6() })
-				if err := r.checkDialled(v); err != nil || len(r.talks) == 0 {
-					t.Fatalf("%d connections: %v", len(r.talks), err)
-				}
-				spoil(r, v)
-				if err := r.checkDialled(v); err == nil || !strings.Contains(err.Error(), name) {
-					t.Errorf("not found: %v", err)
-				}
-			})
-		})
-	}
 }
