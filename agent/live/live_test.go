@@ -203,9 +203,9 @@ func TestSessionsLeft(t *testing.T) {
 	p, known := pods()
 	all := recorded(t)
 	for number, want := range map[int][]string{
-		1:  {"a session of the access lists of pod-prod/client, input", "a session of the access lists of pod-prod/web, output", "a session of nat44, TCP 10.1.1.2:2001 -> 10.96.0.10:80 now TCP 10.1.1.2:2001 -> 10.1.2.2:8081"},
+		1:  {"a session of the access lists of pod-prod/client, input", "a session of the access lists of pod-prod/web, output", "a session of nat44, TCP 10.1.1.2:2001 -> 10.96.0.10:80 now TCP 10.1.1.2:2001 -> 10.1.2.2:8081: Service prod/web, pod prod/web"},
 		3:  nil,
-		15: {"a session of nat44, TCP 10.1.1.2:2001 -> 10.96.0.10:80 now TCP 10.1.1.2:2001 -> 10.1.2.2:8081"},
+		15: {"a session of nat44, TCP 10.1.1.2:2001 -> 10.96.0.10:80 now TCP 10.1.1.2:2001 -> 10.1.2.2:8081: Service prod/web, pod prod/web"},
 	} {
 		a := &Answer{}
 		if p.describePath(a, &all[number-1], known); !slices.Equal(a.Left, want) {

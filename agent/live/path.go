@@ -3,6 +3,7 @@ package live
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,10 +77,35 @@ func (w *path) sessionsLeft(k *tracer.Packet) (out []string) {
 	}
 	for _, h := range w.out {
 		if t := h.Translation; t != nil && !h.Dropped {
-			out = append(out, fmt.Sprintf("a session of %s, %s now %s", h.Kind, endsOf(&t.Before), endsOf(&t.After)))
+			line := fmt.Sprintf("a session of %s, %s now %s", h.Kind, endsOf(&t.Before), endsOf(&t.After))
+			if owners := w.ownersOf(t.Before.Destination, t.After.Destination); owners != "" {
+				line += ": " + owners
+			}
+			out = append(out, line)
 		}
 	}
 	return out
+}
+
+// ownersOf names the Services and pods of addresses: "Service prod/db, pod prod/db-0". A pod on its node's network has no address alone.
+func (w *path) ownersOf(addrs ...string) string {
+	var names []string
+	for _, addr := range addrs {
+		has := func(a netip.Addr) bool { return a.String() == addr }
+		for _, o := range w.Objects() {
+			switch o := o.(type) {
+			case *model.Service:
+				if slices.ContainsFunc(o.ClusterIPs, has) {
+					names = append(names, "Service "+o.ID.String())
+				}
+			case *model.Pod:
+				if !o.HostNetwork && !o.Finished && slices.ContainsFunc(o.IPs, has) {
+					names = append(names, "pod "+o.ID.String())
+				}
+			}
+		}
+	}
+	return strings.Join(slices.Compact(names), ", ") // a source that NAT replaces has one destination
 }
 
 func directionOf(m *tracer.ACL) string {

@@ -101,3 +101,14 @@ func TestParseDamaged(t *testing.T) {
 		}
 	}
 }
+
+// A rule that only permits makes no session; one that reflects does.
+func TestParseReflects(t *testing.T) {
+	for action, want := range map[string]bool{"0": false, "1": false, "2": true} {
+		text := "Packet 1\n\n00:00:01:000001: acl-plugin-in-ip4-fa\n  acl-plugin: lc_index: 0, sw_if_index 1, next index 1, action: " + action + ", match: acl 0 rule 1 trace_bits 00000000\n"
+		got := Parse(text)
+		if len(got) != 1 || len(got[0].Steps) != 1 || got[0].Steps[0].ACL == nil || got[0].Steps[0].ACL.Reflect != want || got[0].Steps[0].ACL.Permit != (action != "0") {
+			t.Errorf("action %s: %+v", action, got)
+		}
+	}
+}
