@@ -183,12 +183,12 @@ func (v *VPP) setACLPlugin(words []string) bool {
 	return true
 }
 
-func (v *VPP) showACLSessions() string {
+func (v *VPP) showACLSessions(place uint64) string {
 	var list []uint32
 	for _, f := range v.ifs.all() {
 		list = append(list, f.index)
 	}
-	return acl.ShowSessions(v.acl, list)
+	return acl.ShowSessions(v.acl, list, place)
 }
 
 func (v *VPP) showACLs() string { return acl.ShowACLs(v.acl) }

@@ -79,9 +79,9 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	case "show features":
 		return &vlib.CliInbandReply{Reply: q.arcs.String()}
 	case "show acl-plugin sessions":
-		return &vlib.CliInbandReply{Reply: q.showACLSessions()}
+		return &vlib.CliInbandReply{Reply: q.showACLSessions(acl.NoPlace)}
 	case "show acl-plugin sessions verbose 1":
-		return &vlib.CliInbandReply{Reply: q.showACLSessions() + acl.ShowEntries(q.acl)}
+		return &vlib.CliInbandReply{Reply: q.showACLSessions(acl.NoPlace) + acl.ShowEntries(q.acl)}
 	case "pcap trace status":
 		return &vlib.CliInbandReply{Reply: q.captured.Status()}
 	case "show acl-plugin acl":
@@ -94,6 +94,10 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	default:
 		if set, ok := strings.CutPrefix(words, "set acl-plugin "); ok && q.setACLPlugin(strings.Fields(set)) {
 			return &vlib.CliInbandReply{}
+		}
+		var place uint64
+		if n, _ := fmt.Sscanf(words, "show acl-plugin sessions thread 0 index %d", &place); n == 1 {
+			return &vlib.CliInbandReply{Reply: q.showACLSessions(place)}
 		}
 		if text, ok := q.showInOutACL(words); ok {
 			return &vlib.CliInbandReply{Reply: text}

@@ -40,6 +40,9 @@ func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.He
 	l.reasons = newReasons(l.Policies)
 	out, headers := make([]flows.Flow, 0, len(seen)), make([]space.Header, 0, len(seen))
 	for i := range seen {
+		if or := seen[i].or; or != nil && l.isRepeated(&seen[i]) {
+			seen[i] = *or
+		}
 		switch o := &seen[i]; {
 		case o.seenBy == BySessions && l.isRepeated(o):
 		case o.seenBy == ByProbe:
@@ -50,7 +53,13 @@ func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.He
 				continue
 			}
 			// NAT44 lets packets pass before the receiver's list drops them, while another interface has a session: such packets are no connection.
-			if denied := w.findDecision(l, o, &f); denied && o.seenBy == BySessions && o.counts.Connections == 0 || w.deniesEndpoint(l, o, &f) {
+			denied := w.findDecision(l, o, &f)
+			if denied && o.assumed {
+				e, _ := endsOf(o.source, o.destination, o.protocol)
+				delete(w.known.assumed, e) // it is not shown
+				continue
+			}
+			if denied && o.seenBy == BySessions && o.counts.Connections == 0 || w.deniesEndpoint(l, o, &f) {
 				continue
 			}
 			w.meter.countFlow(&f)

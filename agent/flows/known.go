@@ -14,6 +14,10 @@ type known struct {
 	opened     map[ends]netip.AddrPort
 	translated map[sessions.Translated]flows.Counts
 	endpoints  map[dial]netip.AddrPort // of translated connections
+	assumed    map[ends]bool           // connections of translated whose client is assumed
+	reading    sessions.Reading        // the latest one, without its sessions
+	listed     bool                    // the latest read listed all sessions of access lists
+	sampler    *capture.Sampler        // of sessions, if they are too many; the reader's
 	current    bool                    // NAT44's table was read in this look, after the sessions
 	held       []observation           // sessions that wait for a read of NAT44's table
 }
@@ -32,6 +36,27 @@ func (k *known) orient(o *observation) bool {
 		o.source, o.destination = o.destination, o.source
 	}
 	return ok
+}
+
+// mostKept is how many translated connections are known at a time, if not all are listed.
+const mostKept = 2 * mostTranslated
+
+// unlisted begins the state of a reading of NAT44's table: what is known of connections whose addresses it did not list.
+func (k *known) unlisted(r *sessions.Reading) (map[sessions.Translated]flows.Counts, map[dial]netip.AddrPort, map[ends]bool) {
+	now, endpoints, assumed := map[sessions.Translated]flows.Counts{}, map[dial]netip.AddrPort{}, map[ends]bool{}
+	for t, counts := range k.translated {
+		if r.Listed == nil || r.Listed[t.Inside] || len(now) >= mostKept {
+			continue
+		}
+		now[t] = counts
+		if e, _ := endsOf(t.Client, t.Endpoint, t.Protocol); k.assumed[e] {
+			assumed[e] = true
+		}
+		if t.Dialled != t.Endpoint {
+			endpoints[dial{t.Client, t.Dialled, t.Protocol}] = t.Endpoint
+		}
+	}
+	return now, endpoints, assumed
 }
 
 // release begins a look: it returns the sessions that wait.

@@ -22,6 +22,7 @@ type Meter struct {
 	counters   [3]*prometheus.CounterVec // connections, packets, bytes
 	services   [3]*prometheus.CounterVec
 	incomplete *prometheus.CounterVec
+	share      *prometheus.GaugeVec
 	policies   named
 	dialled    named // Services
 }
@@ -59,12 +60,15 @@ func NewMeter() *Meter {
 	m.incomplete = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "contiv_flows_incomplete_reads_total", Help: "Reads of a source of flows that could not show all, by source.",
 	}, []string{"source"})
+	m.share = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "contiv_flows_read_ratio", Help: "Connections in VPP's table that the latest read of a source of flows had (sessions, nat44), as a part of 1.",
+	}, []string{"source"})
 	return m
 }
 
 // Register registers all metrics.
 func (m *Meter) Register(r prometheus.Registerer) error {
-	err := r.Register(m.incomplete)
+	err := errors.Join(r.Register(m.incomplete), r.Register(m.share))
 	for i := range m.counters {
 		err = errors.Join(err, r.Register(m.counters[i]), r.Register(m.services[i]))
 	}
@@ -103,6 +107,13 @@ func (m *Meter) countFlow(f *flows.Flow) {
 func (m *Meter) countIncomplete(source string) {
 	if m != nil {
 		m.incomplete.WithLabelValues(source).Inc()
+	}
+}
+
+// setShare sets what part of VPP's table the latest read of a source had.
+func (m *Meter) setShare(s *Source) {
+	if m != nil && s.stopsVPP() {
+		m.share.WithLabelValues(s.Name).Set(s.Share())
 	}
 }
 

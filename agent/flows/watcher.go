@@ -9,6 +9,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -32,9 +33,11 @@ const (
 	MostFlows      = 4096
 	mostDropped    = 20000 // packets between two reads
 	mostSessions   = 10000 // of access lists: VPP 25.10 ends when the text of its answer has no room in the API's memory (16 MB)
+	sampledPlaces  = 8     // of the table of sessions at each read, if there are more: VPP does not forward for 1 to 3 ms for each
 	mostTranslated = 120_000
 	mostOfAddress  = 60_000 // translated connections of one inside address, which VPP lists without a pause
 	mostSelected   = 1000   // flows in an answer
+	atOnce         = 1000   // connections that are explained before the agent's loop does other work
 	// VPP does not forward while it prints or lists sessions: that may take 0.5 % of its time.
 	restFactor = 200
 	// DropsEvery is how often an agent reads dropped packets: a reader that asks as often sees a denial well within a second.
@@ -61,6 +64,9 @@ type Config struct {
 	// Beside run as long as the watcher, and end when ctx ends: servers of its flows to other programs. The error of one ends the agent.
 	Beside []func(ctx context.Context, w *Watcher, l Loop) error
 	Probe  *Probe // nil: sessions of access lists show connections
+	// Bounds of what is read at a time; 0: the defaults. Tests make them small.
+	Sessions   uint64
+	Translated sessions.Bounds
 }
 
 // Most is how many flows an answer has at most: the latest ones.
@@ -72,6 +78,17 @@ type Source struct {
 	Seen    uint64 `json:"seen"`              // packets or connections
 	Missed  uint64 `json:"missed,omitempty"`  // reads that could not show all
 	Problem string `json:"problem,omitempty"` // of the latest read; "": none
+	// Present is how many connections VPP had at the latest read, and Read how many of these the agent read. Both are 0 for a source that has no table.
+	Present uint64 `json:"present,omitempty"`
+	Read    uint64 `json:"read,omitempty"`
+}
+
+// Share is the part of the connections in VPP that the latest read had; 1 if VPP has none.
+func (s *Source) Share() float64 {
+	if s.Present == 0 {
+		return 1
+	}
+	return min(1, float64(s.Read)/float64(s.Present))
 }
 
 // Answer has flows, and how complete they are.
@@ -94,7 +111,7 @@ type Watcher struct {
 	drops   *capture.Drops
 	store   *flows.Store
 	sources []Source
-	next    [3]time.Time
+	next    [3]time.Time // when each source is read again
 	rules   rules
 	known   known
 	index   index
@@ -117,9 +134,12 @@ func New(cfg Config) *Watcher {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	cfg.Sessions = cmp.Or(cfg.Sessions, mostSessions)
+	cfg.Translated = cmp.Or(cfg.Translated, sessions.Bounds{All: mostTranslated, One: mostOfAddress})
 	w := &Watcher{
 		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
 		sources: []Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{}, staged: tally.New(cfg.Now),
+		known: known{sampler: &capture.Sampler{}},
 	}
 	if cfg.Probe != nil {
 		w.sources[1].Name = ByProbe
@@ -187,6 +207,8 @@ func (w *Watcher) Run(ctx context.Context, l Loop) error {
 	return g.Wait()
 }
 
+// watch reads dropped packets at each tick. The other sources are read beside it, and their connections are explained by parts: with full tables both
+// take seconds, and neither a denial nor a reader waits for that.
 func (w *Watcher) watch(ctx context.Context, l Loop) error {
 	parts := time.Duration(1)
 	if w.DropsEvery > 0 {
@@ -194,24 +216,46 @@ func (w *Watcher) watch(ctx context.Context, l Loop) error {
 	}
 	tick := time.NewTicker(w.Every / parts)
 	defer tick.Stop()
+	reads, reading := make(chan *tables, 1), false
+	defer func() {
+		if reading {
+			<-reads
+		}
+	}()
+	always := make(chan struct{})
+	close(always)
+	var pending []observation
 	for part := parts; ; {
+		var more <-chan struct{}
+		if len(pending) > 0 {
+			more = always
+		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case a := <-w.asks:
 			w.answerOrHold(a)
+			continue
+		case <-more:
+			pending = w.addPending(ctx, l, pending)
+		case t := <-reads:
+			reading = false
+			pending = w.addTables(ctx, l, t)
 		case <-tick.C:
-			if part--; part > 0 {
-				w.lookAtDrops(ctx, l)
-			} else {
-				w.Look(ctx, l)
-				part = parts
+			w.lookAtDrops(ctx, l)
+			if part--; part <= 0 && !reading && len(pending) == 0 {
+				part, reading = parts, true
+				t := w.dueTables()
+				go func() {
+					t.readDue(ctx, l, w)
+					reads <- t
+				}()
 			}
-			waiting := w.waiting
-			w.waiting = nil
-			for _, a := range waiting {
-				w.answerOrHold(a)
-			}
+		}
+		waiting := w.waiting
+		w.waiting = nil
+		for _, a := range waiting {
+			w.answerOrHold(a)
 		}
 	}
 }
@@ -236,29 +280,15 @@ func (w *Watcher) answerOrHold(a ask) {
 
 // Look reads each source whose pause is over, and adds its flows. It must not run beside Run.
 func (w *Watcher) Look(ctx context.Context, l Loop) {
-	seen := w.known.release()
-	connections := w.readSessions
-	if w.Probe != nil {
-		connections = w.readProbed
-	}
-	for i, read := range []func(context.Context, Loop) ([]observation, error){w.readDropped, connections, w.readTranslated} {
-		begin := w.Now()
-		if begin.Before(w.next[i]) {
-			continue
-		}
-		more, err := read(ctx, l)
-		if w.sources[i].stopsVPP() {
-			w.next[i] = begin.Add(restFactor * w.Now().Sub(begin))
-		}
-		w.noteResult(&w.sources[i], len(more), err)
-		seen = append(seen, more...)
-	}
-	if len(seen) > 0 || l.Policies != nil { // staged policies are read, too
-		w.addFlows(ctx, l, seen, true)
+	w.lookAtDrops(ctx, l)
+	t := w.dueTables()
+	t.readDue(ctx, l, w)
+	for pending := w.addTables(ctx, l, t); len(pending) > 0; {
+		pending = w.addPending(ctx, l, pending)
 	}
 }
 
-// lookAtDrops reads dropped packets alone, between two calls of Look.
+// lookAtDrops reads dropped packets alone.
 func (w *Watcher) lookAtDrops(ctx context.Context, l Loop) {
 	seen, err := w.readDropped(ctx, l)
 	if w.noteResult(&w.sources[0], len(seen), err); len(seen) > 0 {
@@ -266,7 +296,7 @@ func (w *Watcher) lookAtDrops(ctx context.Context, l Loop) {
 	}
 }
 
-// addFlows adds the flows of observations. all: those of all sources, so lists that are in use are used now.
+// addFlows adds the flows of observations. all: those of tables, so lists that are in use are used now.
 func (w *Watcher) addFlows(ctx context.Context, l Loop, seen []observation, all bool) {
 	var found []flows.Flow
 	var headers []space.Header
@@ -316,10 +346,12 @@ type observation struct {
 	source, destination netip.AddrPort
 	protocol            uint8
 	flags               uint8
-	input               bool   // of the interface that saw it
-	dropped             string // why VPP dropped it: "node: error"; "": it passed
-	byList              bool   // an access list dropped it
-	twoWay              bool   // packets of both directions passed
+	input               bool         // of the interface that saw it
+	dropped             string       // why VPP dropped it: "node: error"; "": it passed
+	byList              bool         // an access list dropped it
+	twoWay              bool         // packets of both directions passed
+	assumed             bool         // no session says which end opened the connection: ports do
+	or                  *observation // if no pod has the address: the other way to read the session
 	translation         *flows.Translation
 	counts              flows.Counts
 	seenBy              string
@@ -347,71 +379,5 @@ func (w *Watcher) readDropped(ctx context.Context, l Loop) ([]observation, error
 	if err == nil && c.Full {
 		err = errFull
 	}
-	return out, err
-}
-
-func (w *Watcher) readSessions(ctx context.Context, l Loop) ([]observation, error) {
-	list, err := capture.Sessions(ctx, l.Do, mostSessions)
-	if err != nil {
-		return nil, err
-	}
-	now, opened := map[capture.Session]bool{}, map[ends]netip.AddrPort{}
-	var out []observation
-	for _, s := range list {
-		source, destination := netip.AddrPortFrom(s.Src, s.SrcPort), netip.AddrPortFrom(s.Dst, s.DstPort)
-		e, _ := endsOf(source, destination, s.Protocol)
-		opened[e] = source
-		if !w.known.sessions[s] {
-			out = append(out, observation{
-				source: source, destination: destination, protocol: s.Protocol, input: s.Input,
-				counts: flows.Counts{Connections: 1}, seenBy: BySessions,
-			})
-		}
-		now[s] = true
-	}
-	w.known.sessions, w.known.opened = now, opened
-	return out, nil
-}
-
-// readTranslated returns the connections in NAT44's table. It has those that NAT44 only lets pass, too, and does not say which end opened them: the
-// sessions of access lists do. Their packets are added to the flows of sessions. VPP counts bytes of one direction alone (create_bypass_for_fwd, VPP
-// 25.10), so these are left out.
-func (w *Watcher) readTranslated(ctx context.Context, l Loop) ([]observation, error) {
-	w.known.current = true
-	list, err := sessions.AllTranslated(ctx, l.Do, sessions.Bounds{All: mostTranslated, One: mostOfAddress})
-	if err != nil && !errors.Is(err, sessions.ErrMany) {
-		return nil, err
-	}
-	now, endpoints := map[sessions.Translated]flows.Counts{}, map[dial]netip.AddrPort{}
-	var out []observation
-	for _, t := range list {
-		o := observation{source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, seenBy: ByNAT}
-		passed := t.Client == t.Source && t.Dialled == t.Endpoint
-		switch {
-		case !passed:
-			o.translation = &flows.Translation{Dialled: t.Dialled, Source: t.Source}
-			endpoints[dial{t.Client, t.Dialled, t.Protocol}] = t.Endpoint
-		case !w.known.orient(&o):
-			continue
-		}
-		key := t
-		key.Packets, key.Bytes = 0, 0
-		was, knew := w.known.translated[key]
-		is := flows.Counts{Connections: 1, Packets: t.Packets, Bytes: t.Bytes}
-		now[key] = is
-		if knew && was.Packets == is.Packets {
-			continue
-		}
-		if knew && was.Packets < is.Packets && was.Bytes <= is.Bytes { // otherwise it is a new connection with the same ends
-			is = flows.Counts{Packets: is.Packets - was.Packets, Bytes: is.Bytes - was.Bytes}
-		}
-		if o.counts = is; passed {
-			o.seenBy, o.counts = BySessions, flows.Counts{Packets: is.Packets}
-			out = append(out, o) // at the interface of the pod that opened it, and below at that of the other pod
-			o.input = false
-		}
-		out = append(out, o)
-	}
-	w.known.translated, w.known.endpoints = now, endpoints
 	return out, err
 }

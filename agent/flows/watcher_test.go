@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.fd.io/govpp/binapi/nat44_ed"
 	"go.fd.io/govpp/binapi/vlib"
 
 	"github.com/contiv-agent/contiv-agent/flows"
@@ -28,11 +29,13 @@ func TestFollowWaitsForAChange(t *testing.T) {
 		news, waiting := make(chan flows.Flow, 1), atomic.Int64{}
 		go func() {
 			_ = w.Run(ctx, Loop{Do: func(_ context.Context, calls ...vpp.Call) []vpp.Reply {
-				waiting.Store(int64(len(w.waiting)))
-				select {
-				case f := <-news:
-					w.store.Add(f)
-				default:
+				if m, ok := calls[0].Msg.(*vlib.CliInband); ok && m.Cmd == "pcap trace status" { // the watcher's own goroutine asks it
+					waiting.Store(int64(len(w.waiting)))
+					select {
+					case f := <-news:
+						w.store.Add(f)
+					default:
+					}
 				}
 				out := make([]vpp.Reply, len(calls))
 				for i := range out {
@@ -141,4 +144,57 @@ func TestDropsAreReadMoreOften(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While a table takes long to read, and its many connections are explained, dropped packets are read, and readers get answers.
+func TestTablesDelayNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := New(Config{Node: "node-1", Every: time.Second, DropsEvery: DropsEvery, Folder: t.TempDir(), Name: "test", Logger: slog.New(slog.DiscardHandler)})
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		defer stop()
+		const tableTakes, partTakes, connections = 5 * time.Second, 20 * time.Millisecond, 40 * atOnce
+		var table passing
+		for n := range connections {
+			table = append(table, endsAt("10.1.1.2:80", netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, byte(n >> 8), byte(n)}), 40000).String()))
+		}
+		begin := time.Now()
+		var drops []time.Duration
+		do := func(_ context.Context, calls ...vpp.Call) []vpp.Reply {
+			switch m := calls[0].Msg.(type) {
+			case *vlib.CliInband:
+				if m.Cmd == "pcap trace status" {
+					drops = append(drops, time.Since(begin))
+				}
+				text := "Sessions active: add 100000 - deact 0 = 100000\n"
+				return []vpp.Reply{{Msg: &vlib.CliInbandReply{Reply: text}}}
+			case *nat44_ed.Nat44UserSessionV3Dump:
+				time.Sleep(tableTakes)
+			}
+			return table.do(ctx, calls...)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- w.Run(ctx, Loop{Do: do, InLoop: func(_ context.Context, f func()) error { time.Sleep(partTakes); f(); return nil }, Policies: nil})
+		}()
+		longest, shown := time.Duration(0), 0
+		for ctx.Err() == nil {
+			time.Sleep(50 * time.Millisecond)
+			asked := time.Now()
+			if a, err := w.All(ctx, 0); err == nil {
+				longest, shown = max(longest, time.Since(asked)), max(shown, len(a.Flows))
+			}
+		}
+		<-ended
+		if longest > 10*partTakes {
+			t.Errorf("a reader waited for %s", longest)
+		}
+		for i := 1; i < len(drops); i++ {
+			if pause := drops[i] - drops[i-1]; pause > 2*DropsEvery {
+				t.Errorf("dropped packets were not read for %s, at %s", pause, drops[i])
+			}
+		}
+		if len(drops) < 60 {
+			t.Errorf("dropped packets were read %d times", len(drops))
+		}
+	})
 }

@@ -162,7 +162,11 @@ func printSources(w io.Writer, a *agentflows.Answer) error {
 func Lacks(a *agentflows.Answer) (out []string) {
 	for _, s := range a.Sources {
 		if s.Problem != "" {
-			out = append(out, fmt.Sprintf("%s: %s (%d reads)", s.Name, s.Problem, s.Missed))
+			reads := fmt.Sprintf("%d reads", s.Missed)
+			if s.Present > 0 {
+				reads += fmt.Sprintf("; the latest had %d of %d connections", s.Read, s.Present)
+			}
+			out = append(out, fmt.Sprintf("%s: %s (%s)", s.Name, s.Problem, reads))
 		}
 	}
 	if len(a.Flows) >= agentflows.Most {

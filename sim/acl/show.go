@@ -1,18 +1,52 @@
 package acl
 
 import (
+	"encoding/binary"
 	"fmt"
 	"strings"
 )
 
-// ShowSessions returns `show acl-plugin sessions`, without the parts about VPP's internals, for these interfaces.
-func ShowSessions(e *Engine, swIfs []uint32) string {
+// NoPlace is the place that no table of sessions has.
+const NoPlace = 1<<64 - 1
+
+// words are the key of a session and its value, as VPP has them in memory (fa_5tuple_t, VPP 24.06 to 26.06).
+func (s *session) words() string {
+	var raw [48]byte
+	if s.src.Is4() {
+		src, dst := s.src.As4(), s.dst.As4()
+		copy(raw[24:], src[:])
+		copy(raw[28:], dst[:])
+	} else {
+		src, dst := s.src.As16(), s.dst.As16()
+		copy(raw[:], src[:])
+		copy(raw[16:], dst[:])
+	}
+	binary.LittleEndian.PutUint16(raw[32:], s.sport)
+	binary.LittleEndian.PutUint16(raw[34:], s.dport)
+	raw[36] = s.proto
+	epoch := s.epoch & (1<<15 - 1)
+	if s.input {
+		raw[37], epoch = 1, epoch|1<<15
+	}
+	binary.LittleEndian.PutUint16(raw[38:], uint16(s.swIf&0xffff))
+	binary.LittleEndian.PutUint32(raw[40:], uint32(s.seq&0xffffffff))
+	binary.LittleEndian.PutUint16(raw[46:], epoch)
+	var out []string
+	for i := 0; i < len(raw); i += 8 {
+		out = append(out, fmt.Sprintf("%016x", binary.LittleEndian.Uint64(raw[i:])))
+	}
+	return strings.Join(out, " ")
+}
+
+// ShowSessions returns `show acl-plugin sessions thread 0 index 7`, without the parts about VPP's internals, for these interfaces. The table has a place for
+// each session that was ever made; those of ended ones are free.
+func ShowSessions(e *Engine, swIfs []uint32, place uint64) string {
 	var b strings.Builder
 	list := e.Sessions()
 	total := len(list)
 	fmt.Fprintf(&b, "Sessions total: add %d - del %d = %d\n", e.Made(), e.Made()-uint64(total), total)
 	fmt.Fprintf(&b, "Sessions active: add %d - deact %d = %d\n", e.Made(), e.Made()-uint64(total), total)
-	b.WriteString("\n\nPer-thread data:\nThread #0:\n  connection add/del stats:\n")
+	b.WriteString("\n\nPer-thread data:\nThread #0:\n" + showPlace(e, place) + "  connection add/del stats:\n")
 	by := map[uint32]int{}
 	for _, s := range list {
 		by[s.SwIf]++
@@ -26,6 +60,18 @@ func ShowSessions(e *Engine, swIfs []uint32) string {
 	}
 	fmt.Fprintf(&b, "Reclassify sessions: %d\n", reclassify)
 	return b.String()
+}
+
+func showPlace(e *Engine, place uint64) string {
+	if place > e.seq {
+		return ""
+	}
+	for s := range e.sessions {
+		if s.seq == place {
+			return fmt.Sprintf("  session index %d:\n    info: %s\n    sw_if_index: %d\n    link list id: %d\n", place, s.words(), s.swIf, 1+s.kind())
+		}
+	}
+	return fmt.Sprintf("  session index %d:\n    info: %s\n    link list id: 4\n", place, strings.TrimSpace(strings.Repeat(" 0000000000000000", 6)))
 }
 
 // ShowEntries returns the entries of the session tables in `show acl-plugin sessions verbose 1`: one for each direction of a session's packets.

@@ -31,17 +31,20 @@ var (
 // madeByInput is the bit of a session's epoch that the input's lists set.
 const madeByInput = '8'
 
+// allSessions is a command that prints how many sessions there are.
+const allSessions = "show acl-plugin sessions"
+
 // Sessions lists the sessions of the ACL plugin (show acl-plugin sessions verbose 1). VPP forwards nothing while it prints them. With more
-// than most it prints none, and the error is ErrMany.
+// than most it prints none, and the error is ErrMany: a Sampler reads some of them.
 func Sessions(ctx context.Context, do Do, most uint64) ([]Session, error) {
-	text, err := command(ctx, do, "show acl-plugin sessions")
+	text, err := command(ctx, do, allSessions)
 	if err != nil {
 		return nil, err
 	}
 	if m := activeSessions.FindStringSubmatch(text); m != nil && parseCount(m[1]) > most {
 		return nil, fmt.Errorf("%w: %s, at most %d are read", ErrMany, m[1], most)
 	}
-	if text, err = command(ctx, do, "show acl-plugin sessions verbose 1"); err != nil {
+	if text, err = command(ctx, do, allSessions+" verbose 1"); err != nil {
 		return nil, err
 	}
 	return parseSessions(text), nil

@@ -43,8 +43,8 @@ func (v *table) do(_ context.Context, calls ...vpp.Call) []vpp.Reply {
 	return out
 }
 
-// All sessions are listed once, in steps between which VPP forwards; an address with too many is left out, and a table with too many is not listed.
-func TestAllTranslated(t *testing.T) {
+// All sessions are listed once, in steps between which VPP forwards; an address with too many is left out, and of a table with too many a part is listed.
+func TestReadTranslated(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		sessions []uint32
@@ -57,13 +57,46 @@ func TestAllTranslated(t *testing.T) {
 		{"one step each", []uint32{4000, 3000, 3000}, 3, 10000, false},
 		{"one with many", []uint32{9000, 10, 10}, 2, 9020, false},
 		{"one with too many", []uint32{9001, 10, 10}, 1, 20, true},
-		{"all too many", []uint32{8000, 8000, 8000}, 0, 0, true},
+		{"too many", []uint32{8000, 8000, 8000}, 2, 16000, true},
 		{"walks", []uint32{4000, 4000, 4000, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, 5, 12020, false}, // a walk is as much as 300 sessions
 	} {
 		v := &table{sessions: c.sessions}
-		got, err := AllTranslated(t.Context(), v.do, Bounds{All: 20000, One: 9000})
-		if len(got) != c.listed || len(v.steps) != c.steps || errors.Is(err, ErrMany) != c.many || err != nil && !c.many {
+		r, err := ReadTranslated(t.Context(), v.do, Bounds{All: 20000, One: 9000}, Reading{})
+		got := r.Sessions
+		if len(got) != c.listed || (r.Listed != nil) != c.many || len(v.steps) != c.steps || errors.Is(err, ErrMany) != c.many || err != nil && !c.many {
 			t.Errorf("%s: %d sessions in %d steps %v, %v", c.name, len(got), len(v.steps), v.steps, err)
 		}
+	}
+}
+
+// With too many sessions each address has its turn, as often as any other one, and the reading says how many sessions are present.
+func TestAddressesTakeTurns(t *testing.T) {
+	v := &table{sessions: []uint32{8000, 7000, 9001, 8000, 100, 6000, 5000}}
+	turns, r := map[byte]int{}, Reading{}
+	for range 30 {
+		var err error
+		if r, err = ReadTranslated(t.Context(), v.do, Bounds{All: 20000, One: 9000}, r); !errors.Is(err, ErrMany) || r.Present != 43101 {
+			t.Fatalf("%d sessions, %v", r.Present, err)
+		}
+		if len(r.Sessions) == 0 || len(r.Sessions) > 20000 {
+			t.Fatalf("%d sessions are listed at a time", len(r.Sessions))
+		}
+		n := 0
+		for a := range r.Listed {
+			turns[a.As4()[3]]++
+			n += int(v.sessions[a.As4()[3]])
+		}
+		if n != len(r.Sessions) {
+			t.Fatalf("%d sessions of addresses with %d", len(r.Sessions), n)
+		}
+	}
+	least, most := 30, 0
+	for n := range v.sessions {
+		if n != 2 {
+			least, most = min(least, turns[byte(n)]), max(most, turns[byte(n)])
+		}
+	}
+	if least < 1 || most-least > 1 || turns[2] > 0 {
+		t.Errorf("turns by address: %v", turns)
 	}
 }

@@ -1,0 +1,224 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/contiv-agent/contiv-agent/flows"
+	"github.com/contiv-agent/contiv-agent/vpp/capture"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/nat/sessions"
+)
+
+// tables are reads of the sources beside the capture.
+type tables struct {
+	due      [3]bool // which sources are read
+	former   sessions.Reading
+	began    [3]time.Time
+	ended    [3]time.Time
+	sessions []capture.Session
+	places   [][]capture.Session // if sessions are too many: a sample
+	present  uint64              // sessions in VPP
+	probed   []observation
+	nat      sessions.Reading
+	err      [3]error
+}
+
+// dueTables returns the sources whose pause is over.
+func (w *Watcher) dueTables() *tables {
+	t, now := &tables{former: w.known.reading}, w.Now()
+	for i := range t.due {
+		t.due[i] = i > 0 && !now.Before(w.next[i])
+	}
+	return t
+}
+
+// readDue reads the sources that are due. It runs beside all else that the watcher does.
+func (t *tables) readDue(ctx context.Context, l Loop, w *Watcher) {
+	for i, read := range []func(){1: func() { t.readConnections(ctx, l, w) }, 2: func() {
+		t.nat, t.err[2] = sessions.ReadTranslated(ctx, l.Do, w.Translated, t.former)
+	}} {
+		if t.due[i] {
+			t.began[i] = w.Now()
+			read()
+			t.ended[i] = w.Now()
+		}
+	}
+}
+
+// readConnections reads flowprobe, or the sessions of access lists: with more than the bound a sample of them.
+func (t *tables) readConnections(ctx context.Context, l Loop, w *Watcher) {
+	if w.Probe != nil {
+		t.probed, t.err[1] = w.readProbed(ctx, l)
+		return
+	}
+	t.sessions, t.err[1] = capture.Sessions(ctx, l.Do, w.Sessions)
+	if t.present = uint64(len(t.sessions)); !errors.Is(t.err[1], capture.ErrMany) {
+		return
+	}
+	var err error
+	if t.places, t.present, err = w.known.sampler.Read(ctx, l.Do, sampledPlaces); err != nil {
+		t.err[1] = err
+		return
+	}
+	t.err[1] = fmt.Errorf("%w: at most %d are listed, of more only those at random places", capture.ErrMany, w.Sessions)
+}
+
+// addTables notes what was read, and adds the flows of a part of its connections. It returns the others.
+func (w *Watcher) addTables(ctx context.Context, l Loop, t *tables) (pending []observation) {
+	seen := w.known.release()
+	for i, note := range []func(*tables) []observation{1: w.noteConnections, 2: w.noteTranslated} {
+		if !t.due[i] {
+			continue
+		}
+		more := note(t)
+		if w.sources[i].stopsVPP() {
+			w.next[i] = t.began[i].Add(restFactor * t.ended[i].Sub(t.began[i]))
+		}
+		w.noteResult(&w.sources[i], len(more), t.err[i])
+		w.meter.setShare(&w.sources[i])
+		seen = append(seen, more...)
+	}
+	n := min(len(seen), atOnce)
+	if n > 0 || l.Policies != nil { // staged policies are read, too
+		w.addFlows(ctx, l, seen[:n], true)
+	}
+	return seen[n:]
+}
+
+// addPending adds the flows of a part of the connections that wait, and returns the others.
+func (w *Watcher) addPending(ctx context.Context, l Loop, pending []observation) []observation {
+	n := min(len(pending), atOnce)
+	w.addFlows(ctx, l, pending[:n], false)
+	return pending[n:]
+}
+
+// noteConnections returns the connections of flowprobe, or the new sessions of access lists.
+func (w *Watcher) noteConnections(t *tables) (out []observation) {
+	k := &w.known
+	if w.Probe != nil {
+		return t.probed
+	}
+	k.listed = !errors.Is(t.err[1], capture.ErrMany)
+	switch {
+	case !k.listed:
+		w.sources[1].Present, w.sources[1].Read = t.present, uint64(len(t.places))
+		return k.noteSample(t.places, w.Sessions)
+	case t.err[1] != nil:
+		return nil
+	}
+	now, opened := map[capture.Session]bool{}, map[ends]netip.AddrPort{}
+	for i := range t.sessions {
+		o := observationOf(&t.sessions[i])
+		e, _ := endsOf(o.source, o.destination, o.protocol)
+		opened[e] = o.source
+		if !k.sessions[t.sessions[i]] && !k.assumed[e] {
+			out = append(out, o)
+		}
+		now[t.sessions[i]] = true
+	}
+	k.sessions, k.opened = now, opened
+	w.sources[1].Present, w.sources[1].Read = t.present, t.present
+	return out
+}
+
+func observationOf(s *capture.Session) observation {
+	return observation{
+		source: netip.AddrPortFrom(s.Src, s.SrcPort), destination: netip.AddrPortFrom(s.Dst, s.DstPort), protocol: s.Protocol, input: s.Input,
+		counts: flows.Counts{Connections: 1}, seenBy: BySessions,
+	}
+}
+
+// noteSample returns the sessions of a sample that are not known yet. It knows about as many as most.
+func (k *known) noteSample(places [][]capture.Session, most uint64) (out []observation) {
+	if k.sessions == nil || uint64(len(k.sessions)) > most {
+		k.sessions, k.opened = map[capture.Session]bool{}, map[ends]netip.AddrPort{}
+	}
+	for _, forms := range places {
+		if k.sessions[forms[0]] {
+			continue
+		}
+		k.sessions[forms[0]] = true
+		o := observationOf(&forms[0])
+		if len(forms) > 1 {
+			other := observationOf(&forms[1])
+			o.or = &other
+		}
+		e, _ := endsOf(o.source, o.destination, o.protocol)
+		if k.assumed[e] {
+			continue
+		}
+		k.opened[e] = o.source
+		out = append(out, o)
+	}
+	return out
+}
+
+// noteTranslated returns the connections in NAT44's table. It has those that NAT44 only lets pass, too, and does not say which end opened them: the
+// sessions of access lists do. Their packets are added to the flows of sessions. If sessions are too many to list them, the table shows these
+// connections in their place, and ports say which end is the client. VPP counts bytes of one direction alone (create_bypass_for_fwd, VPP 25.10), so these
+// are left out.
+func (w *Watcher) noteTranslated(read *tables) (out []observation) {
+	k, r := &w.known, read.nat
+	k.current = true
+	if err := read.err[2]; err != nil && !errors.Is(err, sessions.ErrMany) {
+		return nil
+	}
+	now, endpoints, assumed := k.unlisted(&r)
+	for _, t := range r.Sessions {
+		o := observation{source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, seenBy: ByNAT}
+		passed := t.Client == t.Source && t.Dialled == t.Endpoint
+		e, _ := endsOf(o.source, o.destination, o.protocol)
+		if !passed {
+			o.translation = &flows.Translation{Dialled: t.Dialled, Source: t.Source}
+			endpoints[dial{t.Client, t.Dialled, t.Protocol}] = t.Endpoint
+		} else if !k.orient(&o) {
+			if k.listed {
+				continue
+			}
+			o.assume()
+		}
+		key := t
+		key.Packets, key.Bytes = 0, 0
+		was, knew := k.translated[key]
+		if o.assumed && (!knew || k.assumed[e]) {
+			assumed[e] = true
+		}
+		is := flows.Counts{Connections: 1, Packets: t.Packets, Bytes: t.Bytes}
+		now[key] = is
+		if knew && was.Packets == is.Packets {
+			continue
+		}
+		if knew && was.Packets < is.Packets && was.Bytes <= is.Bytes { // otherwise it is a new connection with the same ends
+			is = flows.Counts{Packets: is.Packets - was.Packets, Bytes: is.Bytes - was.Bytes}
+		}
+		if o.counts = is; passed {
+			o.seenBy, o.counts.Bytes = BySessions, 0
+			if !o.assumed {
+				o.counts.Connections = 0 // the sessions have it
+			}
+			out = append(out, o) // at the interface of the pod that opened it, and below at that of the other pod
+			o.input = false
+		}
+		out = append(out, o)
+	}
+	listed := uint64(len(r.Sessions))
+	r.Sessions = nil
+	k.translated, k.endpoints, k.assumed, k.reading = now, endpoints, assumed, r
+	w.sources[2].Present, w.sources[2].Read = r.Present, listed
+	return out
+}
+
+// firstEphemeral is the least port that Linux gives to clients (net.ipv4.ip_local_port_range).
+const firstEphemeral = 32768
+
+// assume chooses the source: the end with the greater port if one is a client's, otherwise the one whose packet NAT44 saw first. That is not the inside,
+// which translated returns as the client. It may have answered, as a pod of another node does whose client is one of this node.
+func (o *observation) assume() {
+	from, to := o.source.Port(), o.destination.Port()
+	if o.assumed = true; max(from, to) < firstEphemeral || from <= to {
+		o.source, o.destination = o.destination, o.source
+	}
+}
