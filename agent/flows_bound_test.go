@@ -98,7 +98,7 @@ func TestFlowsAboveTheBoundOfSessions(t *testing.T) {
 	w.look()
 	lines, connections, a = w.shown()
 	if !maps.Equal(lines, want) || connections != all || a.Sources[1].Problem != "" || a.Sources[1].Share() != 1 {
-		t.Errorf("with all sessions %d connections, want %d: %q\n%+v", connections, all, lines, a.Sources)
+		t.Errorf("with all sessions %d connections, want %d: %v\n%+v", connections, all, lines, a.Sources)
 	}
 }
 
