@@ -62,7 +62,7 @@ func TestAffinityOutlivesAnotherEndpoint(t *testing.T) {
 		r.history = append(r.history, now)
 		r.round = setting{versions: []int{0, len(r.history) - 1}}
 		r.moveTo(len(r.history) - 1)
-		if err := r.rest("another endpoint"); err != nil {
+		if err := r.rest("another endpoint", quiet); err != nil {
 			t.Error(err)
 		}
 		wrote := 0

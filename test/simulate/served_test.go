@@ -430,6 +430,7 @@ func (r *run) dialFrom(v *version, n *node, in string, p sim.Packet, direct bool
 	c.to, c.out, c.answer = to.node, to.iface, last.Reply()
 	c.flow = policy.Flow{Node: n.name, Src: p.Src, Dst: first.Dst, Proto: policy.Protocol(p.Proto), SrcPort: p.SrcPort, DstPort: first.DstPort}
 	c.seen = first.Src
+	c.steady = c.steady && p.Src != first.Dst // a client that is its own endpoint
 	return c
 }
 
