@@ -24,8 +24,9 @@ spec:
 // TestVPPTraceInject: the agent lets a pod send one packet, and its path through VPP is the one that the agent's own objects predict: to a Service by NAT44
 // and by cnat, in both families, and where a policy denies. It sends from the given port, and names the sessions that remain. No socket remains in the pod.
 func TestVPPTraceInject(t *testing.T) {
+	path := realVPP(t, "it has no packet tracer")
 	c := newPodCluster(t, clusterShape{})
-	n := c.addNode(realVPP(t, "it has no packet tracer"), 1)
+	n := c.addNode(path, 1)
 	c.until("STATUS", func() error { return n.client().Status(t.Context()) })
 	web, db := c.attach(n, "web", "client"), c.attach(n, "db", "server")
 	c.dualService("db", 20, "", db)
