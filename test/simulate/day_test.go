@@ -70,7 +70,9 @@ const longestAbsence = 12 * time.Hour
 
 // awaitAgents waits until what is left of the traps has happened and all agents run.
 func (r *run) awaitAgents() {
-	for began := time.Now(); time.Since(began) < longestAbsence; time.Sleep(5 * time.Second) {
+	for began := time.Now(); time.Since(began) < longestAbsence; {
+		time.Sleep(5 * time.Second)
+		synctest.Wait() // what a trap began at this moment, or a client's request before, has ended the agent
 		if !slices.ContainsFunc(r.nodes, func(n *node) bool { return n.link.trapped() || n.present() == nil }) {
 			return
 		}
