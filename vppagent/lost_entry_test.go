@@ -22,6 +22,10 @@ func TestRejectRouteIsRemovedByItsPath(t *testing.T) {
 	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
 		t.Fatal(err)
 	}
+	// Without the reject route the address has the paths of this route, while cnat has sessions of it.
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8::/32"), Paths: []sim.Path{{Interface: "tap1", Via: netip.MustParseAddr("2001:db8:1::9")}}}); err != nil {
+		t.Fatal(err)
+	}
 	other, frontend := translation("2001:db8:97::1", 80, address), translation(address, 80, "2001:db8:1::2")
 	reject := &contivl3.RejectRoute{DstNetwork: address + "/128"}
 	l.allConfigured(l.put(&cnat.Interface{Name: "tap1", Ipv6: true, Pod: true, IncludeIpv6: true}, other))

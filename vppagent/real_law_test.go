@@ -1,6 +1,7 @@
 package vppagent_test
 
 import (
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,7 +12,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
+	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
@@ -117,6 +120,43 @@ func TestVPPTablesOutliveTheirPolicy(t *testing.T) {
 		agent = vppagent.New(vppagent.Config{Caller: w})
 		if c := commit(event.Full, want); c.Writes > 0 {
 			t.Errorf("%s: an agent that starts writes %d times:\n%s", tc.name, c.Writes, statuses(c))
+		}
+	}
+}
+
+// TestVPPRejectUnderTranslation: an address that cnat translates gets its reject route also when the translation is older. VPP then has paths to the address, which are those
+// of the route that covers it. Another client's route to it stays.
+func TestVPPRejectUnderTranslation(t *testing.T) {
+	w := &witness{conn: realVPP(t, 0, "")}
+	agent := vppagent.New(vppagent.Config{Caller: w})
+	want := kv.Values{}
+	want.Put(&interfaces.Interface{Name: "one", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true, IpAddresses: []string{"10.9.0.1/24", "fd00:9::1/64"}})
+	for dst, via := range map[string]string{"0.0.0.0/0": "10.9.0.2", "::/0": "fd00:9::2", "10.96.1.0/24": "", "fd00:10:96:1::/64": "", "10.96.0.9/32": "10.9.0.3", "fd00:10:96::9/128": "fd00:9::3"} {
+		want.Put(&l3.Route{DstNetwork: dst, NextHopAddr: via, OutgoingInterface: "one"})
+	}
+	translated := []string{"10.96.0.5", "fd00:10:96::5", "10.96.1.5", "fd00:10:96:1::5", "10.96.0.9", "fd00:10:96::9"}
+	for _, a := range translated {
+		want.Put(translation(a, 80, a[:len(a)-1]+"8"))
+	}
+	commit := func(values kv.Values, kind event.ResyncKind) string {
+		t.Helper()
+		c := agent.Commit(t.Context(), &event.Txn{Resync: kind, Values: values})
+		if c.Err != nil {
+			t.Fatal(c.Err)
+		}
+		return statuses(c)
+	}
+	if text := commit(want, event.Full); strings.Contains(text, "RETRYING") {
+		t.Fatal(text)
+	}
+	rejects := kv.Values{}
+	for _, a := range translated {
+		rejects.Put(&contivl3.RejectRoute{DstNetwork: netip.PrefixFrom(netip.MustParseAddr(a), netip.MustParseAddr(a).BitLen()).String()})
+	}
+	text := commit(rejects, event.NoResync)
+	for line := range strings.Lines(text) {
+		if foreign := strings.Contains(line, "::9/128") || strings.Contains(line, ".9/32"); strings.Contains(line, "reject-route") && strings.Contains(line, "CONFIGURED") == foreign {
+			t.Error(line)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"go.fd.io/govpp/binapi/fib_types"
@@ -13,7 +12,6 @@ import (
 	"github.com/contiv-agent/contiv-agent/kv"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
-	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
 )
 
@@ -90,30 +88,6 @@ func RejectRoute() *descriptor.Descriptor {
 	return d
 }
 
-// createReject adds the rejecting path unless another client has a route to the prefix. All users of VPP's API are one source of
-// routes: the rejecting path would replace a pod's route, and its removal would delete the route (ip_route_add_del, VPP 24.06).
-//
-// A last resort is added beside a route that another client adds at the same moment, and stays in place beside such a route.
-func createReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
-	add, err := r.sendPath(w, true, r.last)
-	r.taken = false
-	if err != nil || r.free {
-		r.free = false
-		return add, err
-	}
-	return []descriptor.Op{{
-		Asks: true, Gone: true,
-		Call:    vpp.Call{Msg: &ip.IPRouteLookup{TableID: r.vrf, Exact: 1, Prefix: descriptor.ToPrefix(r.dst)}},
-		Refuses: r.occupied,
-		Then: func(vpp.Reply) []descriptor.Op {
-			if r.taken {
-				return nil
-			}
-			return add
-		},
-	}}, nil
-}
-
 // deleteReject names the path, so that VPP removes only the rejecting path, not a route that another client put in its place. VPP also aborts
 // later if a route is deleted as a whole and added again while cnat has sessions of the address (fib_entry_src_interpose_reactivate, VPP 24.06
 // to 26.06).
@@ -122,24 +96,6 @@ func deleteReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 		return nil, nil
 	}
 	return r.sendPath(w, false, true)
-}
-
-// occupied reports that a lookup has found a route that forwards.
-func (r *route) occupied(reply vpp.Reply) error {
-	m, ok := reply.Msg.(*ip.IPRouteLookupReply)
-	if !ok || m.Retval != 0 {
-		r.taken = false
-		return nil
-	}
-	if r.last {
-		r.taken = len(m.Route.Paths) > 0
-		return nil
-	}
-	r.taken = slices.ContainsFunc(m.Route.Paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL })
-	if r.taken {
-		return fmt.Errorf("dst_network: somebody else has a route to %s", r.dst)
-	}
-	return nil
 }
 
 func compileRoute(_ string, m *l3.Route) (*route, error) {
