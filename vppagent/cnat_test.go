@@ -198,7 +198,7 @@ func TestCnatWaitsForTheRefusal(t *testing.T) {
 	l.allConfigured(l.resync())
 
 	l.del(kv.Key(refusal), kv.Key(one))
-	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(refusal.DstNetwork), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix(refusal.DstNetwork), Paths: []sim.Path{{Interface: "tap1", Via: netip.MustParseAddr("2001:db8:1::9")}}}); err != nil {
 		t.Fatal(err)
 	}
 	l.put(refusal, one)
