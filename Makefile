@@ -203,7 +203,7 @@ fanout-bench: ## our fan-out server beside the real Typha's, with bars (SHORT=1:
 	SHORT=$(SHORT) GO=$(GO) ./bench/fanout.sh
 
 e2e: ## the agent with a real API server and its controllers (built the first time), which are killed, compacted and changed under it
-	cd interop/kube && $(APART) -count=1 -parallel 4 -timeout 60m -v -run '^Test' ./... # those without traffic beside each other: they mostly wait
+	cd interop/kube && $(APART) -count=1 -parallel 2 -timeout 60m -v -run '^Test' ./... # those without traffic beside each other: they mostly wait
 
 e2e-nodes: ## two nodes with the real kubelet, containerd and runc, which kubectl apply -k deploy/standalone alone brings from NotReady to pods that talk (root; built the first time, with libseccomp-dev; CONTIV_VPP; KILLS=100 and SEED=7: so many programs are killed instead of 6, from that seed on; SHORT=1: install, pods that talk, and kubectl delete alone)
 	cd interop/kube && CONTIV_NODES_KILLS=$(KILLS) CONTIV_NODES_SEED=$(SEED) CONTIV_NODES_SHORT=$(SHORT) $(BESIDE) test -tags grpcnotrace,nodes -vet=off -count=1 -timeout 160m -v -run '^TestNodes$$' .

@@ -228,8 +228,12 @@ spec:
 		return nil
 	}, g.kubelets()...)
 	node := g.pod(t, "default", "writer").Spec.NodeName
-	g.wants(t, 0, "line-"+node+" 1\nline-"+node+" 2\nline-"+node+" 3\n", "", "logs", "writer")
 	g.wants(t, 0, "complaint\n", "", "logs", "writer")
+	// Nothing orders the lines of two streams.
+	text, _, code := g.kubectlAs("logs", "writer")
+	if lines := strings.Replace(text, "complaint\n", "", 1); code != 0 || !strings.HasPrefix(lines, "line-"+node+" 1\nline-"+node+" 2\nline-"+node+" 3\n") {
+		t.Errorf("exit code %d, %q", code, text)
+	}
 	out, _, _ := g.kubectlAs("logs", "writer", "--timestamps", "--tail=1")
 	if fields := strings.Fields(out); len(fields) < 2 {
 		t.Errorf("%q", out)
