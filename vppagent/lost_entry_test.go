@@ -2,9 +2,11 @@ package vppagent_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
@@ -46,5 +48,19 @@ func TestRejectRouteIsRemovedByItsPath(t *testing.T) {
 	l.allConfigured(l.del(kv.Key(other)))
 	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:96::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRejectRouteOfAllAddressesIsRefused: no prefix covers 0.0.0.0/0, so VPP's paths to it are those of another client.
+func TestRejectRouteOfAllAddressesIsRefused(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	addPod(l, "tap1", "10.1.1.2")
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("0.0.0.0/0"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	reject := &contivl3.RejectRoute{DstNetwork: "0.0.0.0/0"}
+	l.put(reject)
+	if text := l.wantState(kv.Key(reject), event.Retrying); !strings.Contains(text, "another client of VPP has a route to 0.0.0.0/0") {
+		t.Error(text)
 	}
 }

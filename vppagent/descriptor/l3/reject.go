@@ -24,25 +24,35 @@ func createReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 		r.free = false
 		return add, err
 	}
+	var paths []fib_types.FibPath
 	return []descriptor.Op{{
 		Asks: true, Gone: true, Call: vpp.Call{Msg: &ip.IPRouteLookup{TableID: r.vrf, Exact: 1, Prefix: descriptor.ToPrefix(r.dst)}},
-		Then: func(reply vpp.Reply) []descriptor.Op {
-			paths := routePaths(reply)
-			switch {
-			case r.last:
+		Refuses: func(reply vpp.Reply) error {
+			paths = routePaths(reply)
+			if r.last {
 				r.taken = len(paths) > 0
-			default:
-				r.taken = slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL })
+				return nil
 			}
+			r.taken = slices.ContainsFunc(paths, func(p fib_types.FibPath) bool { return p.Type == fib_types.FIB_API_PATH_TYPE_NORMAL })
+			if r.taken && r.dst.Bits() == 0 { // no prefix covers it
+				return r.foreign()
+			}
+			return nil
+		},
+		Then: func(vpp.Reply) []descriptor.Op {
 			switch {
 			case !r.taken:
 				return add
-			case r.last || r.dst.Bits() == 0:
+			case r.last:
 				return nil
 			}
 			return r.addUnlessForeign(paths, add)
 		},
 	}}, nil
+}
+
+func (r *route) foreign() error {
+	return fmt.Errorf("dst_network: another client of VPP has a route to %s", r.dst)
 }
 
 // addUnlessForeign adds the rejecting path if VPP's paths to the prefix are those of the prefix that covers it. Then no client has a route to the prefix: cnat has
@@ -61,7 +71,7 @@ func (r *route) addUnlessForeign(paths []fib_types.FibPath, add []descriptor.Op)
 				}
 			}
 			if r.taken = !slices.Equal(paths, covering); r.taken {
-				return fmt.Errorf("dst_network: somebody else has a route to %s", r.dst)
+				return r.foreign()
 			}
 			return nil
 		},
