@@ -332,6 +332,9 @@ func sum16(b []byte) uint32 {
 	return s
 }
 
+// Checksum is the Internet checksum of b (RFC 1071).
+func Checksum(b []byte) uint16 { return checksum(0, b) }
+
 // checksum is the Internet checksum of b continued from start (RFC 1071).
 func checksum(start uint32, b []byte) uint16 {
 	s := start + sum16(b)

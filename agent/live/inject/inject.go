@@ -154,7 +154,7 @@ func (h *Header) segment(sequence uint32) []byte {
 		return h.echo(echo6) // the kernel writes the checksum of ICMPv6, too
 	}
 	pseudo := slices.Concat(h.Source.AsSlice(), h.Destination.AsSlice(), []byte{0, byte(h.Protocol), 0, byte(len(b))})
-	sum := internetSum(slices.Concat(pseudo, b))
+	sum := packet.Checksum(slices.Concat(pseudo, b))
 	if sum == 0 && h.Protocol == model.UDP {
 		sum = 0xffff // 0 stands for none
 	}
@@ -166,18 +166,6 @@ func (h *Header) segment(sequence uint32) []byte {
 func (h *Header) echo(kind byte) []byte {
 	b := binary.BigEndian.AppendUint16([]byte{kind, 0, 0, 0}, h.SourcePort)
 	b = append(b, 0, 1)
-	binary.BigEndian.PutUint16(b[2:], internetSum(b))
+	binary.BigEndian.PutUint16(b[2:], packet.Checksum(b))
 	return b
-}
-
-// internetSum is the Internet checksum of an even number of bytes.
-func internetSum(b []byte) uint16 {
-	var sum uint32
-	for ; len(b) > 1; b = b[2:] {
-		sum += uint32(binary.BigEndian.Uint16(b))
-	}
-	for sum > 0xffff {
-		sum = sum>>16 + sum&0xffff
-	}
-	return ^uint16(sum) //nolint:gosec // folded above
 }

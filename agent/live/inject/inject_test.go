@@ -25,7 +25,7 @@ func whole(t *testing.T, h Header, segment []byte) *frame.Load {
 	var b []byte
 	if h.Source.Is4() {
 		b = append([]byte{0x45, 0, 0, byte(20 + len(segment)), 0, 0, 0, 0, 64, byte(h.Protocol), 0, 0}, append(h.Source.AsSlice(), h.Destination.AsSlice()...)...)
-		binary.BigEndian.PutUint16(b[10:], internetSum(b))
+		binary.BigEndian.PutUint16(b[10:], packet.Checksum(b))
 	} else {
 		b = append([]byte{0x60, 0, 0, 0, 0, byte(len(segment)), byte(h.Protocol), 64}, append(h.Source.AsSlice(), h.Destination.AsSlice()...)...)
 	}
