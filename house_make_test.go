@@ -2,7 +2,10 @@ package contivagent
 
 import (
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 )
@@ -63,5 +66,45 @@ func TestMakeCheckHasEveryPart(t *testing.T) {
 	ci, err := os.ReadFile(".ci/run")
 	if err != nil || !strings.Contains(string(ci), "\nmake check\n") {
 		t.Errorf("CI does not run make check (%v)", err)
+	}
+}
+
+// TestGoCommandsShareTheirFlags: a go command with other flags compiles every package again. Those of a debugger's build are other ones.
+func TestGoCommandsShareTheirFlags(t *testing.T) {
+	const tables = "-gcflags=all=-dwarf=false"
+	for _, c := range []struct{ flags, argument, want string }{
+		{"-v", "LINK=-w", tables + " -v\n"},
+		{tables + " -v", "LINK=-w", tables + " -v\n"}, // make within make
+		{"-v", "LINK=", "-v\n"},
+	} {
+		cmd := exec.Command("make", "-s", "goflags", c.argument)
+		cmd.Env = append(os.Environ(), "GOFLAGS="+c.flags, "MAKEFLAGS=", "MAKELEVEL=0")
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != c.want {
+			t.Errorf("GOFLAGS=%q make goflags %s: %q (%v), want %q", c.flags, c.argument, out, err, c.want)
+		}
+	}
+	set, kept := regexp.MustCompile(`GOFLAGS=.*`), regexp.MustCompile(`^GOFLAGS=("\$\(GOFLAGS\) |"\$\{GOFLAGS:-\} |" ?\+ ?os\.Getenv\("GOFLAGS"\)|"\$\(make |\$\(make )`)
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (path == ".git" || path == "bin" || path == "release"): // a release has no flags of the machine
+			return filepath.SkipDir
+		case d.IsDir() || path == "house_make_test.go" || path != "Makefile" && path != ".ci/run" && filepath.Ext(path) != ".go" && filepath.Ext(path) != ".sh":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, line := range set.FindAllString(string(text), -1) {
+			if !kept.MatchString(line) {
+				t.Errorf("%s: %s: does not keep the flags of its caller", path, line)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stack := string(debug.Stack()); !strings.Contains(stack, "/house_make_test.go:") {
+		t.Errorf("a stack trace has no line:\n%s", stack)
 	}
 }

@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
 RUNS=${RUNS:-3} # of each row; the table has medians
-export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
+export GOFLAGS="${GOFLAGS:-} -mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
 
 control=/proc/sys/net/ipv4/tcp_congestion_control
 before=$(cat $control)

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
 RUNS=${RUNS:-3} # of each large snapshot
-export GOFLAGS="-mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
+export GOFLAGS="${GOFLAGS:-} -mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*"
 
 measure() { # pattern, benchtime
 	bench interop "$1" -vet=off -benchtime "$2" -timeout 20m .

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
-export GOFLAGS="-mod=mod -buildvcs=false"
+export GOFLAGS="${GOFLAGS:-} -mod=mod -buildvcs=false"
 
 pattern='^BenchmarkKubeProxy$'
 if [ -n "${SHORT:-}" ]; then

@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
-export GOFLAGS="-mod=mod -buildvcs=false"
+export GOFLAGS="${GOFLAGS:-} -mod=mod -buildvcs=false"
 
 bench interop/kube '^BenchmarkLoad$' -vet=off -benchtime 1x -timeout 60m .
 

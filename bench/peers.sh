@@ -15,4 +15,4 @@ if [ -z "${PAGES:-}" ]; then
 fi
 pages=()
 for p in $PAGES; do pages+=("../../$p"); done
-cd tools/pictures && GOFLAGS="-mod=mod -buildvcs=false" ${GO:-go} run . benchmarks ../../docs/benchmarks.md "${pages[@]}"
+cd tools/pictures && GOFLAGS="${GOFLAGS:-} -mod=mod -buildvcs=false" ${GO:-go} run . benchmarks ../../docs/benchmarks.md "${pages[@]}"

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . bench/record.sh
-export GOFLAGS="-mod=mod -buildvcs=false" CGO_ENABLED=0
+export GOFLAGS="${GOFLAGS:-} -mod=mod -buildvcs=false" CGO_ENABLED=0
 
 bench interop/kube '^BenchmarkPods$' -vet=off -benchtime 1x -timeout 60m .
 

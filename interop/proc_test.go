@@ -236,14 +236,14 @@ func peer(t testing.TB, name string) string {
 	if path == "" {
 		path = "./" + name
 	}
-	return binary(t, name, "peers", path, "GOTOOLCHAIN="+toolchain, "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0",
+	return binary(t, name, "peers", path, "GOTOOLCHAIN="+toolchain, "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod -buildvcs=false", "CGO_ENABLED=0",
 		"GONOSUMDB=github.com/projectcalico/*")
 }
 
 // product builds contiv-agent, as it is in this tree, and returns its path.
 func product(t testing.TB) string {
 	t.Helper()
-	return binary(t, "contiv-agent", "..", "./cmd/contiv-agent", "GOFLAGS=-mod=readonly -buildvcs=false", "CGO_ENABLED=0")
+	return binary(t, "contiv-agent", "..", "./cmd/contiv-agent", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly -buildvcs=false", "CGO_ENABLED=0")
 }
 
 func binary(t testing.TB, name, dir, path string, env ...string) string {

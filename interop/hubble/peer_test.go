@@ -45,7 +45,7 @@ func cilium(t testing.TB, name string) string {
 		defer cancel()
 		half := file + fmt.Sprint(os.Getpid()) // a build that is interrupted leaves no program
 		cmd := exec.CommandContext(ctx, "go", "build", "-tags", "grpcnotrace", "-ldflags=-s -w", "-o", half, path)
-		cmd.Dir, cmd.Env = "peers", append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0")
+		cmd.Dir, cmd.Env = "peers", append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod -buildvcs=false", "CGO_ENABLED=0")
 		began := time.Now()
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", name, err, out)

@@ -82,7 +82,7 @@ func buildPeers(ctx context.Context, say io.Writer, cache string, names ...strin
 }
 
 // readonly lets no build change the product's go.mod.
-var readonly = []string{"GOFLAGS=-mod=readonly -buildvcs=false"}
+var readonly = []string{"GOFLAGS=" + os.Getenv("GOFLAGS") + " -mod=readonly -buildvcs=false"}
 
 // buildOwn makes the programs of this tree in the scratch folder, with the flags of make build: what that has compiled is not compiled again.
 func buildOwn(ctx context.Context, say io.Writer, scratch string) error {
@@ -139,7 +139,7 @@ func (b *building) run(ctx context.Context) error {
 
 func (b *building) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir, cmd.Env = b.dir, append(append(os.Environ(), "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0"), b.env...)
+	cmd.Dir, cmd.Env = b.dir, append(append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod -buildvcs=false", "CGO_ENABLED=0"), b.env...)
 	return cmd
 }
 

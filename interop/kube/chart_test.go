@@ -36,7 +36,7 @@ var helm = sync.OnceValues(func() (string, error) {
 		return file, nil
 	}
 	return file, goBuild(context.Background(), os.Stdout, "helm", file, "helm.sh/helm/v3/cmd/helm", "-ldflags=-s -w",
-		"GOFLAGS=-mod=readonly -buildvcs=false -trimpath", "CGO_ENABLED=0")
+		"GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=readonly -buildvcs=false -trimpath", "CGO_ENABLED=0")
 })
 
 // helming runs helm on nobody's files but the chart's and the test's.

@@ -28,7 +28,7 @@ func felix(t testing.TB) string {
 		return file
 	}
 	if err := goBuild(context.Background(), os.Stdout, "../peers", file, "github.com/projectcalico/calico/felix/cmd/calico-felix", "-ldflags=-s -w",
-		"GOTOOLCHAIN=go1.25.4", "GOFLAGS=-mod=mod -buildvcs=false", "CGO_ENABLED=0", "GONOSUMDB=github.com/projectcalico/*"); err != nil {
+		"GOTOOLCHAIN=go1.25.4", "GOFLAGS="+os.Getenv("GOFLAGS")+" -mod=mod -buildvcs=false", "CGO_ENABLED=0", "GONOSUMDB=github.com/projectcalico/*"); err != nil {
 		t.Fatal(err)
 	}
 	return file
