@@ -7,14 +7,14 @@ BIN   := bin/contiv-agent
 # race detector needs cgo, and so a C compiler. make lint does what vet does.
 PLAIN := CGO_ENABLED=0 $(GO)
 TEST  := $(PLAIN) test -tags grpcnotrace -vet=off
-# The modules beside the product, which have peers and tools: with the same flags, for the same reason.
-BESIDE := GOFLAGS="$(GOFLAGS) -mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" CGO_ENABLED=0 $(GO)
-APART  := $(BESIDE) test -tags grpcnotrace -vet=off
 # Without the tables of a debugger, which take the linker five times as long as all else, and the compiler a seventh of its time: make build LINK= has them.
 LINK  := -w
 # In the environment, so that every go command has them, also those in scripts and tests: the go command compiles each package once for all of them.
 TABLES := -gcflags=all=-dwarf=false
 export GOFLAGS := $(strip $(if $(LINK),$(TABLES)) $(filter-out $(TABLES),$(shell $(GO) env GOFLAGS 2>/dev/null)))
+# The modules beside the product, which have peers and tools: with the same flags, for the same reason.
+BESIDE := GOFLAGS="$(GOFLAGS) -mod=mod -buildvcs=false" GONOSUMDB="github.com/projectcalico/*" CGO_ENABLED=0 $(GO)
+APART  := $(BESIDE) test -tags grpcnotrace -vet=off
 RACE  := CGO_ENABLED=1 $(GO) test -race -vet=off
 # What `make run` runs on; `make run MANIFESTS=dir NODE=name ONCE=1`. KUBE=1: a real API server instead, and three nodes with pods.
 MANIFESTS ?= examples/guestbook
