@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -278,6 +279,53 @@ func TestInvitationsThatAreTooBig(t *testing.T) {
 		left := strings.Contains(strings.Join(s.reasons(), "\n"), "too many rules for the uplink")
 		if !refused(1) || refused(0) == left || left != (n > 1000) {
 			t.Errorf("%d members: p1 refused %v, p2 %v, noted %v: %v", n, refused(0), refused(1), left, s.b.lists["overlay"])
+		}
+	}
+}
+
+// multiplied is a pod whose policy denies some networks in both directions, by a number of port ranges, and permits SCTP to port 80 and TCP to port 81.
+func multiplied(ranges int) *felix.ToDataplane {
+	in, out := &felix.Rule{Action: "deny", Protocol: named("tcp")}, &felix.Rule{Action: "deny", Protocol: named("tcp")}
+	for i := range int32(6) {
+		net := fmt.Sprintf("10.%d.0.0/16", 50+i)
+		in.SrcNet, out.DstNet = append(in.SrcNet, net), append(out.DstNet, net)
+	}
+	for i := range int32(ranges) {
+		p := &felix.PortRange{First: 1000 + 10*i, Last: 1005 + 10*i}
+		in.DstPorts, out.DstPorts = append(in.DstPorts, p), append(out.DstPorts, p)
+	}
+	tcp := &felix.Rule{Action: "allow", Protocol: named("tcp"), DstPorts: []*felix.PortRange{{First: 81, Last: 81}}}
+	return policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{in, sctpRule("allow", 80, 80), tcp}, OutboundRules: []*felix.Rule{out}})
+}
+
+// TestInvitationsThatMultiply: each direction of a closed pod has few rules, and what both deny is too many for a list. Then the pod's own lists decide
+// alone: no packet that they permit is dropped where it enters, by SCTP neither, and no packet to another pod or to the node. A note on the pod says so.
+func TestInvitationsThatMultiply(t *testing.T) {
+	s := closedWorld(testNode(dataplane.PreDNAT))
+	s.r.pods.Segs.Most = 30
+	for _, ranges := range []int{1, 4, 1} {
+		s.send(multiplied(ranges))
+		s.settle(t)
+		for _, in := range []string{"uplink", "overlay"} {
+			for _, p := range []packet{
+				{remotes[0], podIPs[0][match.V4], match.SCTP, 7, 80},
+				{remotes[0], podIPs[0][match.V4], match.TCP, 40000, 81},
+				{remotes[0], podIPs[1][match.V4], match.TCP, 40000, 1000},
+				{remotes[0], nodeIPs[match.V4], match.UDP, 40000, 1000},
+				{remotes[3], nodeIPs[match.V6], match.UDP, 40000, 1000},
+			} {
+				if !s.b.on(in, false, p) {
+					_, place, rule := s.b.passes(in, false, p)
+					t.Errorf("%d ranges: %s is dropped at %s, by list %d rule %d: %v", ranges, p, in, place, rule, s.b.lists[in])
+				}
+			}
+			uninvited := packet{netip.MustParseAddr("10.50.0.1"), podIPs[0][match.V4], match.TCP, 1000, 1000}
+			if got, left := s.b.on(in, false, uninvited), s.leftOut("p1"); left != (ranges > 1) || got != left {
+				t.Errorf("%d ranges: an uninvited packet passes %s: %v; noted: %v", ranges, in, got, left)
+			}
+		}
+		if n := len(s.reasons()); n > 1 || (n == 1) != (ranges > 1) {
+			t.Errorf("%d ranges: notes %v: the policy itself is written", ranges, s.reasons())
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/proto/felix"
@@ -41,8 +42,9 @@ type invitation struct {
 	last   bool
 	moved  bool             // it became the last, or is no longer
 	segs   []*table.Segment // nil: none is needed, or too big
+	own    []*table.Segment // those of segs that the closed pods' own lists have not
 	big    bool             // it would name too many addresses
-	over   bool             // it is left out
+	over   bool             // it is left out, and has no segments
 	stale  bool
 }
 
@@ -199,19 +201,27 @@ func (g *Refuser) sizeOf(p *endpoint.Program) (n int) {
 // writeInvitation makes the segments of an invitation.
 func (g *Refuser) writeInvitation(v *invitation) {
 	old, noted := v.segs, v.over
-	v.segs = nil
+	v.segs, v.own = nil, nil
 	steps, fits := g.stepsFor(v)
 	if v.over = v.big || !fits; !v.over {
 		for _, s := range steps {
 			seg := g.pods.Segs.Take(s.Role, table.Scope{}, s.Clauses)
 			seg.Answers = s.Answers
-			v.segs = append(v.segs, seg)
+			if v.segs = append(v.segs, seg); strings.HasPrefix(s.Role, table.InvitedPrefix) {
+				v.own = append(v.own, seg)
+			}
 		}
 	}
 	for _, seg := range old {
 		g.pods.Segs.Drop(seg)
 	}
 	g.pods.Leaving = g.pods.Leaving || noted || v.over || v.moved || !slices.Equal(old, v.segs) // notes name the addresses
+}
+
+// leftOut reports whether an invitation is left out: it would name too many addresses, or have too many rules. Segments are compiled. A segment that is
+// too big denies every packet of everybody, which the closed pods' own lists do not.
+func (v *invitation) leftOut() bool {
+	return v.over || slices.ContainsFunc(v.own, func(s *table.Segment) bool { return s.Coarse })
 }
 
 // dropInvitation removes the segments of an invitation.
@@ -366,6 +376,9 @@ func (g *Refuser) InvitedPlaces(most int) (served, named, last []lists.Place) {
 }
 
 func (v *invitation) places() (out []lists.Place) {
+	if v.leftOut() {
+		return nil
+	}
 	for _, seg := range v.segs {
 		for _, t := range seg.Tables {
 			out = append(out, lists.Place{Table: t.Name, Denies: t.Denies(), Repeats: true, Served: v.served})
@@ -402,7 +415,7 @@ func (g *Refuser) Homeless() []lists.Place {
 func (g *Refuser) NotesLeftOut() (notes []model.Note) {
 	for _, v := range g.inOrder() {
 		for _, a := range v.addrs {
-			if i := g.pods.Ifaces[g.pods.Node.Interfaces[a]]; v.over && i != nil {
+			if i := g.pods.Ifaces[g.pods.Node.Interfaces[a]]; v.leftOut() && i != nil {
 				notes = append(notes, i.Notes("its policies make too many rules for the uplink: an endpoint elsewhere reaches it by a Service that it dials, although they deny that")...)
 			}
 		}

@@ -26,6 +26,7 @@ type Expander struct {
 	WholeBytes bool                                        // VPP compares IPv6 prefixes by whole bytes
 	SCTP       bool                                        // expand only SCTP, with its ports
 	Note       func(c *Clause, format string, args ...any) // reports what cannot be expanded
+	Coarse     bool                                        // a clause was too big since the caller set this to false: Instead replaces it
 	c          *Clause
 	f          Family
 	broad      bool           // the clause grew too large
@@ -57,6 +58,7 @@ func (x *Expander) Expand(out []Atom, c *Clause, f Family, from, to []netip.Pref
 	if !x.broad && (!x.WholeBytes || f == V4 || Widened(out[start:]) <= MaxAtoms) {
 		return x.Widen(out, start)
 	}
+	x.Coarse = true
 	x.Note(c, "is too big to be written out")
 	return Instead(out[:start], c, from, to)
 }

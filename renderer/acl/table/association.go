@@ -60,10 +60,10 @@ type Origin struct {
 
 // associations returns the segment's rules about SCTP.
 func (s *Segment) associations(sets match.Sets) []Association {
-	if s.sctpDone {
+	if s.sctp != nil {
 		return s.sctp
 	}
-	s.sctp, s.sctpDone = nil, true
+	s.sctp = []Association{}
 	x := &match.Expander{Sets: sets, SCTP: true, Note: func(*match.Clause, string, ...any) {}}
 	for i := range s.Clauses {
 		c := &s.Clauses[i]

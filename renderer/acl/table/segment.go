@@ -33,11 +33,11 @@ type Segment struct {
 	written []match.Clause // the clauses of parts
 	Tables  []*Table       // in order, without empty ones
 	count   int            // number of tables it is split into, with empty ones
+	Coarse  bool           // it is too big, or one of its clauses is: it permits less, or denies more, than its clauses
 	fresh   bool           // parts belong to clauses
 
 	AsksPorts bool          // a clause names ports of SCTP
-	sctp      []Association // its rules about SCTP
-	sctpDone  bool          // sctp is computed
+	sctp      []Association // its rules about SCTP; nil: not computed
 }
 
 // rewrite invalidates the compiled parts for other reasons than changed clauses.
@@ -50,6 +50,7 @@ type part struct {
 	flat  []match.Atom
 	of    []uint8 // bucket of each of flat; nil: not needed yet
 	sets  bool    // atoms or flat depend on sets
+	broad bool    // the clause is too big: flat has its replacement
 	noted bool    // its expansion gave notes
 }
 
@@ -99,14 +100,15 @@ func (s *Segment) tableName(count, i int) string {
 }
 
 // compileTables expands the segment again: completely, or only the buckets of dirty if the clauses are unchanged. It reports whether
-// the list of tables changed, and appends the tables with new content.
+// the list of tables changed, or whether the segment became coarse, or exact again. It appends the tables with new content.
 func (s *Segment) compileTables(x *compiler, dirty uint64, changed *[]*Table) (relisted bool) {
 	dirty |= s.writeAll(x)
 	size := 0
 	for i := range s.parts {
 		size += s.parts[i].rules(x.Sets, x.WholeBytes)
 	}
-	if size > x.most {
+	was := s.Coarse
+	if s.Coarse = size > x.most || slices.ContainsFunc(s.parts, func(p part) bool { return p.broad }); size > x.most {
 		size = s.shorten(x)
 	}
 	count := budget.Lists(size)
@@ -133,7 +135,7 @@ func (s *Segment) compileTables(x *compiler, dirty uint64, changed *[]*Table) (r
 			tables = append(tables, t)
 		}
 	}
-	relisted = !slices.EqualFunc(tables, s.Tables, func(a, b *Table) bool { return a.Name == b.Name })
+	relisted = was != s.Coarse || !slices.EqualFunc(tables, s.Tables, func(a, b *Table) bool { return a.Name == b.Name })
 	s.Tables = tables
 	return relisted
 }
@@ -269,6 +271,7 @@ func (s *Segment) expandClause(x *compiler, c *match.Clause) part {
 	for _, m := range c.Matches {
 		m.EachSet(func(string) { p.sets = true })
 	}
+	x.Coarse = false
 	for _, f := range match.Families {
 		out := x.Expand(nil, c, f, s.from(f), []netip.Prefix{f.All()})
 		if p.set != "" {
@@ -277,6 +280,7 @@ func (s *Segment) expandClause(x *compiler, c *match.Clause) part {
 			p.flat = append(p.flat, out...)
 		}
 	}
+	p.broad = x.Coarse
 	return p
 }
 

@@ -123,12 +123,15 @@ func (g *Segments) SetChanged(id string, buckets uint64) {
 func (g *Segments) Compile(wholeBytes bool, begin func(seg *Segment, note func(c *match.Clause, format string, args ...any)) []netip.Prefix, done func(seg *Segment, relisted bool)) {
 	for _, seg := range slices.SortedFunc(maps.Keys(g.dirty), func(a, b *Segment) int { return cmp.Compare(a.name, b.name) }) {
 		x := &compiler{match.Expander{Sets: g.sets, WholeBytes: wholeBytes, Note: g.notes.Of(seg.role)}, &g.parts, g.Most}
+		if strings.HasPrefix(seg.role, InvitedPrefix) { // the pods' own lists have its rules, and their notes
+			x.Note = func(*match.Clause, string, ...any) {}
+		}
 		x.Peers = begin(seg, x.Note)
 		var changed []*Table
 		old := seg.Tables
 		relisted := seg.compileTables(x, g.dirty[seg], &changed)
 		if g.asked {
-			seg.sctpDone = false
+			seg.sctp = nil
 		}
 		for _, t := range changed {
 			g.store.Touch(t.Name)
