@@ -174,19 +174,15 @@ func (c *client) lost(ctx context.Context) error {
 func (c *client) Grant(ctx context.Context, ttl time.Duration) (lease int64, lost <-chan struct{}, err error) {
 	asked, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
+	began := time.Now()
 	granted, err := c.etcd.Grant(asked, int64(ttl/time.Second))
-	if err != nil {
-		return 0, nil, err
-	}
-	alive, err := c.etcd.KeepAlive(ctx, granted.ID)
 	if err != nil {
 		return 0, nil, err
 	}
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		for range alive { // its renewals
-		}
+		c.renewLease(ctx, granted.ID, began, time.Duration(granted.TTL)*time.Second)
 	}()
 	return int64(granted.ID), gone, nil
 }

@@ -260,6 +260,7 @@ func (l *leaseServer) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error
 			return err
 		}
 		s.mu.Lock()
+		s.renewals++
 		answer := &pb.LeaseKeepAliveResponse{Header: s.answerHeader(), ID: r.ID}
 		if lease := s.leases[r.ID]; lease != nil { // TTL 0: it has ended
 			lease.timer.Reset(lease.ttl)

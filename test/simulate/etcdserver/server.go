@@ -32,6 +32,7 @@ type Server struct {
 	compacted int64
 	leases    map[int64]*lease
 	lastLease int64
+	renewals  int
 	epoch     int // of backups: watches of an earlier one end
 	slip      slip
 	served    sync.WaitGroup
@@ -116,6 +117,13 @@ func (s *Server) Revision() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int64(len(s.history))
+}
+
+// Renewals is how many renewals of leases clients have asked for.
+func (s *Server) Renewals() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewals
 }
 
 // ForgetHistory compacts: it forgets all revisions before the present one.
