@@ -63,6 +63,7 @@ var sameRank = map[[2]string]bool{
 	{"agent/status", "agent/attachment"}:    true, // the status shows what the other rooms of the agent have found
 	{"agent/status", "agent/counters"}:      true,
 	{"agent/status", "agent/nattable"}:      true,
+	{"agent/status", "agent/flows"}:         true,
 	{"agent/stepper", "agent/nattable"}:     true, // a Stepper drives the agent's rooms
 	{"agent/stepper", "agent/reasons"}:      true,
 	{"agent/stepper", "agent/status"}:       true,

@@ -189,7 +189,7 @@ func (p *parts) newReader(mappings func() int) *status.Reader {
 		Beside: status.Beside{
 			VPPAgent: p.vppagent, Conn: p.conn, Driver: p.cfg.Policies.Driver, NAT: p.nat, Counters: p.counters,
 			Rival: p.rivals.Problem, Healthz: p.proxy.Problem, NIC: p.cfg.Pods.Refusal, Unserved: p.healthProblems,
-			Unrecorded: p.cfg.Process.Recorder.Problem, Held: p.cfg.Process.Removals.Held,
+			Unrecorded: p.cfg.Process.Recorder.Problem, Held: p.cfg.Process.Removals.Held, Flows: p.cfg.Process.Flows,
 		},
 	}
 }

@@ -93,11 +93,21 @@ func TestFlowsAboveTheBoundOfSessions(t *testing.T) {
 			t.Errorf("%s: a share of %v, want %v", source, got, share)
 		}
 	}
+	status, err := w.agent.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := status.VPP.Flows, []agentflows.Source{byACL}; !slices.Equal(got, want) {
+		t.Errorf("the status shows %+v, want %+v", got, want)
+	}
 	w.watcher.Sessions = 10_000
 	w.look()
 	w.look()
 	lines, connections, a = w.shown()
-	if !maps.Equal(lines, want) || connections != all || a.Sources[1].Problem != "" || a.Sources[1].Share() != 1 {
+	if status, err = w.agent.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(lines, want) || connections != all || a.Sources[1].Problem != "" || a.Sources[1].Share() != 1 || len(status.VPP.Flows) > 0 {
 		t.Errorf("with all sessions %d connections, want %d: %v\n%+v", connections, all, lines, a.Sources)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/flows"
@@ -81,6 +82,8 @@ func (w *Watcher) addTables(ctx context.Context, l Loop, t *tables) (pending []o
 		w.meter.setShare(&w.sources[i])
 		seen = append(seen, more...)
 	}
+	partial := slices.DeleteFunc(slices.Clone(w.sources), func(s Source) bool { return s.Share() == 1 })
+	w.partial.Store(&partial)
 	n := min(len(seen), atOnce)
 	if n > 0 || l.Policies != nil { // staged policies are read, too
 		w.addFlows(ctx, l, seen[:n], true)
@@ -105,21 +108,24 @@ func (w *Watcher) noteConnections(t *tables) (out []observation) {
 	switch {
 	case !k.listed:
 		w.sources[1].Present, w.sources[1].Read = t.present, uint64(len(t.places))
-		return k.noteSample(t.places, w.Sessions)
+		return k.noteSample(t.places)
 	case t.err[1] != nil:
 		return nil
 	}
-	now, opened := map[capture.Session]bool{}, map[ends]netip.AddrPort{}
+	now, opened := map[string]print{}, map[ends]netip.AddrPort{}
 	for i := range t.sessions {
-		o := observationOf(&t.sessions[i])
+		s := &t.sessions[i]
+		o, p := observationOf(s), k.printOf(*s)
 		e, _ := endsOf(o.source, o.destination, o.protocol)
 		opened[e] = o.source
-		if !k.sessions[t.sessions[i]] && !k.assumed[e] {
+		if !k.sessions[s.ID].sharesForm(p) && !k.isCounted(e) {
 			out = append(out, o)
 		}
-		now[t.sessions[i]] = true
+		now[s.ID] = p
 	}
-	k.sessions, k.opened = now, opened
+	k.replaceOpened(opened)
+	k.sessions = now
+	k.assumed, k.ended = nil, recent{} // all sessions are known
 	w.sources[1].Present, w.sources[1].Read = t.present, t.present
 	return out
 }
@@ -131,26 +137,35 @@ func observationOf(s *capture.Session) observation {
 	}
 }
 
-// noteSample returns the sessions of a sample that are not known yet. It knows about as many as most.
-func (k *known) noteSample(places [][]capture.Session, most uint64) (out []observation) {
-	if k.sessions == nil || uint64(len(k.sessions)) > most {
-		k.sessions, k.opened = map[capture.Session]bool{}, map[ends]netip.AddrPort{}
+// noteSample returns the sessions of a sample that are not known yet. If many places are known, those at others count no connection: they may have been
+// counted before.
+func (k *known) noteSample(places [][]capture.Session) (out []observation) {
+	if k.sessions == nil {
+		k.sessions, k.opened = map[string]print{}, map[ends]netip.AddrPort{}
 	}
 	for _, forms := range places {
-		if k.sessions[forms[0]] {
+		id, p := forms[0].ID, k.printOf(forms...)
+		former, knew := k.sessions[id]
+		if former.sharesForm(p) {
 			continue
 		}
-		k.sessions[forms[0]] = true
 		o := observationOf(&forms[0])
 		if len(forms) > 1 {
 			other := observationOf(&forms[1])
 			o.or = &other
 		}
 		e, _ := endsOf(o.source, o.destination, o.protocol)
-		if k.assumed[e] {
+		if knew || len(k.sessions) < mostPlaces && len(k.opened) < mostPlaces {
+			k.sessions[id] = p
+		} else if o.counts = (flows.Counts{}); o.or != nil {
+			o.or.counts = flows.Counts{}
+		}
+		if k.isCounted(e) {
 			continue
 		}
-		k.opened[e] = o.source
+		if o.counts.Connections > 0 {
+			k.opened[e] = o.source
+		}
 		out = append(out, o)
 	}
 	return out
@@ -171,27 +186,34 @@ func (w *Watcher) noteTranslated(read *tables) (out []observation) {
 		o := observation{source: t.Client, destination: t.Endpoint, protocol: t.Protocol, input: true, seenBy: ByNAT}
 		passed := t.Client == t.Source && t.Dialled == t.Endpoint
 		e, _ := endsOf(o.source, o.destination, o.protocol)
+		key := t
+		key.Packets, key.Bytes = 0, 0
+		was, knew := k.translated[key]
 		if !passed {
 			o.translation = &flows.Translation{Dialled: t.Dialled, Source: t.Source}
 			endpoints[dial{t.Client, t.Dialled, t.Protocol}] = t.Endpoint
 		} else if !k.orient(&o) {
 			if k.listed {
+				if knew { // its session has ended: it is no new connection when sessions are sampled
+					now[key] = was
+				}
+				if k.assumed[e] {
+					assumed[e] = true
+				}
 				continue
 			}
 			o.assume()
 		}
-		key := t
-		key.Packets, key.Bytes = 0, 0
-		was, knew := k.translated[key]
-		if o.assumed && (!knew || k.assumed[e]) {
-			assumed[e] = true
-		}
 		is := flows.Counts{Connections: 1, Packets: t.Packets, Bytes: t.Bytes}
 		now[key] = is
-		if knew && was.Packets == is.Packets {
-			continue
+		same := knew && (was.Packets == is.Packets || was.Packets < is.Packets && was.Bytes <= is.Bytes) // otherwise it is a new connection with the same ends
+		if o.assumed && (!same || k.assumed[e]) {
+			assumed[e] = true
 		}
-		if knew && was.Packets < is.Packets && was.Bytes <= is.Bytes { // otherwise it is a new connection with the same ends
+		switch {
+		case same && was.Packets == is.Packets:
+			continue
+		case same:
 			is = flows.Counts{Packets: is.Packets - was.Packets, Bytes: is.Bytes - was.Bytes}
 		}
 		if o.counts = is; passed {
@@ -206,7 +228,10 @@ func (w *Watcher) noteTranslated(read *tables) (out []observation) {
 	}
 	listed := uint64(len(r.Sessions))
 	r.Sessions = nil
-	k.translated, k.endpoints, k.assumed, k.reading = now, endpoints, assumed, r
+	k.translated, k.endpoints, k.reading, k.closed = now, endpoints, r, nil
+	if k.replaceAssumed(assumed); !k.listed {
+		k.forgetOpened(&r)
+	}
 	w.sources[2].Present, w.sources[2].Read = r.Present, listed
 	return out
 }

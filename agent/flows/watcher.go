@@ -12,9 +12,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -91,6 +93,17 @@ func (s *Source) Share() float64 {
 	return min(1, float64(s.Read)/float64(s.Present))
 }
 
+// Partial returns the sources whose latest read had a part of the connections in VPP. It does not wait for the loop. A nil Watcher has none.
+func Partial(w *Watcher) []Source {
+	if w == nil {
+		return nil
+	}
+	if partial := w.partial.Load(); partial != nil {
+		return *partial
+	}
+	return nil
+}
+
 // Answer has flows, and how complete they are.
 type Answer struct {
 	Node      string       `json:"node"`
@@ -119,6 +132,7 @@ type Watcher struct {
 	staged  *tally.Tally
 	changes changes
 	meter   *Meter // nil: nothing is counted
+	partial atomic.Pointer[[]Source]
 }
 
 type ask struct {
@@ -139,7 +153,7 @@ func New(cfg Config) *Watcher {
 	w := &Watcher{
 		Config: cfg, asks: make(chan ask), drops: capture.NewDrops(cfg.Folder, cfg.Name, mostDropped), store: flows.NewStore(MostFlows),
 		sources: []Source{{Name: ByCapture}, {Name: BySessions}, {Name: ByNAT}}, rules: rules{}, index: index{}, nodes: map[string]*model.Node{}, staged: tally.New(cfg.Now),
-		known: known{sampler: &capture.Sampler{}},
+		known: known{sampler: &capture.Sampler{}, seed: maphash.MakeSeed()},
 	}
 	if cfg.Probe != nil {
 		w.sources[1].Name = ByProbe

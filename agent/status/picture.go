@@ -7,6 +7,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
+	"github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
@@ -54,6 +55,7 @@ type Beside struct {
 	Conn     Connection
 	Driver   *felix.Supervisor      // nil: no external driver
 	NAT      *nattable.Watcher      // nil: sessions are not counted
+	Flows    *flows.Watcher         // nil: flows are not watched
 	Counters *counters.SourceChecks // drops of source checks
 	Proof    *proof.Prover          // nil: the agent does not run
 	Rival    func() string          // another agent on this VPP; "": none
@@ -203,6 +205,7 @@ func (r *Reader) others(out *Status) {
 	}
 	r.driverStatus(out)
 	r.natStatus(out)
+	out.VPP.Flows = flows.Partial(r.Flows)
 	out.VPP.Rival = r.Rival()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/agent/attachment"
 	"github.com/contiv-agent/contiv-agent/agent/counters"
+	"github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/agent/nattable"
 	"github.com/contiv-agent/contiv-agent/agent/proof"
 	"github.com/contiv-agent/contiv-agent/calico/felix"
@@ -66,6 +67,7 @@ type VPP struct {
 	Error      string `json:"error,omitempty"`
 	// Proof is the result of the last comparison of VPP with the agent's objects; nil: none yet.
 	Proof  *proof.Summary `json:"proof,omitempty"`
+	Flows  []flows.Source `json:"flows,omitempty"`  // sources of flows that show a part of VPP's connections
 	Rival  string         `json:"rival,omitempty"`  // another agent that does not see this agent's lock; "": none found
 	Silent string         `json:"silent,omitempty"` // the time since VPP's last answer, and the unanswered request; "": it answers
 }

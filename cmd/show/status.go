@@ -47,6 +47,9 @@ func Status(w io.Writer, st *status.Status, all, more bool) {
 		fmt.Fprintf(tw, "interfaces\tuplink %s\toverlay %s, host %s, %d pods\n", orDash(st.Ifs.Uplink), orDash(st.Ifs.Overlay), orDash(st.Ifs.Host), len(st.Ifs.Pods))
 	}
 	writeNATTable(tw, st.NAT)
+	for _, s := range st.VPP.Flows {
+		fmt.Fprintf(tw, "flows\t%s\tshow a part: %d of %d connections in VPP were read (%.2g %%)\n", s.Name, s.Read, s.Present, 100*s.Share())
+	}
 	for _, name := range slices.Sorted(maps.Keys(st.Settings)) {
 		fmt.Fprintf(tw, "setting\t--%s\t%s\n", name, st.Settings[name])
 	}

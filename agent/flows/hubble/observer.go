@@ -29,8 +29,16 @@ func (s *Server) sendFlows(req *observer.GetFlowsRequest, to grpc.ServerStream) 
 	if err != nil {
 		return statusOf(err)
 	}
-	if err := s.sendAll(c, c.choose(s.convertAll(seen)), to); err != nil || !c.follow {
+	if err := s.sendAll(c, c.choose(s.convertAll(seen)), to); err != nil {
 		return err
+	}
+	if n := unreadOf(seen.Sources); n > 0 {
+		if err := s.sendLost(to, &flow.LostEvent{Source: flow.LostEventSource_PERF_EVENT_RING_BUFFER, NumEventsLost: n}); err != nil {
+			return err
+		}
+	}
+	if !c.follow {
+		return nil
 	}
 	for {
 		next, err := s.source.Follow(ctx, seen.Next)
@@ -38,7 +46,7 @@ func (s *Server) sendFlows(req *observer.GetFlowsRequest, to grpc.ServerStream) 
 			return statusOf(err)
 		}
 		for _, lost := range lostBetween(seen, next) {
-			if err := to.SendMsg(s.response(s.cfg.Now(), &observer.GetFlowsResponse{ResponseTypes: &observer.GetFlowsResponse_LostEvents{LostEvents: lost}})); err != nil {
+			if err := s.sendLost(to, lost); err != nil {
 				return err
 			}
 		}
@@ -69,25 +77,45 @@ func (s *Server) sendAll(c *choice, all []*flow.Flow, to grpc.ServerStream) erro
 	return nil
 }
 
+func (s *Server) sendLost(to grpc.ServerStream, lost *flow.LostEvent) error {
+	return to.SendMsg(s.response(s.cfg.Now(), &observer.GetFlowsResponse{ResponseTypes: &observer.GetFlowsResponse_LostEvents{LostEvents: lost}}))
+}
+
 func (s *Server) response(at time.Time, r *observer.GetFlowsResponse) *observer.GetFlowsResponse {
 	r.NodeName, r.Time = s.cfg.Node, timestamppb.New(at)
 	return r
 }
 
-// lostBetween says what a client that follows does not get: changes that the agent has forgotten, and reads that could not see all.
+// lostBetween says what a client that follows does not get: changes that the agent has forgotten, and connections that incomplete reads left out.
 func lostBetween(seen, next *agentflows.Answer) (out []*flow.LostEvent) {
 	if next.Lost > 0 {
 		out = append(out, &flow.LostEvent{Source: flow.LostEventSource_HUBBLE_RING_BUFFER, NumEventsLost: next.Lost})
 	}
-	if n := missedBy(next) - missedBy(seen); n > 0 {
+	if n := missedBetween(seen.Sources, next.Sources); n > 0 {
 		out = append(out, &flow.LostEvent{Source: flow.LostEventSource_PERF_EVENT_RING_BUFFER, NumEventsLost: n})
 	}
 	return out
 }
 
-func missedBy(a *agentflows.Answer) (n uint64) {
-	for _, src := range a.Sources {
-		n += src.Missed
+// missedBetween counts the connections that the latest read of each source left out, if it was incomplete since the former answer. A read that does not
+// know how many it left out counts as one.
+func missedBetween(seen, next []agentflows.Source) (n uint64) {
+	former := map[string]uint64{}
+	for i := range seen {
+		former[seen[i].Name] = seen[i].Missed
+	}
+	for i := range next {
+		if s := &next[i]; s.Missed > former[s.Name] {
+			n += max(s.Missed-former[s.Name], unreadOf(next[i:i+1]))
+		}
+	}
+	return n
+}
+
+// unreadOf counts the connections in VPP that the latest reads left out.
+func unreadOf(sources []agentflows.Source) (n uint64) {
+	for i := range sources {
+		n += sources[i].Present - min(sources[i].Read, sources[i].Present)
 	}
 	return n
 }

@@ -163,6 +163,15 @@ func TestGetFlows(t *testing.T) {
 	expect(t, tcp, "flow 9")
 	m.add(2, all[4], all[5], all[2], all[1], all[0]) // the flow of number 5 is forgotten: 6 to 10 are too many
 	expect(t, every, "lost HUBBLE_RING_BUFFER 1", "lost PERF_EVENT_RING_BUFFER 2", "flow 6", "flow 3", "flow 2", "flow 1")
+	m.mu.Lock()
+	m.present, m.read = 53636, 8
+	m.mu.Unlock()
+	m.add(1, all[0])
+	expect(t, every, "lost PERF_EVENT_RING_BUFFER 53628", "flow 1")
+	expect(t, follow(t, conn, method, &observer.GetFlowsRequest{Number: 1}), "flow 1", "lost PERF_EVENT_RING_BUFFER 53628")
+	m.mu.Lock()
+	m.present, m.read = 8, 8
+	m.mu.Unlock()
 	over := follow(t, conn, method, &observer.GetFlowsRequest{Number: 1, Follow: true})
 	expect(t, over, "flow 1")
 	if _, err := next(follow(t, conn, method, &observer.GetFlowsRequest{Whitelist: []*flow.FlowFilter{{HttpPath: []string{"/"}}}})); status.Code(err) != codes.InvalidArgument ||

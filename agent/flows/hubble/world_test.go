@@ -68,10 +68,12 @@ func sample() []flows.Flow {
 
 // memory is a Source with the flows that a test adds.
 type memory struct {
-	mu      sync.Mutex
-	store   *flows.Store
-	missed  uint64
-	changed chan struct{} // closed at the next change
+	mu     sync.Mutex
+	store  *flows.Store
+	missed uint64
+	// of VPP's connections at the latest read
+	present, read uint64
+	changed       chan struct{} // closed at the next change
 }
 
 func newMemory(limit int, all ...flows.Flow) *memory {
@@ -96,7 +98,7 @@ func (m *memory) All(_ context.Context, after uint64) (*agentflows.Answer, error
 	defer m.mu.Unlock()
 	return &agentflows.Answer{
 		Node: "node-1", Flows: m.store.Select(after, nil, agentflows.MostFlows), Next: m.store.Number(), Lost: m.store.Lost(after),
-		Sources: []agentflows.Source{{Name: "test", Missed: m.missed}},
+		Sources: []agentflows.Source{{Name: "test", Missed: m.missed, Present: m.present, Read: m.read}},
 	}, nil
 }
 
