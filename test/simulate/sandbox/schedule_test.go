@@ -16,9 +16,9 @@ import (
 
 // Times of a round.
 const (
-	window = time.Minute      // in which actions begin
-	hold   = 45 * time.Second // for which agents hold removals: longer than the API server is empty by one fault
-	quiet  = 3 * time.Minute  // without faults, for the back-off of retries and recorded DELs
+	window = time.Minute     // in which actions begin
+	hold   = 2 * time.Minute // for which agents hold removals: longer than a client may wait after an API server that is empty and then has no room for it
+	quiet  = 3 * time.Minute // without faults, for the back-off of retries and recorded DELs
 )
 
 // The kinds of actions.
