@@ -23,7 +23,12 @@ func ipMessages(t *apiTable) {
 		return &ip.IPRouteAddDelReply{Retval: q.routeAddDel(m.IsAdd, m.IsMultipath, &m.Route)}
 	})
 	onDump(t, func(q *call, m *ip.IPRouteDump, send func(*ip.IPRouteDetails)) {
-		q.routeDump(&m.Table, func(r ip.IPRoute) { send(&ip.IPRouteDetails{Route: r}) })
+		q.routeDump(&m.Table, 0, func(r ip.IPRoute, _ uint8) { send(&ip.IPRouteDetails{Route: r}) })
+	})
+	onDump(t, func(q *call, m *ip.IPRouteV2Dump, send func(*ip.IPRouteV2Details)) {
+		q.routeDump(&m.Table, m.Src, func(r ip.IPRoute, src uint8) {
+			send(&ip.IPRouteV2Details{Route: ip.IPRouteV2{TableID: r.TableID, Prefix: r.Prefix, NPaths: r.NPaths, Src: src, Paths: r.Paths}})
+		})
 	})
 	onRead(t, func(q *call, m *ip.IPRouteLookup) *ip.IPRouteLookupReply { return q.routeLookup(m) })
 	onDump(t, func(q *call, m *ip.IPAddressDump, send func(*ip.IPAddressDetails)) { q.addressDump(m, send) })
@@ -198,24 +203,24 @@ func encodeRoute(t *table, e *entry) ip.IPRoute {
 		if e.prefix.IsSingleIP() && (p.typ == PathNormal || p.typ == PathLocal) && p.swIf != noIndex && !p.via.IsValid() {
 			p.via = e.prefix.Addr() // an attached host, and an address of VPP, is its next hop itself
 		}
-		if p.typ == pathExclusive {
+		if p.typ == pathExclusive || p.typ == PathLocal && e.sources[0].src == srcSpecial { // the latter: fe80::/10, which leads to a table of the interface
 			p.typ = PathNormal
-		}
-		if p.typ == PathLocal && e.sources[0].src == srcSpecial {
-			p.typ = PathNormal // fe80::/10, which leads to a table of the interface
 		}
 		r.Paths = append(r.Paths, p.encodePath(family(e.prefix.Addr())))
 	}
 	return r
 }
 
-func (v *VPP) routeDump(m *ip.IPTable, send func(ip.IPRoute)) {
+// routeDump sends the routes that have a source, with VPP's number of their best one. 0: any source.
+func (v *VPP) routeDump(m *ip.IPTable, src uint8, send func(r ip.IPRoute, src uint8)) {
 	t := v.fib[fam6(m.IsIP6)].findTable(m.TableID)
 	if t == nil {
 		return
 	}
 	for _, e := range t.byLength() {
-		send(encodeRoute(t, e))
+		if src == 0 || slices.ContainsFunc(e.sources, func(s routeSource) bool { return sourceIDs[s.src] == src }) {
+			send(encodeRoute(t, e), sourceIDs[e.sources[0].src])
+		}
 	}
 }
 

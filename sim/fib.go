@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ const (
 	srcRecursive source = 0xfb // next hops of recursive routes
 	srcDefault   source = 0xfd
 )
+
+// sourceIDs are the numbers of sources in VPP's API (fib_source_t). VPP numbers those of plugins as they start.
+var sourceIDs = [...]uint8{srcSpecial: 1, srcInterface: 4, srcAPI: 8, srcAdj: 15, srcRecursive: 18, srcDefault: 20, srcCNAT: 22, srcNAT: 23}
 
 // PathType is how a path of a route forwards.
 type PathType uint8
@@ -414,14 +418,9 @@ func (t *table) byLength() []*entry {
 
 // sorted returns the entries by prefix.
 func (t *table) sorted() []*entry {
-	list := make([]*entry, 0, len(t.entries))
-	for _, e := range t.entries {
-		list = append(list, e)
-	}
-	slices.SortFunc(list, func(a, b *entry) int {
+	return slices.SortedFunc(maps.Values(t.entries), func(a, b *entry) int {
 		return cmp.Or(a.prefix.Addr().Compare(b.prefix.Addr()), cmp.Compare(a.prefix.Bits(), b.prefix.Bits()))
 	})
-	return list
 }
 
 // bindTable moves an interface to a table that exists.

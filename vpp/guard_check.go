@@ -121,7 +121,7 @@ func (g *Guard) Observe(msg api.Message, reply Reply) {
 	case *ip.IPRouteAddDel, *ip.IPRouteAddDelV2:
 		k, _, _ := routeOp(msg)
 		g.routes.answered(k, ok)
-	case *ip.IPRouteDump:
+	case *ip.IPRouteV2Dump:
 		if ok {
 			g.routes.dumped(m, reply.Details)
 		}

@@ -193,10 +193,10 @@ func (r *routes) noteRoute(k routeKey, v fibRoute) {
 }
 
 // dumped records all routes of one table and family.
-func (r *routes) dumped(req *ip.IPRouteDump, details []api.Message) {
+func (r *routes) dumped(req *ip.IPRouteV2Dump, details []api.Message) {
 	seen := make(map[routeKey]fibRoute, len(details))
 	for _, d := range details {
-		if d, ok := d.(*ip.IPRouteDetails); ok {
+		if d, ok := d.(*ip.IPRouteV2Details); ok {
 			k := routeKey{d.Route.TableID, toPrefix(d.Route.Prefix)}
 			v := routeOf(k.prefix, d.Route.Paths)
 			if was, _ := r.flying(k); was.special == 0 && len(d.Route.Paths) == 1 && harmlessDrop(k.prefix, d.Route.Paths[0]) {

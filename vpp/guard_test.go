@@ -554,14 +554,14 @@ func TestGuardLearnsFromDumps(t *testing.T) {
 	check(t, g, guardCase{msg: feature(false, 3, nat_types.NAT_IS_INSIDE)})
 	check(t, g, guardCase{rule: "role-on-output", msg: feature(true, 4, 0)})
 
-	g.Observe(&ip.IPRouteDump{}, Reply{Details: []api.Message{
-		&ip.IPRouteDetails{Route: ip.IPRoute{Prefix: prefix("0.0.0.0/0"), Paths: []fib_types.FibPath{{Type: 2}}}}, // VPP's own
-		&ip.IPRouteDetails{Route: ip.IPRoute{Prefix: prefix("10.96.0.0/16"), Paths: []fib_types.FibPath{via5}}},
+	g.Observe(&ip.IPRouteV2Dump{}, Reply{Details: []api.Message{
+		&ip.IPRouteV2Details{Route: ip.IPRouteV2{Prefix: prefix("0.0.0.0/0"), Paths: []fib_types.FibPath{{Type: 2}}}}, // VPP's own
+		&ip.IPRouteV2Details{Route: ip.IPRouteV2{Prefix: prefix("10.96.0.0/16"), Paths: []fib_types.FibPath{via5}}},
 	}})
 	check(t, g, guardCase{rule: "route-next-hop", msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))})
 	check(t, g, guardCase{msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.97.0.1"))})
 	g.Observe(ipRoute(true, 0, "10.7.0.0/16", bareHop("10.97.0.1")), Reply{})
-	g.Observe(&ip.IPRouteDump{}, Reply{})
+	g.Observe(&ip.IPRouteV2Dump{}, Reply{})
 	check(t, g, guardCase{msg: ipRoute(true, 0, "10.7.0.0/16", bareHop("10.96.0.1"))})
 
 	// The next dump shows the mapping gone, and the interface deleted.

@@ -307,7 +307,7 @@ type tableID struct {
 func (r *route) table() tableID { return tableID{r.vrf, r.dst.Addr().Is6()} }
 
 func (t tableID) String() string {
-	return "ip_route_dump " + strconv.FormatUint(uint64(t.vrf), 10) + " " + strconv.FormatBool(t.v6)
+	return "ip_route_v2_dump " + strconv.FormatUint(uint64(t.vrf), 10) + " " + strconv.FormatBool(t.v6)
 }
 
 func routeDumps(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.Request) {
@@ -316,7 +316,7 @@ func routeDumps(_ *descriptor.World, c descriptor.Candidates) (out []descriptor.
 		t := state.(*route).table()
 		if !seen[t] {
 			seen[t] = true
-			out = append(out, descriptor.DumpRequest(t.String(), &ip.IPRouteDump{Table: ip.IPTable{TableID: t.vrf, IsIP6: t.v6}}))
+			out = append(out, descriptor.DumpRequest(t.String(), &ip.IPRouteV2Dump{Table: ip.IPTable{TableID: t.vrf, IsIP6: t.v6}}))
 		}
 	})
 	return out
@@ -328,11 +328,16 @@ type sought struct {
 	found *route // actual route; nil: none
 }
 
+// fromNeighbour is the source of the host route that VPP makes of a neighbour (FIB_SOURCE_ADJ, VPP 24.06 to 26.06). A dump shows a prefix with the paths of its
+// best source, and the API is a better one. Such a route looks like that of a pod, but VPP forwards by it only in a subnet of the interface, so it is never the
+// agent's.
+const fromNeighbour = 15
+
 // retrieveRoutes looks up the candidates only: a FIB is full of foreign routes.
 func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	var out []descriptor.Found
 	var failed error
-	tables := map[tableID]map[prefixKey]*ip.IPRouteDetails{}
+	tables := map[tableID]map[prefixKey]*ip.IPRouteV2Details{}
 	c.Each(func(key string, state any, wanted bool) {
 		r := state.(*route)
 		if wanted {
@@ -357,6 +362,9 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 		}
 		s := sought{route: r}
 		s.comparePaths(w, m.Route.Paths, r.dst.Addr().Is6())
+		if m.Route.Src == fromNeighbour {
+			s.found = nil
+		}
 		if s.found == nil && wanted && r.last && len(m.Route.Paths) > 0 {
 			r.taken, s.found = true, r
 		}
@@ -374,12 +382,12 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 }
 
 // routesByPrefix has the routes of a table in a dump.
-func routesByPrefix(d *descriptor.Dump, t tableID) (map[prefixKey]*ip.IPRouteDetails, error) {
-	routes, err := descriptor.Details[*ip.IPRouteDetails](d, t.String())
+func routesByPrefix(d *descriptor.Dump, t tableID) (map[prefixKey]*ip.IPRouteV2Details, error) {
+	routes, err := descriptor.Details[*ip.IPRouteV2Details](d, t.String())
 	if err != nil {
 		return nil, err
 	}
-	out := make(map[prefixKey]*ip.IPRouteDetails, len(routes))
+	out := make(map[prefixKey]*ip.IPRouteV2Details, len(routes))
 	for _, m := range routes {
 		out[keyOf(descriptor.FromPrefix(m.Route.Prefix))] = m
 	}

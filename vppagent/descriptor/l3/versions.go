@@ -14,7 +14,7 @@ import (
 // Needs are the messages of this package, for the check at connect.
 func Needs() []api.Message {
 	return []api.Message{
-		&ip.IPTableAddDel{}, &ip.IPTableDump{}, &ip.IPRouteAddDel{}, &ip.IPRouteDump{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{},
+		&ip.IPTableAddDel{}, &ip.IPTableDump{}, &ip.IPRouteAddDel{}, &ip.IPRouteV2Dump{}, &ip.IPRouteLookup{}, &ip.IPAddressDump{},
 		&ip_neighbor.IPNeighborAddDel{}, &ip_neighbor.IPNeighborDump{}, &ip_neighbor.IPNeighborConfig{}, &ip_neighbor.IPNeighborConfigGet{},
 		&arp.ProxyArpAddDel{}, &arp.ProxyArpDump{}, &arp.ProxyArpIntfcEnableDisable{}, &arp.ProxyArpIntfcDump{},
 	}
