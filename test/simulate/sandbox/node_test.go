@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,8 +58,9 @@ type life struct {
 	*agent.Agent
 	pool  *ipam.Pool
 	net   *podnet.Network
-	dead  atomic.Bool // killed: nothing that it still does has an effect
-	files map[string][]byte
+	dead  atomic.Bool       // killed: nothing that it still does has an effect
+	files map[string][]byte // at its end
+	owed  map[string][]byte // recorded DELs at its end
 	kill  context.CancelFunc
 	proof verify.Config
 	guard *lossguard.Guard
@@ -93,7 +95,8 @@ func (n *node) run() {
 		err := n.live(ctx, l)
 		kill()
 		if l.dead.Load() {
-			err = errors.Join(os.RemoveAll(n.state()), writeFiles(n.state(), l.files))
+			err = errors.Join(os.RemoveAll(n.state()), writeFiles(n.state(), l.files), os.RemoveAll(n.spool()), writeFiles(n.spool(), l.owed))
+			n.toAgent.Change(func(f *network.Faults) { f.Cut-- })
 		}
 		n.log.Info("AGENT ENDED", "err", err)
 		n.mu.Lock()
@@ -166,7 +169,7 @@ func (n *node) setClock(off time.Duration) {
 	n.clock = off
 }
 
-// killAgent ends the agent as a signal would that nothing can catch: its files stay as they are now. All other goroutines wait.
+// killAgent ends the agent as a signal would that nothing can catch: its files and the recorded DELs stay as they are now. All other goroutines wait.
 func (n *node) killAgent(away time.Duration) error {
 	n.mu.Lock()
 	l := n.life
@@ -178,11 +181,15 @@ func (n *node) killAgent(away time.Duration) error {
 	l.dead.Store(true)
 	var err error
 	l.files, err = readFiles(n.state())
+	var errOwed error
+	l.owed, errOwed = readFiles(n.spool())
 	n.toVPP.Sever()
+	n.toAgent.Change(func(f *network.Faults) { f.Cut++ }) // it would still answer
 	n.toAgent.Sever()
 	n.etcd.Net.Sever()
+	synctest.Wait() // whatever the dead agent still does, it does each time
 	l.kill()
-	return err
+	return errors.Join(err, errOwed)
 }
 
 // present returns the agent; nil: none runs.
@@ -232,6 +239,9 @@ func readFiles(dir string) (map[string][]byte, error) {
 		}
 		return err
 	})
+	if errors.Is(err, fs.ErrNotExist) { // no folder
+		err = nil
+	}
 	return out, err
 }
 
