@@ -16,24 +16,20 @@ const renewals = 3
 const renewPause = 500 * time.Millisecond
 
 // renewLease renews a lease that began with a time to live. It returns when ctx ends, when etcd says that the lease has ended, and when etcd has renewed it for the
-// last time so long ago that it may have ended. The KeepAlive of clientv3 does the same, but it wakes three times a second for it.
+// last time so long ago that it may have ended. The first renewal is at once: etcd ends a connection that has pings and no stream. The KeepAlive of clientv3 does the
+// same, but it wakes three times a second for it.
 func (c *client) renewLease(ctx context.Context, id clientv3.LeaseID, began time.Time, ttl time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	over := time.AfterFunc(time.Until(began.Add(ttl)), cancel)
 	defer over.Stop()
 	renewed := func(at time.Time, ttl time.Duration) { over.Reset(time.Until(at.Add(ttl))) }
-	pause := ttl / renewals
-	for ctx.Err() == nil {
+	for !errors.Is(c.renewByStream(ctx, id, renewed), errLeaseLost) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(pause):
+		case <-time.After(renewPause):
 		}
-		if errors.Is(c.renewByStream(ctx, id, renewed), errLeaseLost) {
-			return
-		}
-		pause = renewPause
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,4 +85,31 @@ func TestLeaseIsRenewed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestConnectionsStay: the connections of an agent stay without a change for longer than etcd permits pings on a connection without a stream, with a lease
+// that is long.
+func TestConnectionsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := etcdserver.New()
+		defer s.Stop()
+		e := JoinEtcd(s, "node")
+		e.TTL = 10 * time.Minute
+		var dials atomic.Int64
+		src, err := e.Source(func() bool { dials.Add(1); return false }, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = src.Run(ctx, configures) })
+		defer running.Wait()
+		defer end()
+		time.Sleep(5 * time.Second)
+		first := dials.Load()
+		time.Sleep(20 * time.Minute)
+		if again := dials.Load() - first; first == 0 || again > 0 {
+			t.Errorf("%d connections, and %d later", first, again)
+		}
+	})
 }
