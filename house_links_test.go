@@ -43,3 +43,20 @@ func TestProgramLinksNoHeavyPackages(t *testing.T) {
 		}
 	}
 }
+
+// TestTestsImportNoClientset keeps every kind of every API group out of the tests as well: 229 packages, a third of what they would compile of others.
+// source/kube/api/apitest is an API server for them, and interop/kube has tests beside the clientset.
+func TestTestsImportNoClientset(t *testing.T) {
+	for _, s := range tree(t) {
+		if strings.HasPrefix(s.Dir(), "interop") || strings.HasPrefix(s.Dir(), "tools") {
+			continue // modules beside the product
+		}
+		for _, imp := range imports(s) {
+			for _, every := range []string{"k8s.io/client-go/kubernetes", "k8s.io/client-go/discovery", "k8s.io/client-go/applyconfigurations"} {
+				if imp == every || strings.HasPrefix(imp, every+"/") {
+					t.Errorf("%s imports %s, and so every kind of every API group", s.Path, imp)
+				}
+			}
+		}
+	}
+}

@@ -83,7 +83,7 @@ func TestGoCommandsShareTheirFlags(t *testing.T) {
 			t.Errorf("GOFLAGS=%q make goflags %s: %q (%v), want %q", c.flags, c.argument, out, err, c.want)
 		}
 	}
-	cmd := exec.Command("make", "-n", "docs-test") // in a module of its own
+	cmd := exec.Command("make", "-n", "docs-test") // in a separate module
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "MAKEFLAGS=", "MAKELEVEL=0")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), tables) {
 		t.Errorf("make docs-test: %s (%v), without %s", out, err, tables)

@@ -7,8 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 )
@@ -37,7 +37,7 @@ func TestTransientNotFoundKeepsKind(t *testing.T) {
 	}
 	d, left := &says{}, 0
 	o := &optional{
-		discovery: d, groups: optionalGroups(), dynamic: dynamicfake.NewSimpleDynamicClient(scheme.Scheme),
+		discovery: d, groups: optionalGroups(), dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
 		start: func(_ context.Context, r *resource, _ any, _ func(error)) (*following, error) {
 			inf := r.informer(nil, newGate(), false, func(string, error) {})
 			return &following{informer: inf, stop: func() {}, gone: func(*item) {}, lost: func() { left++ }}, nil

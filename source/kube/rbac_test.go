@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/contiv-agent/contiv-agent/source/kube/api/apitest"
 	"github.com/contiv-agent/contiv-agent/source/kube/rbactest"
@@ -17,8 +16,9 @@ import (
 func TestRolesAreExact(t *testing.T) {
 	var want []string
 	both := func(name string) { want = append(want, name+" list", name+" watch") }
+	scheme := apitest.Scheme()
 	for _, r := range resources(apitest.New()) {
-		kinds, _, err := scheme.Scheme.ObjectKinds(r.example)
+		kinds, _, err := scheme.ObjectKinds(r.example)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -394,7 +394,7 @@ func TestWithoutServiceCIDRs(t *testing.T) {
 	f.expect("+Namespace marker")
 }
 
-// The source works with client-go's fake, which has no versions and no streamed lists.
+// The source works with apitest, which has no versions and no streamed lists.
 func TestFakeClientset(t *testing.T) {
 	c := apitest.New(service("web", "10.96.0.10", 80), namespace("Bad"))
 	f := follow(t, c)

@@ -2,9 +2,11 @@ package api
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -18,17 +20,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
 // request is what a server sees of a request.
 type request struct {
-	Method, URL, Accept, Type, Agent string
-	Body                             string
+	Method, URL, Accept, Type string
+	Agent                     string `json:",omitempty"`
+	Body                      []byte
 }
 
 // server answers every request with one answer, and records it.
@@ -45,7 +46,7 @@ func newServer(t *testing.T) *server {
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		h := r.Header
-		s.seen = append(s.seen, request{r.Method, r.URL.String(), h.Get("Accept"), h.Get("Content-Type"), h.Get("User-Agent"), string(body)})
+		s.seen = append(s.seen, request{r.Method, r.URL.String(), h.Get("Accept"), h.Get("Content-Type"), h.Get("User-Agent"), body})
 		w.Header().Set("Content-Type", s.kind)
 		w.WriteHeader(s.status)
 		_, _ = io.WriteString(w, s.answer)
@@ -67,102 +68,92 @@ func at(gv schema.GroupVersion, resource, namespace, name, sub string) Target {
 	return Target{GroupVersionResource: gv.WithResource(resource), Namespace: namespace, Name: name, Subresource: sub}
 }
 
-// Each request is the one that client-go's clientset makes with protobuf: address, content types, user agent and body.
+// Each request is the one that client-go's clientset makes with protobuf: address, content types, user agent and body. requests.json has them;
+// TestClientset of interop/kube/clientset compares it with the clientset.
 func TestRequestsAreThoseOfClientset(t *testing.T) {
-	s := newServer(t)
-	cfg := &rest.Config{Host: s.URL}
-	cfg.AcceptContentTypes, cfg.ContentType = "application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf"
-	theirs, err := kubernetes.NewForConfig(cfg)
+	text, err := os.ReadFile("testdata/requests.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, ctx, seconds := s.client(t), t.Context(), int64(7)
+	var want map[string]request
+	if err := json.Unmarshal(text, &want); err != nil {
+		t.Fatal(err)
+	}
+	s := newServer(t)
+	c, ctx, seconds := s.client(t), t.Context(), int64(7)
 	lists := metav1.ListOptions{FieldSelector: "spec.clusterIP!=None", Limit: 500, ResourceVersion: "5", ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	watches := metav1.ListOptions{LabelSelector: "!a", AllowWatchBookmarks: true, TimeoutSeconds: &seconds, ResourceVersion: "5"}
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "n", Namespace: "ns"}}
 	event := &eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e", Namespace: "ns"}, Note: "note"}
 	patch := []byte(`{"a":1}`)
-	watched := func(w watch.Interface, err error) error {
-		if err == nil {
-			w.Stop()
-		}
-		return err
-	}
-	second := func(_ any, err error) error { return err }
-	for name, both := range map[string][2]func() error{
-		"list": {
-			func() error { return second(theirs.CoreV1().Services("").List(ctx, lists)) },
-			func() error {
-				return ours.Read(ctx, at(corev1.SchemeGroupVersion, "services", "", "", ""), lists, &corev1.ServiceList{})
-			},
+	got := map[string]request{}
+	for name, do := range map[string]func() error{
+		"list": func() error {
+			return c.Read(ctx, at(corev1.SchemeGroupVersion, "services", "", "", ""), lists, &corev1.ServiceList{})
 		},
-		"list of a namespace": {
-			func() error { return second(theirs.DiscoveryV1().EndpointSlices("ns").List(ctx, watches)) },
-			func() error {
-				return ours.Read(ctx, at(discoveryv1.SchemeGroupVersion, "endpointslices", "ns", "", ""), watches, &discoveryv1.EndpointSliceList{})
-			},
+		"list of a namespace": func() error {
+			return c.Read(ctx, at(discoveryv1.SchemeGroupVersion, "endpointslices", "ns", "", ""), watches, &discoveryv1.EndpointSliceList{})
 		},
-		"watch": {
-			func() error { return watched(theirs.NetworkingV1().NetworkPolicies("").Watch(ctx, watches)) },
-			func() error {
-				return watched(ours.Watch(ctx, at(networkingv1.SchemeGroupVersion, "networkpolicies", "", "", ""), watches))
-			},
+		"watch": func() error {
+			w, err := c.Watch(ctx, at(networkingv1.SchemeGroupVersion, "networkpolicies", "", "", ""), watches)
+			if err == nil {
+				w.Stop()
+			}
+			return err
 		},
-		"get": {
-			func() error { return second(theirs.EventsV1().Events("ns").Get(ctx, "e", metav1.GetOptions{})) },
-			func() error {
-				return ours.Read(ctx, at(eventsv1.SchemeGroupVersion, "events", "ns", "e", ""), metav1.ListOptions{}, &eventsv1.Event{})
-			},
+		"get": func() error {
+			return c.Read(ctx, at(eventsv1.SchemeGroupVersion, "events", "ns", "e", ""), metav1.ListOptions{}, &eventsv1.Event{})
 		},
-		"create a lease": {
-			func() error {
-				return second(theirs.CoordinationV1().Leases("ns").Create(ctx, lease, metav1.CreateOptions{}))
-			},
-			func() error {
-				return ours.Create(ctx, at(coordinationv1.SchemeGroupVersion, "leases", "ns", "", ""), lease)
-			},
+		"create a lease": func() error {
+			return c.Create(ctx, at(coordinationv1.SchemeGroupVersion, "leases", "ns", "", ""), lease)
 		},
-		"create an event": {
-			func() error { return second(theirs.EventsV1().Events("ns").Create(ctx, event, metav1.CreateOptions{})) },
-			func() error { return ours.Create(ctx, at(eventsv1.SchemeGroupVersion, "events", "ns", "", ""), event) },
+		"create an event": func() error {
+			return c.Create(ctx, at(eventsv1.SchemeGroupVersion, "events", "ns", "", ""), event)
 		},
-		"patch": {
-			func() error {
-				return second(theirs.CoordinationV1().Leases("ns").Patch(ctx, "n", types.MergePatchType, patch, metav1.PatchOptions{}))
-			},
-			func() error {
-				return ours.Patch(ctx, at(coordinationv1.SchemeGroupVersion, "leases", "ns", "n", ""), types.MergePatchType, patch)
-			},
+		"patch": func() error {
+			return c.Patch(ctx, at(coordinationv1.SchemeGroupVersion, "leases", "ns", "n", ""), types.MergePatchType, patch)
 		},
-		"patch a status": {
-			func() error { return second(theirs.CoreV1().Nodes().PatchStatus(ctx, "n", patch)) },
-			func() error {
-				return ours.Patch(ctx, at(corev1.SchemeGroupVersion, "nodes", "", "n", "status"), types.StrategicMergePatchType, patch)
-			},
+		"patch a status": func() error {
+			return c.Patch(ctx, at(corev1.SchemeGroupVersion, "nodes", "", "n", "status"), types.StrategicMergePatchType, patch)
 		},
 	} {
 		s.seen = nil
-		for _, do := range both {
-			if err := do(); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+		if err := do(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
-		if len(s.seen) != 2 {
-			t.Errorf("%s: %d requests, want 2", name, len(s.seen))
-		} else if diff := cmp.Diff(s.seen[0], s.seen[1]); diff != "" {
-			t.Errorf("%s (- clientset, + ours):\n%s", name, diff)
+		if len(s.seen) != 1 || s.seen[0].Agent != rest.DefaultKubernetesUserAgent() {
+			t.Fatalf("%s: %+v", name, s.seen)
+		}
+		s.seen[0].Agent = ""
+		got[name] = s.seen[0]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("- clientset, + ours:\n%s", diff)
+	}
+}
+
+// codecs are those of the groups whose kinds are sent.
+func codecs(t *testing.T) serializer.CodecFactory {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
 		}
 	}
+	return serializer.NewCodecFactory(scheme)
 }
 
 // encode returns an object in protobuf, as an API server sends it.
 func encode(t *testing.T, gv schema.GroupVersion, obj runtime.Object) string {
 	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
+	info, ok := runtime.SerializerInfoForMediaType(codecs(t).SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
 	if !ok {
 		t.Fatal("no protobuf")
 	}
-	out, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, gv), obj)
+	out, err := runtime.Encode(codecs(t).EncoderForVersion(info.Serializer, gv), obj)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,12 +189,12 @@ func TestEveryKindIsDecoded(t *testing.T) {
 // frames returns the stream of a watch in protobuf, as an API server sends it.
 func frames(t *testing.T, gv schema.GroupVersion, kinds []string, objects ...runtime.Object) string {
 	t.Helper()
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
+	info, _ := runtime.SerializerInfoForMediaType(codecs(t).SupportedMediaTypes(), "application/vnd.kubernetes.protobuf")
 	var out bytes.Buffer
 	w := info.StreamSerializer.Framer.NewFrameWriter(&out)
 	for i, o := range objects {
 		e := &metav1.WatchEvent{Type: kinds[i], Object: runtime.RawExtension{Raw: []byte(encode(t, gv, o))}}
-		if err := scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, gv).Encode(e, w); err != nil {
+		if err := codecs(t).EncoderForVersion(info.StreamSerializer.Serializer, gv).Encode(e, w); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	eventsv1 "k8s.io/api/events/v1"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/model"
@@ -49,10 +49,8 @@ func TestNamed(t *testing.T) {
 			a.says(true, ports)
 			later(time.Minute)
 			all := map[corev1.ObjectReference]string{}
-			list, err := a.client.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			var list eventsv1.EventList
+			a.read(t, eventsv1.SchemeGroupVersion.WithResource("events"), "shop", "", &list)
 			for _, e := range list.Items {
 				if e.Reason != string(event.Rendered) {
 					all[e.Regarding] = e.Note
@@ -66,9 +64,9 @@ func TestNamed(t *testing.T) {
 			if diff := cmp.Diff(want, all); diff != "" || len(list.Items) != 6 {
 				t.Errorf("%d events (-want +got):\n%s", len(list.Items), diff)
 			}
-			l, err := a.client.CoordinationV1().Leases("contiv-system").Get(t.Context(), node, metav1.GetOptions{})
-			if err != nil || l.Annotations[Ready] != "true" || len(l.OwnerReferences) != 0 {
-				t.Errorf("%+v %v", l, err)
+			l := a.lease(t)
+			if l.Annotations[Ready] != "true" || len(l.OwnerReferences) != 0 {
+				t.Errorf("%+v", l)
 			}
 		})
 		var asked []string

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -45,7 +45,7 @@ type world struct {
 	conditions map[string]metav1.Condition // of guard, by type
 	applied    []string                    // field managers
 
-	client  *fake.Clientset
+	client  apitest.Client
 	dynamic *dynamicfake.FakeDynamicClient
 	count   atomic.Uint64
 	report  atomic.Pointer[event.Report]
@@ -56,7 +56,7 @@ type world struct {
 func newAPI(t *testing.T) *world {
 	a := &world{
 		cluster:    cluster{service("web"): "u1", guard: "u2", {Kind: model.KindNode, Name: node}: "u9"},
-		client:     fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "u9"}}),
+		client:     apitest.New(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, UID: "u9"}}),
 		dynamic:    dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()),
 		conditions: map[string]metav1.Condition{},
 	}
@@ -142,7 +142,7 @@ func (a *world) runWith(t *testing.T, cfg Config, objects Objects, play func()) 
 	t.Helper()
 	cfg.Node, cfg.Logger = node, slog.New(slog.NewTextHandler(&a.log, nil))
 	r := New(cfg, objects, func() (api.Client, dynamic.Interface, error) {
-		return apitest.Client{Clientset: a.client}, a.dynamic, nil
+		return a.client, a.dynamic, nil
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -162,12 +162,37 @@ func (a *world) runWith(t *testing.T, cfg Config, objects Objects, play func()) 
 	}
 }
 
-func (a *world) events(t *testing.T) map[string]eventsv1.Event {
+// nodes are the Nodes of the API server.
+var nodes = corev1.SchemeGroupVersion.WithResource("nodes")
+
+// read reads an object, or a list if it has no name.
+func (a *world) read(t *testing.T, resource schema.GroupVersionResource, namespace, name string, into runtime.Object) {
 	t.Helper()
-	list, err := a.client.EventsV1().Events("").List(context.Background(), metav1.ListOptions{})
-	if err != nil {
+	if err := a.client.Read(context.Background(), api.Target{GroupVersionResource: resource, Namespace: namespace, Name: name}, metav1.ListOptions{}, into); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// own returns the agent's Node.
+func (a *world) own(t *testing.T) *corev1.Node {
+	t.Helper()
+	var n corev1.Node
+	a.read(t, nodes, "", node, &n)
+	return &n
+}
+
+// lease returns the agent's Lease.
+func (a *world) lease(t *testing.T) *coordinationv1.Lease {
+	t.Helper()
+	var l coordinationv1.Lease
+	a.read(t, coordinationv1.SchemeGroupVersion.WithResource("leases"), "contiv-system", node, &l)
+	return &l
+}
+
+func (a *world) events(t *testing.T) map[string]eventsv1.Event {
+	t.Helper()
+	var list eventsv1.EventList
+	a.read(t, eventsv1.SchemeGroupVersion.WithResource("events"), "", "", &list)
 	out := map[string]eventsv1.Event{}
 	for _, e := range list.Items {
 		out[e.Reason] = e
@@ -328,10 +353,7 @@ func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		get := func() (holder, ready, waiting string, old time.Duration) {
-			l, err := a.client.CoordinationV1().Leases("contiv-system").Get(context.Background(), node, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := a.lease(t)
 			if len(l.OwnerReferences) != 1 || l.OwnerReferences[0].UID != "u9" || *l.Spec.LeaseDurationSeconds != 40 {
 				t.Errorf("%+v", l)
 			}
@@ -352,9 +374,9 @@ func TestLease(t *testing.T) {
 			}
 			a.says(true, ports)
 			later(30 * time.Second)
-			l, err := a.client.CoordinationV1().Leases("contiv-system").Get(context.Background(), node, metav1.GetOptions{})
-			if err != nil || l.Annotations[Ready] != "true" || l.Annotations[Problems] != "1 REFUSED" {
-				t.Errorf("ready, with a problem: %v %v", l.Annotations, err)
+			l := a.lease(t)
+			if l.Annotations[Ready] != "true" || l.Annotations[Problems] != "1 REFUSED" {
+				t.Errorf("ready, with a problem: %v", l.Annotations)
 			}
 			a.says(false)
 			later(30 * time.Second)
@@ -376,11 +398,7 @@ func TestNodeCondition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(t)
 		get := func() (out corev1.NodeCondition) {
-			n, err := a.client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, c := range n.Status.Conditions {
+			for _, c := range a.own(t).Status.Conditions {
 				if c.Type == NodeCondition {
 					out = c
 				}
@@ -437,25 +455,18 @@ func TestNetworkAvailable(t *testing.T) {
 			a := newAPI(t)
 			a.says(false)
 			set := func() {
-				n, err := a.client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := a.own(t)
 				n.Status.Conditions = []corev1.NodeCondition{
 					{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
 					{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionTrue, Reason: "NoRouteCreated"},
 				}
-				if _, err := a.client.CoreV1().Nodes().UpdateStatus(context.Background(), n, metav1.UpdateOptions{}); err != nil {
+				if err := a.client.UpdateStatus(nodes, n); err != nil {
 					t.Fatal(err)
 				}
 			}
 			get := func() string {
-				n, err := a.client.CoreV1().Nodes().Get(context.Background(), node, metav1.GetOptions{})
-				if err != nil {
-					t.Fatal(err)
-				}
 				var out []string
-				for _, c := range n.Status.Conditions {
+				for _, c := range a.own(t).Status.Conditions {
 					if c.Type != NodeCondition {
 						out = append(out, string(c.Type)+"="+string(c.Status))
 					}
