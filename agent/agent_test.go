@@ -96,7 +96,7 @@ func (w *world) run(change func(*Config)) {
 	cfg := Config{
 		NodeName: "node-1", VPP: vpp.Config{Dial: w.vpp.Dial}, Override: cni.Located(),
 		Sources: map[string]Source{manifest.Name: cni.New(w.vpp, "node-1").Before(src, func(err error) { panic(err) })},
-		Process: config.Process{Logger: slog.New(slog.NewTextHandler(w.log, nil)), OnCommitted: func(c *event.Committed) { w.committed <- c }},
+		Process: config.Process{Logger: slog.New(slog.NewTextHandler(w.log, nil)), OnCommitted: w.keep},
 		Listen:  config.Listeners{Status: filepath.Join(w.t.TempDir(), "agent.sock")},
 	}
 	if change != nil {
@@ -112,6 +112,21 @@ func (w *world) run(change func(*Config)) {
 	w.agent = a
 	w.stop = sync.OnceValue(func() error { cancel(); return <-ended })
 	w.t.Cleanup(func() { _ = w.stop() })
+}
+
+// keep puts a transaction into committed. If that is full, the oldest is forgotten: the agent's loop never waits for a test.
+func (w *world) keep(c *event.Committed) {
+	for {
+		select {
+		case w.committed <- c:
+			return
+		default:
+		}
+		select {
+		case <-w.committed:
+		default:
+		}
+	}
 }
 
 // wait returns the first transaction that matches.
