@@ -42,23 +42,35 @@ func (c *client) renewByStream(ctx context.Context, id clientv3.LeaseID, renewed
 	if err != nil {
 		return err
 	}
+	answers := make(chan *etcdserverpb.LeaseKeepAliveResponse) // closed when the stream has ended
+	go func() {
+		defer close(answers)
+		for answer, err := stream.Recv(); err == nil; answer, err = stream.Recv() {
+			answers <- answer
+		}
+	}()
+	defer func() {
+		cancel()
+		for range answers { // until Recv has failed
+		}
+	}()
 	for {
 		asked := time.Now()
 		if err := stream.Send(&etcdserverpb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
 			return err
 		}
-		answer, err := stream.Recv()
-		if err != nil {
-			return err
-		}
-		if answer.TTL <= 0 {
+		answer := <-answers
+		switch {
+		case answer == nil:
+			return errLost
+		case answer.TTL <= 0:
 			return errLeaseLost
 		}
 		ttl := time.Duration(answer.TTL) * time.Second
 		renewed(asked, ttl)
 		select {
-		case <-ctx.Done():
-			return ctx.Err()
+		case <-answers: // the end of the stream, with the connection: the next one needs a stream, too
+			return errLost
 		case <-time.After(ttl / renewals):
 		}
 	}
