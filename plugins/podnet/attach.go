@@ -126,6 +126,7 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 	}
 	n.mu.Unlock()
 	emit(event.ExternalConfigChange(Name, values))
+	n.passOnStale(a)
 	n.mu.Lock()
 	return a, nil
 }
@@ -221,6 +222,23 @@ func (n *Network) passOn(id model.PodID) {
 	}
 }
 
+// passOnStale passes other Pods on again that have an address of an attachment in the API server: see withAddresses. The attachment is new, or was removed. The caller
+// holds order.
+func (n *Network) passOnStale(a *Attachment) {
+	n.mu.Lock()
+	var ids []model.PodID
+	for id, k := range n.pods {
+		if id != a.podID() && slices.ContainsFunc(k.pod.IPs, func(ip addr) bool { return slices.Contains(a.Addresses, ip) }) {
+			ids = append(ids, id)
+		}
+	}
+	n.mu.Unlock()
+	slices.SortFunc(ids, func(a, b model.PodID) int { return strings.Compare(a.String(), b.String()) })
+	for _, id := range ids {
+		n.passOn(id)
+	}
+}
+
 // result is what a runtime gets for an attachment.
 func result(a *Attachment) *protocol.Result {
 	out := &protocol.Result{
@@ -292,6 +310,7 @@ func (n *Network) detach(at protocol.Attachment) (*removal, error) {
 	n.mu.Unlock()
 	emit(event.ExternalConfigChange(Name, values))
 	n.passOn(a.podID()) // without the addresses
+	n.passOnStale(a)
 	n.mu.Lock()
 	return gone, nil
 }

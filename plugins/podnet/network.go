@@ -291,19 +291,34 @@ func (n *Network) setPod(ref model.Ref, pod *model.Pod, source string) *model.Po
 	return n.withAddresses(pod)
 }
 
-// withAddresses returns a Pod with the addresses of its attachment. Those that the API server has may be of an earlier sandbox. The caller holds
-// mu.
+// withAddresses returns a Pod with the addresses of its attachment. Those that the API server has may be of an earlier sandbox. A Pod without an attachment keeps
+// them, except those that an attachment has: another pod has these now, and rules about this Pod are not about the other one. The caller holds mu.
 func (n *Network) withAddresses(pod *model.Pod) *model.Pod {
 	if pod.Finished {
 		return pod
 	}
-	a := n.attachmentOf(pod.ID)
-	if a == nil || slices.Equal(a.Addresses, pod.IPs) {
+	ips := pod.IPs
+	if a := n.attachmentOf(pod.ID); a != nil {
+		ips = a.Addresses
+	} else {
+		ips = slices.DeleteFunc(slices.Clone(ips), n.isAttached)
+	}
+	if slices.Equal(ips, pod.IPs) {
 		return pod
 	}
 	given := *pod
-	given.IPs = a.Addresses
+	given.IPs = ips
 	return &given
+}
+
+// isAttached reports whether an attachment has an address. The caller holds mu.
+func (n *Network) isAttached(ip addr) bool {
+	for _, a := range n.attached {
+		if slices.Contains(a.Addresses, ip) {
+			return true
+		}
+	}
+	return false
 }
 
 // attachmentOf returns the attachment of a pod that counts. The caller holds mu.

@@ -375,6 +375,49 @@ func TestPodsGetAddresses(t *testing.T) {
 	}
 }
 
+// TestStalePodHasNoAddressOfAnother: a Pod that the API server shows again, without an attachment, does not have the address that another pod has now. It is shown before
+// that pod's ADD, or after it.
+func TestStalePodHasNoAddressOfAnother(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		w := newWorld(t)
+		w.nodes()
+		stale := pod("old", addrs("10.1.1.2", "2001:db8:1:1::2")...)
+		w.put(pod("web"))
+		if before {
+			w.put(stale)
+		}
+		w.add(request("c1", "web"))
+		if !before {
+			w.put(stale)
+		}
+		if got := w.lastAddresses("old"); len(got) > 0 {
+			t.Errorf("before the ADD %t: the Pod has %v, which are those of another attachment", before, got)
+		}
+		if err := w.net.Delete(t.Context(), request("c1", "web")); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.lastAddresses("old"); !slices.Equal(got, stale.IPs) {
+			t.Errorf("before the ADD %t: the Pod has %v when the other attachment is removed, want %v", before, got, stale.IPs)
+		}
+	}
+}
+
+// lastAddresses are those of a Pod as the loop has seen it last.
+func (w *world) lastAddresses(name string) (ips []netip.Addr) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, ev := range w.events {
+		if up, ok := ev.(*event.Update); ok {
+			for _, ch := range up.Changes {
+				if p, ok := ch.Object.(*model.Pod); ok && p.ID.Name == name {
+					ips = p.IPs
+				}
+			}
+		}
+	}
+	return ips
+}
+
 // TestDelete: removals are idempotent, and an address is not used again before everything has forgotten it.
 func TestDelete(t *testing.T) {
 	w := newWorld(t)
