@@ -78,7 +78,8 @@ func TestFlowsAboveTheBoundOfSessions(t *testing.T) {
 			t.Errorf("%q is shown, and no such connection passed", line)
 		}
 	}
-	if sampled := uint64(16); uplink < 2 || connections < fromUplink || connections > fromUplink+sampled {
+	// Two reads of 8 sessions at most: one more if it is of another connection, one less if it is that at the uplink (docs/flows.md).
+	if sampled := uint64(16); uplink < 2 || connections+sampled < fromUplink || connections > fromUplink+sampled {
 		t.Errorf("%d connections, %d came by the uplink: %q", connections, fromUplink, slices.Sorted(maps.Keys(want)))
 	}
 	byACL, byNAT := a.Sources[1], a.Sources[2]

@@ -124,9 +124,10 @@ func (n *Network) attach(r protocol.Request) (*Attachment, error) {
 	if emit == nil {
 		return nil, protocol.Errorf(protocol.CodeTryAgainLater, "contiv-agent is stopping")
 	}
+	stale := stalePods(n.pods, a)
 	n.mu.Unlock()
 	emit(event.ExternalConfigChange(Name, values))
-	n.passOnStale(a)
+	n.passOn(stale...)
 	n.mu.Lock()
 	return a, nil
 }
@@ -208,35 +209,31 @@ func (n *Network) announce(id model.PodID) {
 }
 
 // passOn is announce for a caller that holds order.
-func (n *Network) passOn(id model.PodID) {
-	n.mu.Lock()
-	k, ok := n.pods[id]
-	through := n.through
-	var pod *model.Pod
-	if ok {
-		pod = n.withAddresses(k.pod)
-	}
-	n.mu.Unlock()
-	if ok && through != nil {
-		through(&event.Update{Source: k.source, Changes: []event.Change{{Ref: pod.Ref(), Object: pod}}})
+func (n *Network) passOn(ids ...model.PodID) {
+	for _, id := range ids {
+		n.mu.Lock()
+		k, ok := n.pods[id]
+		through := n.through
+		var pod *model.Pod
+		if ok {
+			pod = n.withAddresses(k.pod)
+		}
+		n.mu.Unlock()
+		if ok && through != nil {
+			through(&event.Update{Source: k.source, Changes: []event.Change{{Ref: pod.Ref(), Object: pod}}})
+		}
 	}
 }
 
-// passOnStale passes other Pods on again that have an address of an attachment in the API server: see withAddresses. The attachment is new, or was removed. The caller
-// holds order.
-func (n *Network) passOnStale(a *Attachment) {
-	n.mu.Lock()
-	var ids []model.PodID
-	for id, k := range n.pods {
+// stalePods are other Pods that have an address of an attachment in the API server: see withAddresses. When it is new, or was removed, they are passed on again.
+func stalePods(pods map[model.PodID]known, a *Attachment) (ids []model.PodID) {
+	for id, k := range pods {
 		if id != a.podID() && slices.ContainsFunc(k.pod.IPs, func(ip addr) bool { return slices.Contains(a.Addresses, ip) }) {
 			ids = append(ids, id)
 		}
 	}
-	n.mu.Unlock()
 	slices.SortFunc(ids, func(a, b model.PodID) int { return strings.Compare(a.String(), b.String()) })
-	for _, id := range ids {
-		n.passOn(id)
-	}
+	return ids
 }
 
 // result is what a runtime gets for an attachment.
@@ -306,11 +303,11 @@ func (n *Network) detach(at protocol.Attachment) (*removal, error) {
 	}
 	n.states.unwatch(values)
 	delete(n.states.of, kv.InterfaceACLsKey(a.iface()))
-	emit := n.emit
+	emit, stale := n.emit, stalePods(n.pods, a)
 	n.mu.Unlock()
 	emit(event.ExternalConfigChange(Name, values))
 	n.passOn(a.podID()) // without the addresses
-	n.passOnStale(a)
+	n.passOn(stale...)
 	n.mu.Lock()
 	return gone, nil
 }

@@ -301,7 +301,9 @@ func (n *Network) withAddresses(pod *model.Pod) *model.Pod {
 	if a := n.attachmentOf(pod.ID); a != nil {
 		ips = a.Addresses
 	} else {
-		ips = slices.DeleteFunc(slices.Clone(ips), n.isAttached)
+		for _, other := range n.attached {
+			ips = slices.DeleteFunc(slices.Clone(ips), func(ip addr) bool { return slices.Contains(other.Addresses, ip) })
+		}
 	}
 	if slices.Equal(ips, pod.IPs) {
 		return pod
@@ -309,16 +311,6 @@ func (n *Network) withAddresses(pod *model.Pod) *model.Pod {
 	given := *pod
 	given.IPs = ips
 	return &given
-}
-
-// isAttached reports whether an attachment has an address. The caller holds mu.
-func (n *Network) isAttached(ip addr) bool {
-	for _, a := range n.attached {
-		if slices.Contains(a.Addresses, ip) {
-			return true
-		}
-	}
-	return false
 }
 
 // attachmentOf returns the attachment of a pod that counts. The caller holds mu.
