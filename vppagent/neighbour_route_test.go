@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/interfaces"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -76,4 +79,38 @@ func TestVPPNeighbourIsNoRoute(t *testing.T) {
 	commit("the neighbours again", near, 0)
 	commit("their routes", all, 2)
 	commit("all again", all, 0)
+}
+
+// TestListsStayWithTheirNeighbour: VPP refuses to remove a neighbour. The access lists of its interface stay until it is removed: VPP still sends packets to it.
+func TestListsStayWithTheirNeighbour(t *testing.T) {
+	l := newLab(t, vppagent.Config{})
+	bare := l.sim.Dump()
+	near := &l3.ARPEntry{Interface: "one", IpAddress: "10.1.1.2", PhysAddress: "02:00:00:00:00:01", Static: true}
+	all := []proto.Message{
+		&interfaces.Interface{Name: "one", Type: interfaces.Interface_SOFTWARE_LOOPBACK, Enabled: true},
+		accessList("web", rule(acl.ACL_Rule_DENY, "", "", "")), lists("one", nil, []string{"web"}), near,
+	}
+	l.allConfigured(l.put(all...))
+	var keys []string
+	for _, m := range all {
+		keys = append(keys, kv.Key(m))
+	}
+	l.sim.Fail(func(name string) (int32, bool) {
+		if name == "ip_neighbor_add_del" {
+			return -1, false
+		}
+		return 0, false
+	})
+	l.writes()
+	l.del(keys...)
+	for _, w := range l.writes() {
+		if strings.HasPrefix(w, "acl_interface_set_acl_list") {
+			t.Errorf("the neighbour is in VPP: %s", w)
+		}
+	}
+	l.sim.Fail(nil)
+	l.allConfigured(l.resync())
+	if got := l.sim.Dump(); got != bare {
+		t.Errorf("left:\n%s", got)
+	}
 }

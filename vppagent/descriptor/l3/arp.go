@@ -25,7 +25,7 @@ type neighbour struct {
 // ARPEntry describes ligato's ARPEntry: a neighbour, IPv4 or IPv6.
 //
 // It follows the access lists: without a neighbour VPP sends no packet to the hosts behind an interface. VPP learns none by an interface that is
-// not open yet (Unnumbered): it drops what these hosts say, and does not ask.
+// not open yet (Unnumbered): it drops what these hosts say, and does not ask. The lists stay on the interface for as long as VPP refuses to remove the neighbour.
 func ARPEntry() *descriptor.Descriptor {
 	d := descriptor.Spec[*l3.ARPEntry, *neighbour]{
 		Name: "arp", Prefix: "config/vpp/v2/arp/",
@@ -49,7 +49,7 @@ func ARPEntry() *descriptor.Descriptor {
 		},
 		Equal: func(have, want *neighbour) bool { return have.mac == want.mac && have.static == want.static },
 		Dependencies: func(n *neighbour) []descriptor.Dependency {
-			return []descriptor.Dependency{{Key: kv.InterfaceKey(n.iface)}}
+			return []descriptor.Dependency{{Key: kv.InterfaceKey(n.iface)}, {Key: kv.InterfaceACLsKey(n.iface), Loose: true}}
 		},
 		Claims: func(n *neighbour) []string { return []string{"neighbour " + n.addr.String() + " of " + n.iface} },
 		Create: func(w *descriptor.World, n *neighbour) ([]descriptor.Op, error) { return n.sendNeighbour(w, true) },
