@@ -63,24 +63,44 @@ func (k *kernel) kinds(dead *atomic.Bool) []*descriptor.Descriptor {
 	return all
 }
 
-// connections are the TCP connections of pods to Services, by network namespace and Service. The value reports whether VPP still has the translation.
-type connections map[string]map[netip.AddrPort]bool
+// connections are the TCP connections of pods to Services, by network namespace and Service.
+type connections map[string]map[netip.AddrPort]*connection
 
-// openConnection opens a connection, whose translation VPP has.
-func (k *kernel) openConnection(namespace string, to netip.AddrPort) {
+// connection stands for some connections of a pod with a Service.
+type connection struct {
+	lost bool            // VPP does not have the translations any more
+	ends map[string]bool // their endpoints, by pod
+}
+
+// openConnection opens a connection with an endpoint, whose translation VPP has. It does not bring back one that has lost its translation.
+func (k *kernel) openConnection(namespace string, to netip.AddrPort, endpoint string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.open[namespace] == nil {
-		k.open[namespace] = map[netip.AddrPort]bool{}
+		k.open[namespace] = map[netip.AddrPort]*connection{}
 	}
-	k.open[namespace][to] = true
+	c := k.open[namespace][to]
+	if c == nil {
+		c = &connection{ends: map[string]bool{}}
+		k.open[namespace][to] = c
+	}
+	if !c.lost {
+		c.ends[endpoint] = true
+	}
 }
 
-// closeConnections ends those of a namespace, with their programs.
-func (k *kernel) closeConnections(namespace string) {
+// closeConnections ends those of a pod and its namespace, with their programs: it ends its connections in order.
+func (k *kernel) closeConnections(namespace, pod string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.open, namespace)
+	for _, of := range k.open {
+		for to, c := range of {
+			if delete(c.ends, pod); len(c.ends) == 0 {
+				delete(of, to)
+			}
+		}
+	}
 }
 
 // loseTranslations is the end of a VPP.
@@ -88,8 +108,8 @@ func (k *kernel) loseTranslations() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, of := range k.open {
-		for to := range of {
-			of[to] = false
+		for _, c := range of {
+			c.lost = true
 		}
 	}
 }
@@ -99,11 +119,11 @@ func (k *kernel) connectionsOf(dead *atomic.Bool) func(string, func(netip.AddrPo
 	return func(namespace string, isDead func(netip.AddrPort) bool) (ended int, err error) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		for to, translated := range k.open[namespace] {
+		for to, c := range k.open[namespace] {
 			if dead.Load() || !isDead(to) {
 				continue
 			}
-			if translated {
+			if !c.lost {
 				k.bad = append(k.bad, fmt.Errorf("the agent ends a connection to %s in %s, and VPP has its translation", to, namespace))
 			}
 			delete(k.open[namespace], to)
@@ -127,8 +147,8 @@ func (k *kernel) hanging() error {
 	defer k.mu.Unlock()
 	errs := slices.Clone(k.bad)
 	for namespace, of := range k.open {
-		for to, translated := range of {
-			if !translated {
+		for to, c := range of {
+			if c.lost {
 				errs = append(errs, fmt.Errorf("a connection to %s in %s hangs: VPP has lost its translation, and the agent has not ended it", to, namespace))
 			}
 		}

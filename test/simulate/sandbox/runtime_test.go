@@ -134,7 +134,7 @@ func (r *runtime) stop(p *pod) {
 		}
 	}
 	r.mu.Unlock()
-	r.node.kernel.closeConnections(req.Netns)
+	r.node.kernel.closeConnections(req.Netns, p.name)
 	r.node.cluster.removePod(p.name)
 }
 

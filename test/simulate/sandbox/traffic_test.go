@@ -22,6 +22,7 @@ type traffic struct {
 	mu      sync.Mutex
 	live    map[string]*member // by name of the pod
 	passed  map[string]bool    // packets that have passed, by "ATTACHMENT FAMILY ATTACHMENT": they must pass until an end of theirs is removed, or VPP
+	near    map[string]bool    // VPP's neighbours, by "INTERFACE ADDRESS"; nil: each address is one
 	has     map[string]bool    // pods whose interface VPP has had since its start
 	next    int                // of the questions about Services
 	past    bool               // the API server has an earlier state, or may have: its pods may be closed, and its endpoints gone
@@ -80,13 +81,15 @@ func isWeb(name string) bool { return name[1]%2 == 0 }
 
 // send sends a packet of each family from each pod to each other one, and one to a Service, without a trace in VPP's sessions. all: to all Services, and also those
 // that have not passed yet must pass.
-func (t *traffic) send(v *sim.VPP, after string, all bool, open func(namespace string, to netip.AddrPort)) {
+func (t *traffic) send(v *sim.VPP, after string, all bool, open func(namespace string, to netip.AddrPort, endpoint string)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.live) == 0 {
 		return
 	}
-	of, names := interfacesOf(v.Dump()), slices.Sorted(maps.Keys(t.live))
+	dump, names := v.Dump(), slices.Sorted(maps.Keys(t.live))
+	of := interfacesOf(dump)
+	t.near = neighboursOf(dump)
 	for _, name := range names {
 		if t.has[name] && len(of[name]) == 0 {
 			t.bad = append(t.bad, fmt.Errorf("the interface of %s is removed after %s", name, after))
@@ -108,7 +111,7 @@ func (t *traffic) sendBetween(v *sim.VPP, of map[string][]string, from, to, afte
 	for i := range min(len(a.addrs), len(b.addrs)) {
 		passes := false
 		for _, in := range of[from] {
-			passes = passes || arrives(v, in, sim.Packet{Src: a.addrs[i], Dst: b.addrs[i], Proto: model.TCP, SrcPort: 40000, DstPort: 80}.Opening(), of[to])
+			passes = passes || t.arrives(v, in, sim.Packet{Src: a.addrs[i], Dst: b.addrs[i], Proto: model.TCP, SrcPort: 40000, DstPort: 80}.Opening(), of[to])
 		}
 		key := fmt.Sprint(a.at, " ", i, " ", b.at)
 		allowed := !isWeb(to) || !isWeb(from)
@@ -132,7 +135,7 @@ func (t *traffic) sendBetween(v *sim.VPP, of map[string][]string, from, to, afte
 }
 
 // dial sends packets of new connections to Services: one, the next of all, or all.
-func (t *traffic) dial(v *sim.VPP, of map[string][]string, names []string, after string, all bool, open func(namespace string, to netip.AddrPort)) {
+func (t *traffic) dial(v *sim.VPP, of map[string][]string, names []string, after string, all bool, open func(namespace string, to netip.AddrPort, endpoint string)) {
 	n := len(names) * len(services) * 2
 	if !all {
 		t.next++
@@ -145,7 +148,7 @@ func (t *traffic) dial(v *sim.VPP, of map[string][]string, names []string, after
 }
 
 // dialService sends some packets of new connections of a pod to a Service, by number. Each arrives at an endpoint that the policy lets the pod reach.
-func (t *traffic) dialService(v *sim.VPP, of map[string][]string, names []string, i int, after string, all bool, open func(namespace string, to netip.AddrPort)) {
+func (t *traffic) dialService(v *sim.VPP, of map[string][]string, names []string, i int, after string, all bool, open func(namespace string, to netip.AddrPort, endpoint string)) {
 	family, i := i%2, i/2
 	s, from := &services[i%len(services)], names[i/len(services)%len(names)]
 	if family >= len(t.live[from].addrs) {
@@ -174,7 +177,7 @@ func (t *traffic) dialService(v *sim.VPP, of map[string][]string, names []string
 		default:
 			t.packets["packets to Services"]++
 			if a := s.addrs[family]; all && a.Is4() && t.live[from].netns != "" { // of the other family no translation is lost for ever (ADR 34)
-				open(t.live[from].netns, netip.AddrPortFrom(a, servicePort))
+				open(t.live[from].netns, netip.AddrPortFrom(a, servicePort), to)
 			}
 		}
 	}
@@ -182,7 +185,7 @@ func (t *traffic) dialService(v *sim.VPP, of map[string][]string, names []string
 
 // reached is the pod whose interface a packet leaves by; "": it leaves by none.
 func (t *traffic) reached(v *sim.VPP, of map[string][]string, in string, p sim.Packet) string {
-	out := leaves(v, in, p)
+	out := t.leaves(v, in, p)
 	for name, ifaces := range of {
 		if slices.ContainsFunc(out, func(o string) bool { return slices.Contains(ifaces, o) }) {
 			return name
@@ -192,18 +195,19 @@ func (t *traffic) reached(v *sim.VPP, of map[string][]string, in string, p sim.P
 }
 
 // arrives reports whether a packet leaves VPP by one of some interfaces.
-func arrives(v *sim.VPP, in string, p sim.Packet, out []string) bool {
-	return slices.ContainsFunc(leaves(v, in, p), func(o string) bool { return slices.Contains(out, o) })
+func (t *traffic) arrives(v *sim.VPP, in string, p sim.Packet, out []string) bool {
+	return slices.ContainsFunc(t.leaves(v, in, p), func(o string) bool { return slices.Contains(out, o) })
 }
 
-// leaves are the interfaces by which VPP forwards a packet.
-func leaves(v *sim.VPP, in string, p sim.Packet) (out []string) {
+// leaves are the interfaces by which VPP forwards a packet to a neighbour. It sends none to a host that is no neighbour: a pod's interface is not enabled for IP before
+// its access lists are set, so VPP does not ask for the host.
+func (t *traffic) leaves(v *sim.VPP, in string, p sim.Packet) (out []string) {
 	m := v.Snapshot()
 	fate := v.Send(in, p)
 	v.Restore(m)
 	v.Release()
 	for _, o := range fate.Out {
-		if o.Origin == sim.Forwarded {
+		if o.Origin == sim.Forwarded && (t.near == nil || t.near[o.Interface+" "+o.Packet.Dst.String()]) {
 			out = append(out, o.Interface)
 		}
 	}
@@ -220,6 +224,17 @@ func interfacesOf(dump string) map[string][]string {
 		_, tag, tagged := strings.Cut(line, "pod:"+namespace+"/")
 		if name, _, ended := strings.Cut(tag, ":"); tagged && ended {
 			out[name] = append(out[name], strings.Fields(line)[1])
+		}
+	}
+	return out
+}
+
+// neighboursOf are VPP's neighbours, by "INTERFACE ADDRESS".
+func neighboursOf(dump string) map[string]bool {
+	out := map[string]bool{}
+	for line := range strings.Lines(dump) {
+		if words := strings.Fields(line); len(words) > 2 && words[0] == "neighbor" {
+			out[words[1]+" "+words[2]] = true
 		}
 	}
 	return out
@@ -303,7 +318,7 @@ func TestServicesFind(t *testing.T) {
 		of := interfacesOf(v.Dump())
 		for i := range 24 { // all questions, of which those about web's IPv4 address count
 			if i%4 == 0 {
-				tr.dialService(v, of, []string{"p0", "p1", "p2"}, i, "a test", tc.all, func(namespace string, _ netip.AddrPort) { opened[namespace] = true })
+				tr.dialService(v, of, []string{"p0", "p1", "p2"}, i, "a test", tc.all, func(namespace string, _ netip.AddrPort, _ string) { opened[namespace] = true })
 			}
 		}
 		if got := fmt.Sprint(tr.bad); !strings.Contains(got, tc.want) || tc.want == "" && len(tr.bad) > 0 {
@@ -313,7 +328,7 @@ func TestServicesFind(t *testing.T) {
 	if !opened["of p1"] {
 		t.Errorf("connections: %v, want one of p1", opened)
 	}
-	ignore := func(string, netip.AddrPort) {}
+	ignore := func(string, netip.AddrPort, string) {}
 	tr.bad = nil
 	tr.send(v, "nothing", false, ignore)
 	v.RemoveInterface("tap1")
@@ -334,7 +349,7 @@ func TestHangingConnectionsAreFound(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	k.openConnection("a", to)
+	k.openConnection("a", to, "p1")
 	expect("open", false)
 	k.loseTranslations()
 	expect("lost", true)
@@ -350,11 +365,19 @@ func TestHangingConnectionsAreFound(t *testing.T) {
 		t.Errorf("%d connections end", n)
 	}
 	expect("ended", false)
-	k.openConnection("b", to)
+	k.openConnection("b", to, "p1")
 	k.loseTranslations()
-	k.closeConnections("b")
+	k.closeConnections("b", "p2")
 	expect("closed by its pod", false)
-	k.openConnection("a", to)
+	k.openConnection("c", to, "p1")
+	k.openConnection("c", to, "p2")
+	k.loseTranslations()
+	k.openConnection("c", to, "p3")
+	k.closeConnections("d", "p1")
+	expect("another endpoint is left", true)
+	k.closeConnections("d", "p2")
+	expect("closed by its endpoints", false)
+	k.openConnection("a", to, "p1")
 	if _, err := end("a", all); err != nil {
 		t.Error(err)
 	}
