@@ -183,7 +183,21 @@ func (r *run) serves(v *version, c *dialled) bool {
 	if c.in != cni.Uplink && at[c.request.Src] != c.in || ends[c.flow.Dst] != c.out || !c.judge(v).Allowed {
 		return false
 	}
+	if c.flow.Src == c.flow.Dst && r.exposes(v, c.endpoint()) && !v.spec.JudgeHidden(&c.flow, c.seen).Allowed {
+		return false
+	}
 	return c.direct || slices.Contains(v.frontends()[c.frontend()], c.endpoint())
+}
+
+// exposes reports whether clients outside reach an endpoint by a node port. A pod that is its own endpoint cannot be distinguished from them there, and needs a rule that
+// allows them (renderer/acl/README.md).
+func (r *run) exposes(v *version, endpoint netip.AddrPort) bool {
+	for f, list := range v.frontends() {
+		if r.owner(v, f.Addr()) != nil && slices.Contains(list, endpoint) {
+			return true
+		}
+	}
+	return false
 }
 
 // endsSessions reports whether a change of versions may end sessions with an endpoint that stays: NAT44 ends those of all Services with the endpoint when one of
@@ -430,7 +444,6 @@ func (r *run) dialFrom(v *version, n *node, in string, p sim.Packet, direct bool
 	c.to, c.out, c.answer = to.node, to.iface, last.Reply()
 	c.flow = policy.Flow{Node: n.name, Src: p.Src, Dst: first.Dst, Proto: policy.Protocol(p.Proto), SrcPort: p.SrcPort, DstPort: first.DstPort}
 	c.seen = first.Src
-	c.steady = c.steady && p.Src != first.Dst // a client that is its own endpoint
 	return c
 }
 
