@@ -40,6 +40,7 @@ const (
 	mostOfAddress  = 60_000 // translated connections of one inside address, which VPP lists without a pause
 	mostSelected   = 1000   // flows in an answer
 	atOnce         = 1000   // connections that are explained before the agent's loop does other work
+	mostAsks       = 100    // answered before the watcher does other work
 	// VPP does not forward while it prints or lists sessions: that may take 0.5 % of its time.
 	restFactor = 200
 	// DropsEvery is how often an agent reads dropped packets: a reader that asks as often sees a denial well within a second.
@@ -270,6 +271,15 @@ func (w *Watcher) watch(ctx context.Context, l Loop) error {
 		w.waiting = nil
 		for _, a := range waiting {
 			w.answerOrHold(a)
+		}
+		// Those who ask already are next: select takes any ready case, and would let them wait for part after part.
+		for n, asked := 0, true; asked && n < mostAsks; n++ {
+			select {
+			case a := <-w.asks:
+				w.answerOrHold(a)
+			default:
+				asked = false
+			}
 		}
 	}
 }
