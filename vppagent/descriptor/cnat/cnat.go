@@ -30,14 +30,17 @@ type facts struct {
 	ids map[string]uint32 // numbers of translations, by key
 	// newer: its API is 1.0.0 (VPP 26.06), not 0.3.0.
 	newer bool
+	inherit
 }
 
 func factsOf(w *descriptor.World) *facts {
-	return descriptor.FactsOf(w, func() *facts { return &facts{} })
+	return descriptor.FactsOf(w, func() *facts { return &facts{inherit: inherit{tabled: map[uint32]string{}}} })
 }
 
 // Clone implements Facts.
-func (c *facts) Clone() descriptor.Facts { return &facts{maps.Clone(c.ids), c.newer} }
+func (c *facts) Clone() descriptor.Facts {
+	return &facts{maps.Clone(c.ids), c.newer, inherit{maps.Clone(c.tabled), c.lost}}
+}
 
 func (c *facts) setID(key string, id uint32) {
 	if c.ids == nil {

@@ -64,6 +64,7 @@ func CnatInterface() *descriptor.Descriptor {
 		Dumps:    cnatInterfaceDumps,
 		Retrieve: retrieveCnatInterfaces,
 	}.Descriptor()
+	d.Rest = &descriptor.Rest{Key: cnatInterfacePrefix, Suspect: func(w *descriptor.World) bool { return factsOf(w).left(w) }}
 	d.Ready = func(w *descriptor.World, _, want any, _ func(string) any) error {
 		i, ok := w.Interface(want.(*cnatInterface).name)
 		if !ok || i.Nameable() {
@@ -98,9 +99,7 @@ func (i *cnatInterface) interfaceMessage() *cnat.Interface {
 	}
 }
 
-// createCnatInterface also removes the interface from the tables that must not have it: VPP keeps an index in them after its
-// interface was deleted, and gives it to the next one (cnat_snat_policy_add_del_if, VPP 24.06). VPP 26.06 has no tables without a
-// policy.
+// createCnatInterface also removes the interface from the tables that must not have it (inherit). VPP 26.06 has no tables without a policy.
 func createCnatInterface(w *descriptor.World, i *cnatInterface) ([]descriptor.Op, error) {
 	before := &cnatInterface{name: i.name}
 	if factsOf(w).newer && w.Wanted(kv.SnatPolicyKey) == nil {
@@ -118,6 +117,9 @@ func changeCnatInterface(w *descriptor.World, have, want *cnatInterface) ([]desc
 	idx, err := w.Index(want.name)
 	if err != nil {
 		return nil, err
+	}
+	if want.tables != [cnatTables]bool{} {
+		factsOf(w).tabled[uint32(idx)] = want.name
 	}
 	var join, leave, first, on, off []descriptor.Op
 	for n, in := range want.tables {
@@ -194,7 +196,7 @@ func cnatInterfaceDumps(w *descriptor.World, c descriptor.Candidates) []descript
 			out = append(out, descriptor.AskRequest(featuresID(i.VPPName), &vlib.CliInband{Cmd: featuresID(i.VPPName)}))
 		}
 	})
-	if len(out) > 0 {
+	if len(out) > 0 || isLost(w, c) {
 		out = append(out, descriptor.AskRequest(idSnatShown, &vlib.CliInband{Cmd: idSnatShown}))
 	}
 	return out
@@ -226,10 +228,16 @@ func retrieveCnatInterfaces(w *descriptor.World, d *descriptor.Dump, c descripto
 		for n := range got.tables {
 			got.tables[n] = shown.tables[n][i.VPPName]
 		}
+		if got.tables != [cnatTables]bool{} {
+			factsOf(w).tabled[i.Index] = name
+		}
 		if *got != (cnatInterface{name: name}) {
 			out = append(out, descriptor.Found{Key: key, State: got})
 		}
 	})
+	if failed == nil && isLost(w, c) {
+		return appendInherited(out, w, d, c)
+	}
 	return out, failed
 }
 

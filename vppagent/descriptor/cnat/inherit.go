@@ -1,0 +1,66 @@
+package cnat
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/contiv-agent/contiv-agent/kv"
+	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
+)
+
+// inherit knows the interfaces in tables. VPP keeps an index in its tables after the interface was deleted, and gives the index to the next one
+// (cnat_snat_policy_add_del_if, VPP 24.06). A new pod without cnat would get the sources of the former one as soon as its packets meet cnat on the uplink.
+type inherit struct {
+	tabled map[uint32]string // names of interfaces that the agent put into tables, by index
+	lost   bool              // the tables may have an index of an interface that was deleted
+}
+
+// left reports whether a pod's interface may be in the tables by the index of a former one.
+func (f *inherit) left(w *descriptor.World) bool {
+	maps.DeleteFunc(f.tabled, func(index uint32, name string) bool {
+		gone := w.Name(index) != name
+		f.lost = f.lost || gone
+		return gone
+	})
+	return f.lost
+}
+
+// isLost is left, also for an agent that began after the former interface was deleted: its journal has the value.
+func isLost(w *descriptor.World, c descriptor.Candidates) bool {
+	lost := factsOf(w).left(w)
+	c.Each(func(_ string, state any, wanted bool) {
+		_, there := w.Interface(state.(*cnatInterface).name)
+		lost = lost || !wanted && !there
+	})
+	return lost
+}
+
+// appendInherited appends the pods' interfaces in the tables that no value puts there.
+func appendInherited(out []descriptor.Found, w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
+	shown, err := shownSnat(d)
+	if err != nil {
+		return nil, err
+	}
+	valued := map[string]bool{}
+	c.Each(func(_ string, state any, _ bool) { valued[w.Canonical(state.(*cnatInterface).name)] = true })
+	found := map[string]*cnatInterface{}
+	factsOf(w).lost = false
+	for n, names := range shown.tables {
+		for vppName := range names {
+			i, ok := w.Interface(vppName)
+			switch {
+			case !ok:
+				factsOf(w).lost = true // the next interface will inherit it
+			case i.OfPod() && !valued[i.Name]:
+				if found[i.Name] == nil {
+					found[i.Name] = &cnatInterface{name: i.Name}
+				}
+				found[i.Name].tables[n] = true
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		out = append(out, descriptor.Found{Key: kv.Key((&cnatInterface{name: name}).interfaceMessage()), State: found[name], Ours: true})
+	}
+	return out, nil
+}
