@@ -64,6 +64,11 @@ func TestFlowsAboveTheBoundOfSessions(t *testing.T) {
 	w.look()
 	w.look()
 	lines, connections, a := w.shown()
+	reads := uint64(2)
+	for ; a.Sources[1].Read == 0 && reads < 20; reads++ { // all places of a sample may be free
+		w.look()
+		lines, connections, a = w.shown()
+	}
 	uplink := 0
 	for line := range want {
 		if strings.Contains(line, " 10.2.0.") {
@@ -78,12 +83,12 @@ func TestFlowsAboveTheBoundOfSessions(t *testing.T) {
 			t.Errorf("%q is shown, and no such connection passed", line)
 		}
 	}
-	// Two reads of 8 sessions at most: one more if it is of another connection, one less if it is that at the uplink (docs/flows.md).
-	if sampled := uint64(16); uplink < 2 || connections+sampled < fromUplink || connections > fromUplink+sampled {
+	// Each read had 8 sessions at most, which may be of other connections.
+	if sampled := 8 * reads; uplink < 2 || connections < fromUplink || connections > fromUplink+sampled {
 		t.Errorf("%d connections, %d came by the uplink: %q", connections, fromUplink, slices.Sorted(maps.Keys(want)))
 	}
 	byACL, byNAT := a.Sources[1], a.Sources[2]
-	if byACL.Present <= 20 || byACL.Read == 0 || byACL.Read > 8 || byACL.Missed != 2 || !strings.Contains(byACL.Problem, "too many sessions") {
+	if byACL.Present <= 20 || byACL.Read == 0 || byACL.Read > 8 || byACL.Missed != reads || !strings.Contains(byACL.Problem, "too many sessions") {
 		t.Errorf("%+v", byACL)
 	}
 	if byNAT.Present == 0 || byNAT.Read != byNAT.Present || byNAT.Problem != "" {

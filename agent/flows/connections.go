@@ -20,7 +20,8 @@ type tables struct {
 	began    [3]time.Time
 	ended    [3]time.Time
 	sessions []capture.Session
-	places   [][]capture.Session // if sessions are too many: a sample
+	places   [][]capture.Session // if sessions are too many: a sample; each place has the ways to read its session
+	sampled  [][]capture.Session // places whose session is at the interface of a local pod, which the first way to read it says
 	present  uint64              // sessions in VPP
 	probed   []observation
 	nat      sessions.Reading
@@ -69,6 +70,9 @@ func (t *tables) readConnections(ctx context.Context, l Loop, w *Watcher) {
 
 // addTables notes what was read, and adds the flows of a part of its connections. It returns the others.
 func (w *Watcher) addTables(ctx context.Context, l Loop, t *tables) (pending []observation) {
+	if len(t.places) > 0 && l.InLoop(ctx, func() { t.sampled = l.keepAtPods(t.places) }) != nil {
+		return nil // the agent ends
+	}
 	seen := w.known.release()
 	for i, note := range []func(*tables) []observation{1: w.noteConnections, 2: w.noteTranslated} {
 		if !t.due[i] {
@@ -108,7 +112,7 @@ func (w *Watcher) noteConnections(t *tables) (out []observation) {
 	switch {
 	case !k.listed:
 		w.sources[1].Present, w.sources[1].Read = t.present, uint64(len(t.places))
-		return k.noteSample(t.places)
+		return k.noteSample(t.sampled)
 	case t.err[1] != nil:
 		return nil
 	}
@@ -137,6 +141,20 @@ func observationOf(s *capture.Session) observation {
 	}
 }
 
+// keepAtPods returns the places whose session is that of a local pod's interface: others repeat it, and count nothing. No other way to read the session
+// precedes the one with the pod's address. In the loop.
+func (l *Loop) keepAtPods(places [][]capture.Session) (out [][]capture.Session) {
+	for _, forms := range places {
+		for i := range forms {
+			if o := observationOf(&forms[i]); !l.isRepeated(&o) {
+				out = append(out, append([]capture.Session{forms[i]}, slices.Delete(slices.Clone(forms), i, i+1)...))
+				break
+			}
+		}
+	}
+	return out
+}
+
 // noteSample returns the sessions of a sample that are not known yet. If many places are known, those at others count no connection: they may have been
 // counted before.
 func (k *known) noteSample(places [][]capture.Session) (out []observation) {
@@ -150,15 +168,11 @@ func (k *known) noteSample(places [][]capture.Session) (out []observation) {
 			continue
 		}
 		o := observationOf(&forms[0])
-		if len(forms) > 1 {
-			other := observationOf(&forms[1])
-			o.or = &other
-		}
 		e, _ := endsOf(o.source, o.destination, o.protocol)
 		if knew || len(k.sessions) < mostPlaces && len(k.opened) < mostPlaces {
 			k.sessions[id] = p
-		} else if o.counts = (flows.Counts{}); o.or != nil {
-			o.or.counts = flows.Counts{}
+		} else {
+			o.counts = flows.Counts{}
 		}
 		if k.isCounted(e) {
 			continue

@@ -107,9 +107,9 @@ func (v *script) read(bound, sample int, nat bool) *tables {
 				if s.Src.Is6() { // the other form is of what the former session left at the place
 					four := *s
 					four.Src, four.Dst = netip.MustParseAddr("0.0.0.1"), netip.MustParseAddr("0.0.0.2")
-					forms = []capture.Session{four, *s}
+					forms = append(forms, four)
 				}
-				t.places = append(t.places, forms)
+				t.sampled = append(t.sampled, forms)
 			}
 		}
 	}
@@ -128,9 +128,6 @@ func (v *script) note(t *tables) {
 	}
 	for i := range seen {
 		o := &seen[i]
-		if o.or != nil {
-			o = o.or
-		}
 		e, _ := endsOf(o.source, o.destination, o.protocol)
 		if !o.assumed || o.input { // an assumed connection has two observations: one is repeated
 			v.counted[e] += int(o.counts.Connections)

@@ -40,9 +40,6 @@ func (w *Watcher) explain(l *Loop, seen []observation) ([]flows.Flow, []space.He
 	l.reasons = newReasons(l.Policies)
 	out, headers := make([]flows.Flow, 0, len(seen)), make([]space.Header, 0, len(seen))
 	for i := range seen {
-		if or := seen[i].or; or != nil && l.isRepeated(&seen[i]) {
-			seen[i] = *or
-		}
 		switch o := &seen[i]; {
 		case o.seenBy == BySessions && l.isRepeated(o):
 		case o.seenBy == ByProbe:

@@ -370,12 +370,11 @@ type observation struct {
 	source, destination netip.AddrPort
 	protocol            uint8
 	flags               uint8
-	input               bool         // of the interface that saw it
-	dropped             string       // why VPP dropped it: "node: error"; "": it passed
-	byList              bool         // an access list dropped it
-	twoWay              bool         // packets of both directions passed
-	assumed             bool         // no session says which end opened the connection: ports do
-	or                  *observation // if no pod has the address: the other way to read the session
+	input               bool   // of the interface that saw it
+	dropped             string // why VPP dropped it: "node: error"; "": it passed
+	byList              bool   // an access list dropped it
+	twoWay              bool   // packets of both directions passed
+	assumed             bool   // no session says which end opened the connection: ports do
 	translation         *flows.Translation
 	counts              flows.Counts
 	seenBy              string
