@@ -123,7 +123,7 @@ func (w *world) checkAgents() Result {
 	for _, m := range w.nodes {
 		for _, why := range m.trouble {
 			r.State = Failed
-			r.Failures = append(r.Failures, m.name+": "+why)
+			r.Failures = append(r.Failures, Failure{From: m.name, Reason: why})
 		}
 		if len(m.trouble) > 0 {
 			if cause := w.causeOfTrouble(m); !slices.Contains(r.Causes, cause) {

@@ -149,7 +149,10 @@ func (c *check) conclude() {
 			continue
 		}
 		c.State = Failed
-		c.Failures = append(c.Failures, p.String()+": "+p.reason)
+		c.Failures = append(c.Failures, Failure{
+			From: p.from.name, To: p.to, Node: p.node, Service: p.service, Kind: p.probe.Kind, Address: p.probe.To,
+			Symptom: p.outcome.Symptom, Answered: len(p.outcome.Answers), Failed: p.outcome.Failed, Reason: p.reason,
+		})
 		for _, cause := range p.causes {
 			if !slices.Contains(c.Causes, cause) {
 				c.Causes = append(c.Causes, cause)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/contiv-agent/contiv-agent/connectivity/probe"
 )
 
 // State is the result of a check.
@@ -25,9 +27,34 @@ type Result struct {
 	Check    string        `json:"check"`
 	State    State         `json:"state"`
 	Found    string        `json:"found,omitempty"`    // in a few words; why it is skipped
-	Failures []string      `json:"failures,omitempty"` // each path that failed, and how
+	Failures []Failure     `json:"failures,omitempty"` // each path that failed, and how
 	Causes   []string      `json:"causes,omitempty"`   // probable ones
 	Took     time.Duration `json:"tookNanoseconds"`    // the longest of its paths
+}
+
+// Failure is a path that failed, an agent with trouble, or a pod that does not run. A field that says nothing of it is "" or 0.
+type Failure struct {
+	From     string        `json:"from"`               // the pod of the test that measured, "node/pod"; a node, without To: its agent
+	To       string        `json:"to,omitempty"`       // where the path leads, in words
+	Node     string        `json:"node,omitempty"`     // whose address or pod it leads to, or where the pod is to run
+	Service  string        `json:"service,omitempty"`  // through which it leads
+	Kind     probe.Kind    `json:"kind,omitempty"`     // of the measurement
+	Address  string        `json:"address,omitempty"`  // that it dialled, with the port; a name for DNS
+	Symptom  probe.Symptom `json:"symptom,omitempty"`  // of the last connection that failed
+	Answered int           `json:"answered,omitempty"` // connections
+	Failed   int           `json:"failed,omitempty"`   // connections
+	Reason   string        `json:"reason"`             // in words
+}
+
+// String is the failure in words.
+func (f *Failure) String() string {
+	switch {
+	case f.To != "":
+		return f.From + " → " + f.To + ": " + f.Reason
+	case f.Node != "":
+		return f.From + " on " + f.Node + ": " + f.Reason
+	}
+	return f.From + ": " + f.Reason
 }
 
 // Report is what came of a test.
@@ -54,12 +81,12 @@ const shown = 6
 // WriteText writes a result as lines: the check, and below it failures and causes.
 func (r *Result) WriteText(w io.Writer) {
 	fmt.Fprintln(w, strings.TrimRight(fmt.Sprintf("%-8s %-9s %-40s %s", r.State, r.Group, r.Check, r.Found), " "))
-	for i, f := range r.Failures {
+	for i := range r.Failures {
 		if i == shown {
 			fmt.Fprintf(w, "           and %d more\n", len(r.Failures)-shown)
 			break
 		}
-		fmt.Fprintf(w, "           %s\n", f)
+		fmt.Fprintf(w, "           %s\n", &r.Failures[i])
 	}
 	for i, c := range r.Causes {
 		if i == shown {
@@ -95,8 +122,12 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 		fmt.Fprintf(&b, `  <testcase classname="connectivity.%s" name="%s" time="%.3f"`, inXML(c.Group), inXML(c.Check), c.Took.Seconds())
 		switch c.State {
 		case Failed:
-			first := append(slices.Clone(c.Causes), c.Failures...)[0]
-			text := strings.Join(append(slices.Clone(c.Failures), c.Causes...), "\n")
+			var failures []string
+			for i := range c.Failures {
+				failures = append(failures, c.Failures[i].String())
+			}
+			first := slices.Concat(c.Causes, failures)[0]
+			text := strings.Join(slices.Concat(failures, c.Causes), "\n")
 			fmt.Fprintf(&b, ">\n    <failure message=\"%s\">%s</failure>\n  </testcase>\n", inXML(first), inXML(text))
 		case Skipped:
 			fmt.Fprintf(&b, ">\n    <skipped message=\"%s\"/>\n  </testcase>\n", inXML(c.Found))

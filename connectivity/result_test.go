@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/contiv-agent/contiv-agent/connectivity/probe"
 )
 
 // sample has a check of each state, and text that XML must escape.
@@ -15,7 +17,7 @@ func sample() *Report {
 	return &Report{Results: []Result{
 		{Group: GroupPods, Check: "a", State: OK, Found: "1 path"},
 		{Group: GroupDNS, Check: "b", State: Skipped, Found: `none "found"`},
-		{Group: GroupHosts, Check: "c <d>", State: Failed, Found: "2 of 3 paths", Failures: []string{"x → y: <lost> & gone\x1b", "z"}, Causes: []string{"the \"cause\"\nand more"}},
+		{Group: GroupHosts, Check: "c <d>", State: Failed, Found: "2 of 3 paths", Failures: []Failure{{From: "x", To: "y", Symptom: probe.Cut, Reason: "<lost> & gone\x1b"}, {From: "z", Reason: "down"}}, Causes: []string{"the \"cause\"\nand more"}},
 	}}
 }
 
@@ -51,7 +53,7 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	c := suite.Cases[2]
-	if c.Name != "c <d>" || c.Failure == nil || c.Failure.Message != "the \"cause\"\nand more" || c.Failure.Text != "x → y: <lost> & gone\ufffd\nz\nthe \"cause\"\nand more" {
+	if c.Name != "c <d>" || c.Failure == nil || c.Failure.Message != "the \"cause\"\nand more" || c.Failure.Text != "x → y: <lost> & gone\ufffd\nz: down\nthe \"cause\"\nand more" {
 		t.Errorf("%+v %+v", c, c.Failure)
 	}
 }
@@ -74,7 +76,7 @@ func TestJSON(t *testing.T) {
 func TestTextIsShort(t *testing.T) {
 	r := Result{Group: GroupPods, Check: "many", State: Failed}
 	for i := range 20 {
-		r.Failures = append(r.Failures, fmt.Sprint("path ", i))
+		r.Failures = append(r.Failures, Failure{From: fmt.Sprint("pod ", i), Reason: "silent"})
 		r.Causes = append(r.Causes, fmt.Sprint("cause ", i))
 	}
 	var b strings.Builder

@@ -122,7 +122,7 @@ func (t *run) blameLate(ctx context.Context, r *Result, late []*corev1.Pod) {
 		if text := said[pod.Name]; text != "" {
 			why = text
 		}
-		r.Failures = append(r.Failures, fmt.Sprintf("%s on %s: %s", pod.Name, pod.Spec.NodeName, why))
+		r.Failures = append(r.Failures, Failure{From: pod.Name, Node: pod.Spec.NodeName, Reason: why})
 		cause := fmt.Sprintf("the kubelet of %s does not start pods: kubectl describe node %s", pod.Spec.NodeName, pod.Spec.NodeName)
 		switch m := t.node(pod.Spec.NodeName); {
 		case len(m.trouble) > 0:

@@ -130,8 +130,8 @@ func (s *site) names(t *testing.T, f *fault) {
 	var report struct {
 		Passed bool
 		Checks []struct {
-			Check, State     string
-			Failures, Causes []string
+			Check, State string
+			Causes       []string
 		}
 	}
 	if err := json.Unmarshal([]byte(stdout), &report); err != nil || report.Passed {
