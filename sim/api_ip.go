@@ -218,8 +218,8 @@ func (v *VPP) routeDump(m *ip.IPTable, src uint8, send func(r ip.IPRoute, src ui
 		return
 	}
 	for _, e := range t.byLength() {
-		if src == 0 || slices.ContainsFunc(e.sources, func(s routeSource) bool { return sourceIDs[s.src] == src }) {
-			send(encodeRoute(t, e), sourceIDs[e.sources[0].src])
+		if best := sourceIDs[e.sources[0].src]; src == 0 || src == best { // fib_table_walk_w_src_cb
+			send(encodeRoute(t, e), best)
 		}
 	}
 }

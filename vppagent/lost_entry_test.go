@@ -2,16 +2,23 @@ package vppagent_test
 
 import (
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/contiv/vpp/cnat"
 	contivl3 "github.com/contiv-agent/contiv-agent/proto/contiv/vpp/l3"
+	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/l3"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -48,6 +55,60 @@ func TestRejectRouteIsRemovedByItsPath(t *testing.T) {
 	l.allConfigured(l.del(kv.Key(other)))
 	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:96::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRemovedPathIsNoRoute: while cnat has sessions of an address, VPP shows the path of a deleted route to it, and forwards by it. An agent that compares its values with VPP
+// does not take that path for a route that is wanted again: when the sessions end, VPP would have none. Nor does an agent that begins then. An agent that begins later
+// writes nothing: its journal has the route.
+func TestRemovedPathIsNoRoute(t *testing.T) {
+	for name, wanted := range map[string]proto.Message{
+		"reject route": &contivl3.RejectRoute{DstNetwork: "2001:db8:96::10/128"},
+		"neighbour":    &contivl3.RejectRoute{DstNetwork: "2001:db8:96::10/128", OutgoingInterface: "tap1", NextHopAddr: "2001:db8:1::7"},
+		"route":        &l3.Route{DstNetwork: "2001:db8:96::10/128", OutgoingInterface: "tap1", NextHopAddr: "2001:db8:1::7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, begins := range []bool{false, true} {
+				l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+				addPod(l, "tap1", "10.1.1.2")
+				if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+					t.Fatal(err)
+				}
+				frontend := translation("2001:db8:96::10", 80, "2001:db8:1::2")
+				l.allConfigured(l.put(&cnat.Interface{Name: "tap1", Ipv6: true, Pod: true, IncludeIpv6: true}, wanted, frontend))
+				l.sim.Send("tap1", packet.NewTCP(netip.MustParseAddrPort("[2001:db8:1::1]:4000"), netip.MustParseAddrPort("[2001:db8:96::10]:80")))
+				if len(l.sim.TranslationSessions()) == 0 {
+					t.Fatal("no session")
+				}
+				exists := func() bool { return strings.Contains(l.sim.Dump(), "2001:db8:96::10/128") }
+				l.allConfigured(l.del(kv.Key(wanted), kv.Key(frontend)))
+				l.writes()
+				l.allConfigured(l.resync())
+				l.quiet("while nobody wants the route")
+				lookup := &ip.IPRouteLookup{Exact: 1, Prefix: ip_types.Prefix{Address: ip_types.NewAddress(netip.MustParseAddr("2001:db8:96::10").AsSlice()), Len: 128}}
+				if r := l.conn.Do(t.Context(), vpp.Call{Msg: lookup})[0]; exists() || r.Err != nil || len(r.Msg.(*ip.IPRouteLookupReply).Route.Paths) != 1 {
+					t.Fatalf("VPP shows %v, %v; the route exists: %v", r.Msg, r.Err, exists())
+				}
+				l.want[kv.Key(wanted)] = wanted
+				if begins {
+					l.restartAgent()
+				}
+				if l.allConfigured(l.resync()); !exists() {
+					t.Error("the route is missing")
+				}
+				l.restartAgent()
+				l.writes()
+				l.allConfigured(l.resync())
+				l.quiet("a new agent")
+				l.sim.Advance(3 * time.Hour)
+				if n := len(l.sim.TranslationSessions()); n > 0 || !exists() {
+					t.Errorf("%d sessions; the route exists: %v", n, exists())
+				}
+				l.writes()
+				l.allConfigured(l.resync())
+				l.quiet("when the sessions have ended")
+			}
+		})
 	}
 }
 

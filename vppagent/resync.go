@@ -265,7 +265,7 @@ func (k *kind) nextValue(at *int, key string) *value {
 	return nil
 }
 
-// takeFound returns the value of a finding; nil if the object is untagged, not wanted and not in the journal. v is that value, if
+// takeFound returns the value of a finding; nil if the object is untagged, not in the journal, and not wanted or doubtful. v is that value, if
 // no lookup was needed.
 func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *value {
 	if v == nil {
@@ -273,7 +273,7 @@ func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *v
 	}
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
-	if !wanted && !mine {
+	if !mine && (!wanted || f.Doubtful && a.journal.Known()) {
 		return nil
 	}
 	if v == nil {

@@ -247,6 +247,9 @@ type Found struct {
 	// Ours: this agent or its predecessor made it, as its tag shows. Without tags: it belongs to an object that the agent made under
 	// another key.
 	Ours bool
+	// Doubtful: the dump may show it although it is gone. The agent takes it only for what it knows to be its own, and otherwise puts it again. Without
+	// a journal it takes what is wanted.
+	Doubtful bool
 	// Foreign: another client owns the object; the agent does not change it, and reports it. Key is "" or the nearest key that exists; Text
 	// describes the object.
 	Foreign bool

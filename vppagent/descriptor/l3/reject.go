@@ -28,7 +28,8 @@ func createReject(w *descriptor.World, r *route) ([]descriptor.Op, error) {
 	return []descriptor.Op{{
 		Asks: true, Gone: true, Call: vpp.Call{Msg: &ip.IPRouteLookup{TableID: r.vrf, Exact: 1, Prefix: descriptor.ToPrefix(r.dst)}},
 		Refuses: func(reply vpp.Reply) error {
-			paths = routePaths(reply)
+			own := func(p fib_types.FibPath) bool { return fromPath(w, r.dst.Addr().Is6(), p) == r.path() } // VPP may show it although it was removed: fromAPI
+			paths = slices.DeleteFunc(routePaths(reply), own)
 			if r.last {
 				r.taken = len(paths) > 0
 				return nil

@@ -328,6 +328,11 @@ type sought struct {
 	found *route // actual route; nil: none
 }
 
+// fromAPI is the source of the routes that VPP's API adds (FIB_SOURCE_API, VPP 24.06 to 26.06). If a prefix has a better source, as cnat's for the addresses of its
+// translations, sessions and endpoints, a dump does not show whether the API has a route there: VPP forwards by, and shows, even the paths that the API removed
+// last (fib_entry_path_remove: "the source is not the best"). When cnat ends, they end.
+const fromAPI = 8
+
 // fromNeighbour is the source of the host route that VPP makes of a neighbour (FIB_SOURCE_ADJ, VPP 24.06 to 26.06). A dump shows a prefix with the paths of its
 // best source, and the API is a better one. Such a route looks like that of a pod, but VPP forwards by it only in a subnet of the interface, so it is never the
 // agent's.
@@ -365,14 +370,15 @@ func retrieveRoutes(w *descriptor.World, d *descriptor.Dump, c descriptor.Candid
 		if m.Route.Src == fromNeighbour {
 			s.found = nil
 		}
+		doubtful := m.Route.Src != fromAPI
 		if s.found == nil && wanted && r.last && len(m.Route.Paths) > 0 {
-			r.taken, s.found = true, r
+			r.taken, s.found, doubtful = true, r, false
 		}
 		if s.found != nil {
 			if out == nil {
 				out = make([]descriptor.Found, 0, len(t)) // the upper bound of findings
 			}
-			out = append(out, descriptor.Found{Key: key, State: s.found})
+			out = append(out, descriptor.Found{Key: key, State: s.found, Doubtful: doubtful})
 		}
 	})
 	if failed != nil {
