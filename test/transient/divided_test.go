@@ -17,7 +17,7 @@ import (
 // TestNoTransientHoleWhenDivided: the agent divides each transaction after each interface, and the next change overtakes the
 // remaining parts. A packet that arrives meanwhile arrives before both changes, after both, or after the first one only.
 func TestNoTransientHoleWhenDivided(t *testing.T) {
-	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](8, 3))
+	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](8, 8))
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	overtaken := 0
 	for seed := first; seed < first+n && !t.Failed(); seed++ {

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // late is a CNI that restores the interfaces and routes of pods one by one, in any order, while the agent works.
@@ -74,7 +75,7 @@ func (l *late) watch() {
 // stream keeps a NAT session by the default route: all allowed streams continue.
 func TestLateRoutes(t *testing.T) {
 	for _, renderer := range []agent.ServiceRenderer{agent.RendererNAT44, agent.RendererCNAT} {
-		for seed := range uint64(20) {
+		for seed := range pace.Fewer[uint64](20, 5) {
 			t.Run(fmt.Sprintf("%s/%d", renderer, seed), func(t *testing.T) { lateRoutes(t, renderer, seed) })
 		}
 	}

@@ -23,7 +23,7 @@ const padding = 300
 // the same update do not. A packet that passes meanwhile passes before the update, after it, or in a cluster that has the changes in that order: the
 // others, and then those of the namespace, one by one.
 func TestSharesMakeStatesOfObjects(t *testing.T) {
-	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](6, 2))
+	n := oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](6, 6))
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	seeds := []uint64{32, 50} // there a new pod once had the lists of the former pod with its address
 	if n == 1 {
