@@ -11,14 +11,15 @@ import (
 // inherit knows the interfaces in tables. VPP keeps an index in its tables after the interface was deleted, and gives the index to the next one
 // (cnat_snat_policy_add_del_if, VPP 24.06). A new pod without cnat would get the sources of the former one as soon as its packets meet cnat on the uplink.
 type inherit struct {
-	tabled map[uint32]string // names of interfaces that the agent put into tables, by index
+	tabled map[uint32]string // names, as values have them, of interfaces that the agent put into tables, by index
 	lost   bool              // the tables may have an index of an interface that was deleted
 }
 
 // left reports whether a pod's interface may be in the tables by the index of a former one.
 func (f *inherit) left(w *descriptor.World) bool {
 	maps.DeleteFunc(f.tabled, func(index uint32, name string) bool {
-		gone := w.Name(index) != name
+		i, ok := w.Interface(name)
+		gone := !ok || i.Index != index
 		f.lost = f.lost || gone
 		return gone
 	})
@@ -36,10 +37,10 @@ func isLost(w *descriptor.World, c descriptor.Candidates) bool {
 }
 
 // appendInherited appends the pods' interfaces in the tables that no value puts there.
-func appendInherited(out []descriptor.Found, w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
+func appendInherited(out []descriptor.Found, w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) []descriptor.Found {
 	shown, err := shownSnat(d)
-	if err != nil {
-		return nil, err
+	if err != nil { // also of a VPP without the plugin, which has no tables
+		return out
 	}
 	valued := map[string]bool{}
 	c.Each(func(_ string, state any, _ bool) { valued[w.Canonical(state.(*cnatInterface).name)] = true })
@@ -62,5 +63,5 @@ func appendInherited(out []descriptor.Found, w *descriptor.World, d *descriptor.
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		out = append(out, descriptor.Found{Key: kv.Key((&cnatInterface{name: name}).interfaceMessage()), State: found[name], Ours: true})
 	}
-	return out, nil
+	return out
 }

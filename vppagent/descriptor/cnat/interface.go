@@ -236,7 +236,7 @@ func retrieveCnatInterfaces(w *descriptor.World, d *descriptor.Dump, c descripto
 		}
 	})
 	if failed == nil && isLost(w, c) {
-		return appendInherited(out, w, d, c)
+		out = appendInherited(out, w, d, c)
 	}
 	return out, failed
 }
