@@ -85,9 +85,14 @@ func processorTime(pid int) (sum time.Duration) {
 func (c *podCluster) logRestart(n *podNode, before time.Duration) {
 	c.t.Helper()
 	own := processorTime(n.agent.Process.Pid) - before
-	c.t.Logf("processor time since VPP's socket: the agent %s, VPP %s", own.Round(time.Millisecond), processorTime(n.cmd.Process.Pid).Round(time.Millisecond))
-	if own > ownPart {
-		c.t.Errorf("the agent took a processor for %s, at most %s are wanted", own, ownPart)
+	of := processorTime(n.cmd.Process.Pid)
+	c.t.Logf("processor time since VPP's socket: the agent %s, VPP %s", own.Round(time.Millisecond), of.Round(time.Millisecond))
+	most := ownPart
+	if isSimulated(n.path) { // its own time says how slow the machine is: the agent takes 1.1 to 1.4 times as long
+		most = max(most, 2*of)
+	}
+	if own > most {
+		c.t.Errorf("the agent took a processor for %s, at most %s are wanted", own, most)
 	}
 	st, err := control.FetchStatus(c.t.Context(), n.status(), true)
 	c.check(err)
