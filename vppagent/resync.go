@@ -273,7 +273,7 @@ func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *v
 	}
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
-	if !mine && (!wanted || f.Doubtful && a.journal.Known()) {
+	if !mine && (!wanted || f.Doubtful && !a.journal.Empty()) {
 		return nil
 	}
 	if v == nil {

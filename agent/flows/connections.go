@@ -141,8 +141,8 @@ func observationOf(s *capture.Session) observation {
 	}
 }
 
-// keepAtPods returns the places whose session is that of a local pod's interface: others repeat it, and count nothing. No other way to read the session
-// precedes the one with the pod's address. In the loop.
+// keepAtPods returns the places whose session is that of a local pod's interface: others repeat it, and count nothing. The
+// first way to read such a session is the one with the pod's address. In the loop.
 func (l *Loop) keepAtPods(places [][]capture.Session) (out [][]capture.Session) {
 	for _, forms := range places {
 		for i := range forms {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func TestFlowsOfANodeAreFollowed(t *testing.T) {
 	if ports, next := c.flows(9); fmt.Sprint(ports) != "[83]" || next != 1 {
 		t.Error(ports, next)
 	}
-	if ports, _ := c.flows(0); !strings.Contains(fmt.Sprint(ports), "80 81") { // the new command has printed all, or the beginning
+	if ports, _ := c.flows(0); len(ports) < 2 || !slices.Equal(ports, []uint16{80, 81, 82, 83}[:min(4, len(ports))]) { // the new command has printed all, or the beginning
 		t.Error(ports)
 	}
 	if n := c.count("streams"); n != 2 {

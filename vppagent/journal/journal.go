@@ -49,8 +49,8 @@ func (j *Journal) Entries() iter.Seq2[string, string] {
 	}
 }
 
-// Known reports whether there is any entry.
-func (j *Journal) Known() bool { return len(j.live) > 0 }
+// Empty reports that no object is recorded, as without a file.
+func (j *Journal) Empty() bool { return len(j.live) == 0 }
 
 // Drop forgets an object without a line in the file.
 func (j *Journal) Drop(key string) { delete(j.live, key) }
