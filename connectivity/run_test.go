@@ -168,6 +168,11 @@ func TestCauses(t *testing.T) {
 				t.Fatalf("passed: %t, %v", r.Passed, err)
 			}
 			for _, res := range r.Results {
+				for _, p := range res.Failures {
+					if p.From == "" || p.Reason == "" || p.To != "" && (p.Kind == "" || p.Address == "") {
+						t.Errorf("%s: a failure lacks a field: %+v", res.Check, p)
+					}
+				}
 				if res.Check == c.check && res.State == Failed && len(res.Failures) > 0 && strings.Contains(strings.Join(res.Causes, "\n"), c.want) {
 					return
 				}
