@@ -13,6 +13,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -145,7 +146,7 @@ func (e *earlierLab) open() map[string]int {
 // that drain get no new one, and most of those keep theirs.
 func TestEarlierMappingsDrain(t *testing.T) {
 	drains, lost := 0, 0
-	for seed := range uint64(6) {
+	for seed := range pace.Fewer(uint64(6), 3) {
 		for _, n := range []int{1, 2, 3, 8} {
 			e := newEarlierLab(t, seed, 1, n)
 			old := slices.Clone(e.endpoints[0])

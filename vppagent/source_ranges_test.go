@@ -19,6 +19,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
@@ -418,7 +419,8 @@ func TestNoOutsiderGetsThrough(t *testing.T) {
 
 // TestNoOutsiderGetsThroughWithRefusals is the same while VPP refuses every eighth request.
 func TestNoOutsiderGetsThroughWithRefusals(t *testing.T) {
-	for _, seed := range []uint64{1, 2, 3, 4, 5, 6, 1002, 1041} { // the last ones have found a hole, once
+	seeds := []uint64{1002, 1041, 1, 2, 3, 4, 5, 6} // the first ones have found a hole, once
+	for _, seed := range seeds[:pace.Fewer(len(seeds), 4)] {
 		walkRanges(t, seed, true, false)
 		walkRanges(t, seed, true, true)
 	}

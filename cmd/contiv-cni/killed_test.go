@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/plugins/cni/cnitest"
 	"github.com/contiv-agent/contiv-agent/plugins/cni/protocol"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // pluginPoints are where the plugin is killed by itself, and steps where the agent kills the plugin or dies.
@@ -257,7 +258,7 @@ func (c *chaos) compare(running []string) {
 // TestKilled kills plugin, agent or both at any step of ADD and DEL, fails and panics there, loses DELs, and lets the runtime repeat its
 // calls. CONTIV_CASES sets the number of seeds, CONTIV_SEED the first.
 func TestKilled(t *testing.T) {
-	cases, first := 40, uint64(1)
+	cases, first := pace.Fewer(40, 8), uint64(1)
 	if n, err := strconv.Atoi(os.Getenv("CONTIV_CASES")); err == nil {
 		cases = n
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/renderer/acl/match"
 	"github.com/contiv-agent/contiv-agent/renderer/acl/policy"
 	"github.com/contiv-agent/contiv-agent/renderer/dataplane"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // negatedRule negates in all dimensions at once.
@@ -115,7 +116,7 @@ func TestNegationsBeforeMuch(t *testing.T) {
 	for i := range int32(policy.MostUnfolded * 2 / 5) {
 		much = append(much, &felix.Rule{Action: "allow", Protocol: &felix.Protocol{NumberOrName: &felix.Protocol_Name{Name: "tcp"}}, DstPorts: []*felix.PortRange{{First: i, Last: i}}})
 	}
-	for range 8 {
+	for range pace.Fewer(8, 4) {
 		s := newScene(testNode(dataplane.PostDNAT))
 		s.send(start()...)
 		s.send(setMessage("s2", felix.IPSetUpdate_NET, []string{"10.1.2.2/32"}))

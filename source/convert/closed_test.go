@@ -183,7 +183,7 @@ func (j *judge) packets() []packet {
 // nothing that the good policy did not, whatever other policies exist.
 func TestBrokenNeverAllowsMore(t *testing.T) {
 	j := &judge{t: t, world: world(), parsed: map[string]map[*end]bool{}}
-	universe, broken, every := j.packets(), 0, 5/pace.Fewer(5, 5)
+	universe, broken, every := j.packets(), 0, pace.Every(5)
 	for _, file := range []string{"networkpolicy", "admin", "calico"} {
 		a, err := txtar.ParseFile(filepath.Join("testdata/policies", file+".txtar"))
 		if err != nil {

@@ -310,10 +310,9 @@ func unasked(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "unknown pod") || strings.Contains(err.Error(), "has finished") || strings.Contains(err.Error(), "has no IPv"))
 }
 
-// Play plays the sequences of one world, and returns the first finding, shrunk. Breaches of the known classes are counted only.
-func Play(seed uint64, sequences int, limits Limits, known map[Class]bool) (Counts, *Finding, error) {
+// Play plays the sequences of one world, with agents that are set up so (ConfigOf), and returns the first finding, shrunk. Breaches of the known classes are counted only.
+func Play(seed uint64, cfg trace.Config, sequences int, limits Limits, known map[Class]bool) (Counts, *Finding, error) {
 	k := NewAttacker(seed, limits)
-	cfg := ConfigOf(seed)
 	t, err := newTable(cfg, k.Objects())
 	if err != nil {
 		return Counts{}, nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/budget"
 	"github.com/contiv-agent/contiv-agent/event"
 	"github.com/contiv-agent/contiv-agent/sim"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // memory is what the container of the deployment may have.
@@ -89,7 +90,10 @@ func watchHeap() func() uint64 {
 func TestVictimGoesOn(t *testing.T) {
 	limits := budget.Defaults().Within(memory)
 	t.Logf("quiet: %s", newNode(t, limits).change(t, nil, 0))
-	for _, a := range Attacks() {
+	for i, a := range Attacks() {
+		if i%pace.Every(4) != 0 {
+			continue
+		}
 		t.Run(a.Name, func(t *testing.T) { goesOn(t, newNode(t, limits), &a, a.refusedBy(oldVPP)) })
 		if a.WholeBytes > 0 {
 			t.Run(a.Name+", VPP 25.10", func(t *testing.T) { goesOn(t, newNodeOn(t, limits, "25.10-release"), &a, a.refusedBy("25.10-release")) })

@@ -1,5 +1,5 @@
-// Package pace turns the number of a test's cases into a smaller one where time is short: under the race detector, and with
-// go test -short, as make test runs it. Invariant: it is never zero.
+// Package pace turns the number of a test's cases into a smaller one where time is short: with go test -short, as make test runs it, and under the
+// race detector, which takes five to ten times as long and looks for goroutines that race, not for rare cases. Invariant: it is never zero.
 package pace
 
 import (
@@ -7,12 +7,23 @@ import (
 	"slices"
 )
 
-// Fewer returns n; where time is short, n divided by the second number, at least 1.
+// Fewer returns n; with -short n divided by the second number, and under the race detector n divided by four times that number. It is at least 1.
 func Fewer[N int | uint64](n, by N) N {
-	if !race && !short(os.Args[1:]) {
+	switch {
+	case race:
+		return max(1, n/by/4)
+	case short(os.Args[1:]):
+		return max(1, n/by)
+	}
+	return n
+}
+
+// Every returns 1, and n where time is short: a test that takes each nth of its cases takes all of them where there is time.
+func Every(n int) int {
+	if race || short(os.Args[1:]) {
 		return n
 	}
-	return max(1, n/by)
+	return 1
 }
 
 // short reports whether the command line of a test has -short. testing.Short panics before the flags are parsed: in variables, and where

@@ -10,12 +10,18 @@ import (
 var early = Fewer(40, 4)
 
 func TestFewer(t *testing.T) {
-	want := 40
-	if race || testing.Short() {
-		want = 10
+	want, every := 40, 1
+	switch {
+	case race:
+		want, every = 2, 4
+	case testing.Short():
+		want, every = 10, 4
 	}
 	if got := Fewer(40, 4); got != want || early != want {
 		t.Errorf("%d cases, %d for a variable, want %d", got, early, want)
+	}
+	if got := Every(4); got != every {
+		t.Errorf("each %dth case, want each %dth", got, every)
 	}
 	if got := Fewer(3, 40); got < 1 || got > 3 {
 		t.Errorf("%d of 3 cases", got)

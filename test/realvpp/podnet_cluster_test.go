@@ -45,6 +45,7 @@ func openPodCluster(t *testing.T, path string) *podCluster {
 
 // newPodCluster is a cluster without nodes: the network between them, and the world behind it.
 func newPodCluster(t *testing.T, shape clusterShape) *podCluster {
+	theVPP(t) // or the test is skipped before anything is built
 	c := &podCluster{t: t, clusterShape: shape, dir: t.TempDir(), pods: map[string]*podOf{}}
 	c.program = theAgent(t)
 	c.plugin = filepath.Join(c.dir, "contiv-cni")

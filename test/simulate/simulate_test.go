@@ -81,7 +81,7 @@ func TestSimulate(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	again := oracle.Setting(t, "CONTIV_AGAIN", 1)
 	total := map[bool]*tally{false: newTally("seeds"), true: newTally("seeds of whole days")}
-	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](12, 4)) && !t.Failed(); seed++ {
+	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](12, 6)) && !t.Failed(); seed++ {
 		fmt.Printf("seed %d\n", seed) // at once: a panic of an agent ends the process
 		s := schedule(t, seed)
 		for range again {

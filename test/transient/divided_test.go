@@ -36,7 +36,7 @@ func growDivided(t *testing.T, seed uint64) (overtaken int) {
 	}
 	defer c.close()
 	rng := rand.New(rand.NewPCG(seed, 4))
-	for step := range steps {
+	for step := range pace.Fewer(steps, 4) {
 		stages := [][]policy.Object{slices.Clone(w.Objects())}
 		asked := probes(w, stages[0])
 		for range 3 {

@@ -63,7 +63,7 @@ func TestNoHoleWhereOneWas(t *testing.T) {
 	for _, seed := range found[:pace.Fewer(len(found), 3)] {
 		growOne(t, seed, false, &sum)
 	}
-	for _, seed := range faultyFound {
+	for _, seed := range faultyFound[:pace.Fewer(len(faultyFound), 2)] {
 		growOne(t, seed, true, &sum)
 	}
 	if sum.changes.Load() == 0 {

@@ -67,7 +67,7 @@ const mostBoth = 4096
 func TestEveryMessage(t *testing.T) {
 	first := oracle.Setting(t, "CONTIV_SEED", 5000)
 	var sum tally
-	for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](4, 1)); seed++ {
+	for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](4, 4)); seed++ {
 		w := generate.NewWorld(seed, generate.AllKinds())
 		c := start(t, changesOf(t, w), seed)
 		rng := rand.New(rand.NewPCG(seed, 4))

@@ -67,7 +67,7 @@ func TestServiceMutations(t *testing.T) {
 			results := map[string]map[string]int{}
 			for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](3, 1)); seed++ {
 				l := newTranslator(t, a, seed)
-				for range perCluster {
+				for range pace.Fewer(perCluster, 4) {
 					kind, result := l.mutate()
 					if kind != "" {
 						if results[kind] == nil {

@@ -98,7 +98,7 @@ func TestPowerLoss(t *testing.T) {
 				t.Fatalf("the model differs from the folder after\n%s", texts(ops))
 			}
 			states := 0
-			for n := 1; n <= len(ops); n += pace.Fewer(1, 5) {
+			for n := 1; n <= len(ops); n += pace.Every(5) {
 				if ops[n-1].Kind == Say {
 					continue
 				}

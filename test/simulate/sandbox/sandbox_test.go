@@ -288,7 +288,7 @@ func TestSandboxes(t *testing.T) {
 	}
 	total := map[string]int{}
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
-	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](6, 3)) && !t.Failed(); seed++ {
+	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](6, 6)) && !t.Failed(); seed++ {
 		fmt.Printf("seed %d\n", seed) // at once: a panic ends the process
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {

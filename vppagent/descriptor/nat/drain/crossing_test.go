@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // weigh gives backends the weights that renderer/nat44 gives them, where every fifth one is on the node.
@@ -50,7 +52,10 @@ func atMostTwice(b Local, share int) bool {
 func TestNoFlowEndsAtTheLimit(t *testing.T) {
 	for _, step := range []int{1, 7, 64} {
 		var sum figures
-		for _, start := range []int{1, 84, 106, 127} {
+		for i, start := range []int{1, 84, 106, 127} {
+			if i%pace.Every(4) != 0 && step == 1 {
+				continue
+			}
 			w := newWalk(t, weigh(upTo(start), 1))
 			w.within = atMostTwice
 			for n := start; n < 190; {
@@ -91,7 +96,7 @@ func TestFlowsEndOneByOneBeyond(t *testing.T) {
 func TestWeightsChangeInPlace(t *testing.T) {
 	var sum figures
 	lowered, missed := 0, 0
-	for n := 2; n <= 190; n += 12 {
+	for n := 2; n <= 190; n += 12 * pace.Every(4) {
 		for _, from := range []int{1, 2, 4, 8} {
 			for _, to := range []int{1, 2, 4, 8} {
 				w := newWalk(t, weigh(upTo(n), from))

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // pool is VPP's: a removed local frees its slot, and the next one gets the slot that was freed last.
@@ -224,7 +226,7 @@ func (w *walk) settled() {
 // TestEveryBackendCanBeDrained: of 2 to 84 backends each one is drained, undrained, and drained and removed.
 func TestEveryBackendCanBeDrained(t *testing.T) {
 	var sum figures
-	for n := 2; n <= 84; n++ {
+	for n := 2; n <= 84; n += pace.Every(6) {
 		var all []Local
 		for i := range n {
 			all = append(all, backend(i, 2))
@@ -324,7 +326,7 @@ func (w *walk) rollOut(n, wave, waits int) {
 	}
 	taking, draining := fresh(n), [][]Local{}
 	w.to(Goal{Taking: sorted(taking)})
-	for w.drains < 300 {
+	for w.drains < pace.Fewer(300, 4) {
 		taking = append(taking, fresh(wave)...)
 		w.to(Goal{Taking: sorted(taking), Drained: sorted(draining...)})
 		draining, taking = append(draining, taking[:wave]), taking[wave:]
