@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -126,6 +127,7 @@ func drawnValue(t *rapid.T) proto.Message {
 // When the programs have deleted their values, the configuration equals the agent's own, byte for byte, and nothing is left
 // to write.
 func TestCollisions(t *testing.T) {
+	pace.NotRaced(t)
 	changes, err := manifest.Load("../examples/guestbook")
 	if err != nil {
 		t.Fatal(err)

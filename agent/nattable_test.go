@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -158,6 +159,7 @@ func (w *natWorld) look() *nattable.Status {
 // One pod fills the table. VPP then refuses new connections even after all sessions have expired. The agent frees expired
 // sessions, and only as many as needed.
 func TestExpiredSessionsAreFreedBeforeNewOnesFail(t *testing.T) {
+	pace.NotRaced(t)
 	w := startNAT(t, func(c *Config) { asVPPHas(c); c.NATTable.PodShare = 100 })
 	if got := w.connect(); got != 20 {
 		t.Fatalf("before: %d of 20 connections", got)
@@ -194,6 +196,7 @@ func TestExpiredSessionsAreFreedBeforeNewOnesFail(t *testing.T) {
 
 // While no session has expired, the pod above its share loses its longest idle sessions; no other pod loses one.
 func TestPodAboveItsShareIsCut(t *testing.T) {
+	pace.NotRaced(t)
 	w := startNAT(t, asVPPHas)
 	w.connect()
 	w.datagrams(30_000)
@@ -231,6 +234,7 @@ func TestPodAboveItsShareIsCut(t *testing.T) {
 
 // With VPP's default timeouts, 215 new flows per second fill the table; with the agent's, a tenth of it.
 func TestTenMinutesOfDNSQueries(t *testing.T) {
+	pace.NotRaced(t)
 	for _, c := range []struct {
 		name   string
 		change func(*Config)

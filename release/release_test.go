@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/contiv-agent/contiv-agent/test/pace"
 )
 
 // smallCommit makes a repository with a small program, and returns its folder and its commit.
@@ -50,6 +52,7 @@ func smallCommit(t *testing.T) (dir, revision string) {
 // smallRelease is the configuration of a release of that repository, whose programs are all the small one.
 func smallRelease(t *testing.T, dir, revision string) Config {
 	t.Helper()
+	pace.NotRaced(t) // programs that are built
 	return Config{
 		Source: dir, Out: filepath.Join(t.TempDir(), "dist"), Version: "v1.2.3", Revision: revision, Time: time.Unix(1700000000, 0), URL: "https://example.com/v1.2.3",
 		Arches: []string{"amd64", "arm64"},

@@ -76,7 +76,7 @@ func agentProcess(path, journal string) error {
 
 // restarted has 1,000 services of every kind that NAT44 distinguishes.
 func restarted() *cluster {
-	return newCluster(pace.Fewer(1000, 4), 5, func(i int, svc *model.Service) {
+	return newCluster(max(250, pace.Fewer(1000, 4)), 5, func(i int, svc *model.Service) {
 		if i%4 == 0 {
 			svc.Type, svc.Ports[0].NodePort = model.NodePort, uint16(30000+i)
 		}

@@ -5,6 +5,7 @@ package pace
 import (
 	"os"
 	"slices"
+	"testing"
 )
 
 // Fewer returns n; with -short n divided by the second number, and under the race detector n divided by four times that number. It is at least 1.
@@ -24,6 +25,13 @@ func Every(n int) int {
 		return n
 	}
 	return 1
+}
+
+// NotRaced skips a test under the race detector: one whose time goes to many packets from one goroutine, to programs that are built without the detector, or to a comparison that needs many cases.
+func NotRaced(t testing.TB) {
+	if race {
+		t.Skip("nothing to race that other tests have not")
+	}
 }
 
 // short reports whether the command line of a test has -short. testing.Short panics before the flags are parsed: in variables, and where

@@ -40,3 +40,14 @@ func TestFewerByEachCommandLine(t *testing.T) {
 		}
 	}
 }
+
+func TestNotRaced(t *testing.T) {
+	ran := false
+	t.Run("many packets", func(t *testing.T) {
+		NotRaced(t)
+		ran = true
+	})
+	if ran == race {
+		t.Errorf("ran: %t, with the race detector: %t", ran, race)
+	}
+}

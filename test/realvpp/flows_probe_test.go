@@ -325,23 +325,7 @@ func checkMany(t *testing.T, watcher *agentflows.Watcher, want map[string]sighti
 	var got map[string]sightings
 	var answer *agentflows.Answer
 	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
-		var err error
-		if answer, err = watcher.Ask(t.Context(), 0, nil); err != nil {
-			t.Fatal(err)
-		}
-		got = map[string]sightings{}
-		for i := range answer.Flows {
-			f := &answer.Flows[i]
-			if f.Destination.String() != "default/web" && f.Source.String() != "default/web" || f.SeenBy == agentflows.ByNAT || f.Source.Address.String() == "10.2.3.1" {
-				continue
-			}
-			m := got[f.Decision.Text]
-			m.packets += f.Packets
-			if m.connections += f.Connections; f.Verdict == flows.Dropped {
-				m.connections += f.Packets
-			}
-			got[f.Decision.Text] = m
-		}
+		got, answer = sightingsOf(t, watcher)
 		enough := true
 		for why, w := range want {
 			enough = enough && got[why].connections*1000 >= w.connections*999 && got[why].packets*1000 >= w.packets*999
@@ -362,4 +346,27 @@ func checkMany(t *testing.T, watcher *agentflows.Watcher, want map[string]sighti
 		t.Errorf("other reasons: %+v; forgotten %d", got, answer.Forgotten)
 	}
 	t.Logf("%+v", answer.Sources)
+}
+
+// sightingsOf returns what flows of the pod web show for each reason. NAT44's own connections are not among them: sessions or flowprobe have the same.
+func sightingsOf(t *testing.T, watcher *agentflows.Watcher) (map[string]sightings, *agentflows.Answer) {
+	t.Helper()
+	answer, err := watcher.Ask(t.Context(), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]sightings{}
+	for i := range answer.Flows {
+		f := &answer.Flows[i]
+		if f.Destination.String() != "default/web" && f.Source.String() != "default/web" || f.SeenBy == agentflows.ByNAT || f.Source.Address.String() == "10.2.3.1" {
+			continue
+		}
+		m := got[f.Decision.Text]
+		m.packets += f.Packets
+		if m.connections += f.Connections; f.Verdict == flows.Dropped {
+			m.connections += f.Packets
+		}
+		got[f.Decision.Text] = m
+	}
+	return got, answer
 }

@@ -113,6 +113,7 @@ func (h *history) verdicts(t *testing.T, questions []trace.Step) (out [][]string
 
 // TestBisectAgreesWithFreshClusters: all changes of a verdict are those that fresh clusters show, and a binary search finds one of them.
 func TestBisectAgreesWithFreshClusters(t *testing.T) {
+	pace.NotRaced(t)
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	turns, searches := 0, 0
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](2, 1)); seed++ {

@@ -230,6 +230,7 @@ func replayed(t *testing.T, dir string) (state string, timeline *replay.Timeline
 // TestReplayIsTheRecordedState: agents on random clusters with changes, values of another program, restarts and changes meanwhile, and small
 // bounds. Whenever an agent is killed, the journal replays to the state that its VPP then has.
 func TestReplayIsTheRecordedState(t *testing.T) {
+	pace.NotRaced(t)
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	var compared, files, restarts atomic.Int64
 	t.Run("seeds", func(t *testing.T) {

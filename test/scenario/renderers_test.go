@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/contiv-agent/contiv-agent/agent"
+	"github.com/contiv-agent/contiv-agent/test/pace"
 	"github.com/contiv-agent/contiv-agent/trace"
 )
 
@@ -34,6 +35,7 @@ var aside = map[string]string{
 // TestStoriesOnCnat runs every story with cnat only. Each packet must have the fate of the story, and the same backends, or
 // be in the list of those that do not. Sources and reasons depend on the renderer.
 func TestStoriesOnCnat(t *testing.T) {
+	pace.NotRaced(t)
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
