@@ -75,17 +75,14 @@ bin/etcd: # an etcd of one member, from a module of its own
 test: ## the tests, with fewer random cases and without the race detector: minutes the first time, then only what changed (make check: all)
 	$(TEST) -short -timeout 10m -p 4 ./... # more at a time than cores: those with processes mostly wait
 
-# Packages whose tests start no goroutine, with all that they import (a test holds it): there is nothing to race.
-ALONE := . ./calc ./calc/... ./renderer/acl ./renderer/acl/... ./vppagent/descriptor/nat/drain
-
-race: ## the tests in random order, with the race detector (it needs a C compiler); not those of one goroutine
-	$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) list ./... | grep -vxFf <($(GO) list $(ALONE)))
+race: ## the tests of packages that start goroutines, in random order, with the race detector (it needs a C compiler)
+	$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)
 
 newuser: ## the commands of the README's section Try it and of the other pages, as they are written, by a shell
 	CONTIV_NEWUSER=1 $(TEST) -count=1 -timeout 20m -v -run '^(TestReadme|TestDocs)$$' ./test/newuser/
 
 wide: ## every story by every way, more random walks, worlds, faults and killed agents than the race detector leaves time for
-	$(TEST) -timeout 30m -count=1 ./calc ./plugins/policy ./renderer/acl ./source/convert ./test/adversary ./test/bench ./test/hostile ./test/replayed ./test/scenario ./test/simulate/powerloss ./test/simulate/sandbox ./test/transient ./test/verified ./vppagent ./vppagent/descriptor/nat/drain
+	$(TEST) -timeout 30m -count=1 ./calc ./plugins/policy ./release ./renderer/acl ./source/convert ./test/adversary ./test/bench ./test/hostile ./test/replayed ./test/scenario ./test/simulate/powerloss ./test/simulate/sandbox ./test/transient ./test/verified ./vppagent ./vppagent/descriptor/nat/drain
 	CONTIV_KEYS=200000 $(TEST) -timeout 30m -count=1 -run '^(TestManyKeys|TestErrorsOfBadInputAreShort)$$' ./plugins/extconfig
 	$(TEST) -timeout 30m -count=1 -run '^TestKilledWhilePutting$$' ./cmd/contiv-agent
 	@# a run uses one core

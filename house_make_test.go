@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/contiv-agent/contiv-agent/test/shape"
 )
 
 // makeRule is a target of the Makefile.
@@ -47,11 +49,17 @@ func TestMakeCheckHasEveryPart(t *testing.T) {
 	}
 	for name, line := range map[string]string{
 		"test": "\t$(TEST) -short -timeout 10m -p 4 ./...",
-		"race": "\t$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) list ./... | grep -vxFf <($(GO) list $(ALONE)))\n",
+		"race": "\t$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)\n",
 		"lint": "\t$(PLAIN) vet -tags grpcnotrace ./...\n", // the targets above do not vet
 	} {
 		if !strings.Contains(rules[name].recipe, line) {
 			t.Errorf("make %s does not run %q", name, line)
+		}
+	}
+	raced := shape.WithGoroutines(tree(t))
+	for dir, want := range map[string]bool{"agent": true, "parallel": true, "vppagent": true, "renderer/acl": false, "calc": false} {
+		if slices.Contains(raced, dir) != want {
+			t.Errorf("make race has %s: %t, want %t", dir, !want, want)
 		}
 	}
 	wide := rules["wide"].recipe

@@ -23,14 +23,11 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
-func TestMeasure(t *testing.T) {
+// treeOf parses files with these texts.
+func treeOf(t *testing.T, texts map[string]string) []File {
+	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":      "module example.com/m\n\ngo 1.26\n",
-		"a/a.go":      "// Package a is one.\npackage a\n\n// T has two fields.\ntype T struct{ x, y int }\n\nfunc (t T) add() int { return helper(t) }\n",
-		"a/b.go":      "package a\n\nfunc helper(t T) int { return t.x }\n",
-		"a/a_test.go": "package a\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) { _ = T{}.add() }\n",
-	} {
+	for name, text := range texts {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
@@ -43,6 +40,16 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return files
+}
+
+func TestMeasure(t *testing.T) {
+	files := treeOf(t, map[string]string{
+		"go.mod":      "module example.com/m\n\ngo 1.26\n",
+		"a/a.go":      "// Package a is one.\npackage a\n\n// T has two fields.\ntype T struct{ x, y int }\n\nfunc (t T) add() int { return helper(t) }\n",
+		"a/b.go":      "package a\n\nfunc helper(t T) int { return t.x }\n",
+		"a/a_test.go": "package a\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) { _ = T{}.add() }\n",
+	})
 	f := Measure(files)
 	if f.Lines != 10 || f.TestLines != 5 || f.CommentLines != 2 || f.Fields["a.T"] != 2 || f.Methods["a.T"] != 1 || !f.Names["add"]["a"] {
 		t.Errorf("figures = %+v", f)

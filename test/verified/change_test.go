@@ -55,7 +55,6 @@ func newMoment(t *testing.T, raw []policy.Object) *moment {
 // TestChanges compares random clusters before and after random changes. A flow between pods that both have, or between such a pod and an
 // address outside, is in exactly the rows that say so, and in such a row if and only if the specifications allow it at one moment alone.
 func TestChanges(t *testing.T) {
-	pace.NotRaced(t)
 	figures := map[string]int{}
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](40, 5)) && !t.Failed(); seed++ {

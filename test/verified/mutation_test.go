@@ -15,7 +15,6 @@ const perWorld = 50
 // TestMutations changes rules and attachments of pods' access lists in VPP. Verify finds each change, or no packet of those that it compares
 // shows it.
 func TestMutations(t *testing.T) {
-	pace.NotRaced(t)
 	figures := mutation.Figures{}
 	first := oracle.Setting(t, "CONTIV_SEED", 1000)
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](3, 3)) && !t.Failed(); seed++ {

@@ -37,7 +37,6 @@ type drafts struct {
 // and ones to ignore. The decision then about each flow is that of the specifications for the cluster in which these policies are enforced, and the
 // decision now is that for the cluster without them.
 func TestStagedPolicies(t *testing.T) {
-	pace.NotRaced(t)
 	figures := map[string]int{}
 	first := oracle.Setting(t, "CONTIV_SEED", 1)
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_CASES", pace.Fewer[uint64](100, 20)) && !t.Failed(); seed++ {
