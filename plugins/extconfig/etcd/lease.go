@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// renewals are how many renewals a lease has in its time, if etcd answers them.
+// renewals are how many renewals a lease has in its time, if etcd answers them soon. The time of an answer counts: otherwise an etcd that answers slowly would get too few.
 const renewals = 3
 
 // renewPause is between the end of a stream of renewals and the next one.
@@ -71,7 +71,7 @@ func (c *client) renewByStream(ctx context.Context, id clientv3.LeaseID, renewed
 		select {
 		case <-answers: // the end of the stream, with the connection: the next one needs a stream, too
 			return errLost
-		case <-time.After(ttl / renewals):
+		case <-time.After(time.Until(asked.Add(ttl / renewals))): // at once, if the answer took longer
 		}
 	}
 }
