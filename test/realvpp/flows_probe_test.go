@@ -117,7 +117,7 @@ func TestVPPFlowsProbed(t *testing.T) {
 	cfg.Process.Flows = watcher
 	runAgent(t, cfg)
 	door := cni.PodInterface(web.ID)
-	l.awaitProbe(t, watcher)
+	l.awaitSource(t, watcher, agentflows.ByProbe)
 	want := l.sendMany(t, manyFlows(oracle.Setting(t, "CONTIV_VPP_CONNECTIONS", 4000), door), door)
 	checkMany(t, watcher, want)
 	t.Log(l.cli("show runtime flowprobe-output-ip4"))
@@ -253,8 +253,8 @@ func (l *lab) probed(t *testing.T) *agentflows.Probe {
 	}
 }
 
-// awaitProbe sends a connection after the other until flowprobe shows one: the agent has finished its first sync then.
-func (l *lab) awaitProbe(t *testing.T, watcher *agentflows.Watcher) {
+// awaitSource sends a connection after the other until a source of flows shows one: the agent has finished its first sync then.
+func (l *lab) awaitSource(t *testing.T, watcher *agentflows.Watcher, by string) {
 	t.Helper()
 	for i := range uint16(patience / time.Second) {
 		p := packet.NewTCP(netip.AddrPortFrom(netip.MustParseAddr("10.2.3.1"), 1000+i), netip.MustParseAddrPort("10.1.1.2:80")).Opening()
@@ -267,12 +267,12 @@ func (l *lab) awaitProbe(t *testing.T, watcher *agentflows.Watcher) {
 			t.Fatal(err)
 		}
 		for _, f := range answer.Flows {
-			if f.SeenBy == agentflows.ByProbe && f.Connections > 0 {
+			if f.SeenBy == by && f.Connections > 0 {
 				return
 			}
 		}
 	}
-	t.Fatal("flowprobe shows nothing")
+	t.Fatalf("%s shows nothing", by)
 }
 
 // sightings are connections, or denied packets, with one reason, and the packets of both directions.

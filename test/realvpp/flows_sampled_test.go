@@ -3,15 +3,12 @@ package realvpp
 import (
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/agent"
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
-	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
-	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vppagent"
@@ -33,7 +30,7 @@ func TestVPPFlowsSampled(t *testing.T) {
 	}
 	cfg.Process.Flows = watcher
 	runAgent(t, cfg)
-	l.awaitSession(t, watcher)
+	l.awaitSource(t, watcher, agentflows.BySessions)
 	want := l.sendMany(t, manyFlows(sent, cni.PodInterface(web.ID)), cni.PodInterface(web.ID))
 
 	var got map[string]sightings
@@ -63,22 +60,4 @@ func TestVPPFlowsSampled(t *testing.T) {
 	if byACL.Name != agentflows.BySessions || byACL.Present <= listed || byACL.Read > byACL.Present || byACL.Problem == "" {
 		t.Errorf("the source of sessions says %+v", byACL)
 	}
-}
-
-// awaitSession sends a connection after the other until its session is shown: the agent has finished its first sync then.
-func (l *lab) awaitSession(t *testing.T, watcher *agentflows.Watcher) {
-	t.Helper()
-	for i := range uint16(patience / time.Second) {
-		p := packet.NewTCP(netip.AddrPortFrom(netip.MustParseAddr("10.2.3.1"), 1000+i), netip.MustParseAddrPort("10.1.1.2:80")).Opening()
-		if err := l.frames.put(l.pairs[cni.Uplink], p); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		if answer, err := watcher.Ask(t.Context(), 0, &flows.Filter{Verdict: flows.Allowed, From: "10.2.3.1"}); err != nil {
-			t.Fatal(err)
-		} else if len(answer.Flows) > 0 {
-			return
-		}
-	}
-	t.Fatal("flows show no session")
 }
