@@ -205,7 +205,7 @@ func TestSlowMember(t *testing.T) {
 	}
 	w.settled()
 	w.writes()
-	p.slow(time.Second) // a renewal takes 2 s of the 5 s of the statuses' lease
+	p.slow(1100 * time.Millisecond) // an answer takes 2.2 s to 4.4 s, of the 5 s of the statuses' lease
 	w.changed()
 	w.settled()
 	w.quiet("slow")

@@ -18,7 +18,7 @@ import (
 
 // Limits on etcd's silence and on the size of its messages.
 const (
-	dialTimeout    = 5 * time.Second
+	dialTimeout    = 10 * time.Second // two answers: the connection, and the first request
 	requestTimeout = 15 * time.Second
 	keepAlive      = 10 * time.Second
 	maxReceive     = 16 << 20 // several values that are refused for their length, or a page of valid ones
@@ -174,7 +174,6 @@ func (c *client) lost(ctx context.Context) error {
 func (c *client) Grant(ctx context.Context, ttl time.Duration) (lease int64, lost <-chan struct{}, err error) {
 	asked, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	began := time.Now()
 	granted, err := c.etcd.Grant(asked, int64(ttl/time.Second))
 	if err != nil {
 		return 0, nil, err
@@ -182,7 +181,7 @@ func (c *client) Grant(ctx context.Context, ttl time.Duration) (lease int64, los
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
-		c.renewLease(ctx, granted.ID, began, time.Duration(granted.TTL)*time.Second)
+		c.renewLease(ctx, granted.ID, time.Duration(granted.TTL)*time.Second)
 	}()
 	return int64(granted.ID), gone, nil
 }
