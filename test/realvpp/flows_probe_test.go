@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -14,17 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/contiv-agent/contiv-agent/agent"
 	agentflows "github.com/contiv-agent/contiv-agent/agent/flows"
 	"github.com/contiv-agent/contiv-agent/flows"
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
-	"github.com/contiv-agent/contiv-agent/source/manifest"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
-	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/flowprobe"
-	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
 // theCollector is an address behind the uplink, and theExporter is the node's.
@@ -105,17 +100,8 @@ func TestVPPFlowsProbed(t *testing.T) {
 	path := realVPP(t, "has no flowprobe")
 	needFlowprobe(t, path)
 	l, web, dir := labWithWeb(t, path, flowObjects, "flowprobe_plugin.so")
-	watcher := agentflows.New(agentflows.Config{
-		Node: "node-1", Every: 250 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
-		Probe: l.probed(t),
-	})
-	cfg := agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
-		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
-		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
-	}
-	cfg.Process.Flows = watcher
-	runAgent(t, cfg)
+	watcher := newWatcher(250*time.Millisecond, l.probed(t))
+	l.runWatched(t, dir, watcher)
 	door := cni.PodInterface(web.ID)
 	l.awaitSource(t, watcher, agentflows.ByProbe)
 	want := l.sendMany(t, manyFlows(oracle.Setting(t, "CONTIV_VPP_CONNECTIONS", 4000), door), door)
@@ -170,17 +156,8 @@ func TestVPPFlowsProbedIPv6(t *testing.T) {
 	if err = errors.Join(err, os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(bothFamilies), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	watcher := agentflows.New(agentflows.Config{
-		Node: "node-1", Every: 250 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
-		Probe: l.probed(t),
-	})
-	cfg := agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
-		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
-		VPPAgent: vppagent.Config{Recheck: time.Second},
-	}
-	cfg.Process.Flows = watcher
-	runAgent(t, cfg)
+	watcher := newWatcher(250*time.Millisecond, l.probed(t))
+	l.runWatched(t, dir, watcher)
 	want := map[string]string{
 		"10.2.0.7":      "allowed by NetworkPolicy default/web ingress rule 2",
 		"2001:db8:2::7": "allowed by NetworkPolicy default/web ingress rule 1",

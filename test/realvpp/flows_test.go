@@ -37,16 +37,8 @@ endpoints: [{addresses: [10.3.0.1], conditions: {ready: true}}]
 // TestVPPFlows: an agent shows connections and dropped packets of a VPP with names, counts, NAT and the rule that decided, also after VPP restarted.
 func TestVPPFlows(t *testing.T) {
 	l, web, dir := labWithWeb(t, theVPP(t), flowObjects)
-	cfg := agent.Config{
-		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
-		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
-		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
-	}
-	watcher := agentflows.New(agentflows.Config{
-		Node: "node-1", Every: 100 * time.Millisecond, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler),
-	})
-	cfg.Process.Flows = watcher
-	runAgent(t, cfg)
+	watcher := newWatcher(100*time.Millisecond, nil)
+	l.runWatched(t, dir, watcher)
 	sent := uint64(0)
 	for life := range uint16(2) {
 		if life > 0 {
@@ -56,6 +48,25 @@ func TestVPPFlows(t *testing.T) {
 		}
 		sent = seenLife(t, l, watcher, web.ID, 1000+100*life, sent)
 	}
+}
+
+// newWatcher makes a watcher of flows, whose files have a name of the moment. Probe may be nil.
+func newWatcher(every time.Duration, probe *agentflows.Probe) *agentflows.Watcher {
+	return agentflows.New(agentflows.Config{
+		Node: "node-1", Every: every, Folder: "/tmp", Name: fmt.Sprintf("lab%d", time.Now().UnixNano()), Logger: slog.New(slog.DiscardHandler), Probe: probe,
+	})
+}
+
+// runWatched starts an agent with the manifests of a folder and with that watcher.
+func (l *lab) runWatched(t *testing.T, dir string, watcher *agentflows.Watcher) {
+	t.Helper()
+	cfg := agent.Config{
+		NodeName: "node-1", VPP: vpp.Config{Socket: l.socket(), MaxBackoff: 100 * time.Millisecond}, Override: cni.Located(),
+		Sources:  map[string]agent.Source{manifest.Name: manifest.New(manifest.Config{Paths: []string{dir}})},
+		VPPAgent: vppagent.Config{Recheck: time.Second}, // VPP sends no event when an interface gets a name
+	}
+	cfg.Process.Flows = watcher
+	runAgent(t, cfg)
 }
 
 // seenLife sends packets from unused ports until flows show them: before the first sync VPP drops all. It returns how many clients' packets it has sent, and others before.

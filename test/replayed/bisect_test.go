@@ -122,12 +122,14 @@ func TestBisectAgreesWithFreshClusters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		questions := h.questions()
+		var questions []trace.Step
+		for i, q := range h.questions() {
+			if i%pace.Every(4) == 0 {
+				questions = append(questions, q)
+			}
+		}
 		want := h.verdicts(t, questions)
 		for i, q := range questions {
-			if i%pace.Every(4) != 0 {
-				continue
-			}
 			changed := map[string]bool{}
 			var list []string
 			for n := 1; n < len(want); n++ {

@@ -238,7 +238,7 @@ func TestKeysLeadFromTheMapToTheRule(t *testing.T) {
 		t.Errorf("arrows lead from %q to %q", first, got)
 	}
 	b.run(chromedp.Focus(chromedp.CSS(`a.line.no`)), chromedp.KeyEvent(kb.Enter))
-	b.awaits(`location.pathname === "/edge"`)
+	b.awaits(`location.pathname === "/edge" && document.readyState === "complete"`)
 	b.wants("workload shop/worker → workload shop/db", "✕ dropped", "isolates shop/db-0")
 	b.isLive()
 	b.press("j", kb.Enter)

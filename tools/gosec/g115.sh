@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 GO=${GO:-go} list=tools/gosec/g115.txt dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-(cd tools/gosec && $GO build -mod=mod -o "$dir/conversions" ./conversions)
+(cd tools/gosec && $GO build -o "$dir/conversions" ./conversions)
 # Package by package: the whole tree at a time takes ten times as long. The simulated VPP and the tests are no part of the agent.
 $GO list ./... | sed "s,^$($GO list -m),.," | grep -vE '^\./(sim|test|proto)(/|$)' | xargs -P 2 -I{} "$dir/conversions" {} | LC_ALL=C sort -u >"$dir/found"
 grep -v '^#' "$list" | cut -f1-3 | LC_ALL=C sort -u >"$dir/known" || true
