@@ -106,6 +106,7 @@ func (w *Watcher) addPending(ctx context.Context, l Loop, pending []observation)
 func (w *Watcher) noteConnections(t *tables) (out []observation) {
 	k := &w.known
 	if w.Probe != nil {
+		k.listed = true
 		return t.probed
 	}
 	k.listed = !errors.Is(t.err[1], capture.ErrMany)
@@ -188,7 +189,8 @@ func (k *known) noteSample(places [][]capture.Session) (out []observation) {
 // noteTranslated returns the connections in NAT44's table. It has those that NAT44 only lets pass, too, and does not say which end opened them: the
 // sessions of access lists do. Their packets are added to the flows of sessions. If sessions are too many to list them, the table shows these
 // connections in their place, and ports say which end is the client. VPP counts bytes of one direction alone (create_bypass_for_fwd, VPP 25.10), so these
-// are left out.
+// are left out. It counts a packet from a pod to another node twice, where it comes in and where it goes out (nat_not_translate_output_feature_fwd). With flowprobe none of
+// these is taken.
 func (w *Watcher) noteTranslated(read *tables) (out []observation) {
 	k, r := &w.known, read.nat
 	k.current = true

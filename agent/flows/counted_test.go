@@ -214,3 +214,20 @@ func TestOneTableForgetsFirst(t *testing.T) {
 		v.check(t, name)
 	}
 }
+
+// With flowprobe, NAT44's table adds nothing to connections that NAT44 only lets pass: flowprobe has them, and all their packets.
+func TestProbedConnectionsAreNotInNAT44(t *testing.T) {
+	v := newScript(t, 3)
+	v.w.Probe = &Probe{}
+	for n := 0; n < 100; n += 4 {
+		v.send(n)
+	}
+	for range 3 {
+		read := v.read(1000, 0, true)
+		read.sessions = nil
+		if v.note(read); len(v.counted) > 0 {
+			t.Fatalf("NAT44 shows %d connections beside flowprobe", len(v.counted))
+		}
+		v.send(0)
+	}
+}

@@ -20,7 +20,7 @@ type known struct {
 	assumed    map[ends]bool           // connections of translated whose client is assumed
 	ended      recent                  // ends of assumed that NAT44 has no more: access lists may keep a session for longer
 	reading    sessions.Reading        // the latest one, without its sessions
-	listed     bool                    // the latest read listed all sessions of access lists
+	listed     bool                    // the latest read had all connections that NAT44 only lets pass: all sessions of access lists, or flowprobe's
 	seed       maphash.Seed
 	sampler    *capture.Sampler // of sessions, if they are too many; the reader's
 	current    bool             // NAT44's table was read in this look, after the sessions

@@ -104,9 +104,9 @@ func TestVPPFlowsProbed(t *testing.T) {
 	l.runWatched(t, dir, watcher)
 	door := cni.PodInterface(web.ID)
 	l.awaitSource(t, watcher, agentflows.ByProbe)
-	want := l.sendMany(t, manyFlows(oracle.Setting(t, "CONTIV_VPP_CONNECTIONS", 4000), door), door)
-	checkMany(t, watcher, want)
-	t.Log(l.cli("show runtime flowprobe-output-ip4"))
+	want := l.sendMany(t, manyFlows(oracle.Setting(t, "CONTIV_VPP_CONNECTIONS", 4000), door), door, agentflows.ByProbe)
+	checkMany(t, watcher, want, agentflows.ByProbe)
+	t.Log(l.cli("show runtime flowprobe-output-l2"))
 	l.measureDenials(t, watcher)
 }
 
@@ -255,9 +255,13 @@ func (l *lab) awaitSource(t *testing.T, watcher *agentflows.Watcher, by string) 
 // sightings are connections, or denied packets, with one reason, and the packets of both directions.
 type sightings struct{ connections, packets uint64 }
 
-// sendMany sends the connections at a rate, and returns what flows must show for each reason.
-func (l *lab) sendMany(t *testing.T, all []manyFlow, door string) map[string]sightings {
+// sendMany sends the connections at a rate, and returns what flows by a source must show for each reason. NAT44 counts a packet that a pod sends to another node twice.
+func (l *lab) sendMany(t *testing.T, all []manyFlow, door, by string) map[string]sightings {
 	t.Helper()
+	perAnswer := uint64(1)
+	if by == agentflows.BySessions {
+		perAnswer = 2
+	}
 	pause := time.Second / time.Duration(oracle.Setting(t, "CONTIV_VPP_RATE", 1000))
 	want := map[string]sightings{}
 	begin := time.Now()
@@ -269,7 +273,7 @@ func (l *lab) sendMany(t *testing.T, all []manyFlow, door string) map[string]sig
 		}
 		time.Sleep(time.Until(begin.Add(time.Duration(i) * pause)))
 		if f.answer {
-			m.packets++
+			m.packets += perAnswer
 		}
 		want[f.want] = m
 		l.answerMany(t, all, i-answersLater, door)
@@ -296,13 +300,13 @@ func (l *lab) answerMany(t *testing.T, all []manyFlow, i int, door string) {
 	}
 }
 
-// checkMany checks that at least 99.9 % are shown, and nothing with another reason.
-func checkMany(t *testing.T, watcher *agentflows.Watcher, want map[string]sightings) {
+// checkMany checks that a source shows at least 99.9 %, and that nothing is shown with another reason or by another source.
+func checkMany(t *testing.T, watcher *agentflows.Watcher, want map[string]sightings, by string) {
 	t.Helper()
 	var got map[string]sightings
 	var answer *agentflows.Answer
 	for end := time.Now().Add(patience); ; time.Sleep(time.Second) {
-		got, answer = sightingsOf(t, watcher)
+		got, answer = sightingsOf(t, watcher, by)
 		enough := true
 		for why, w := range want {
 			enough = enough && got[why].connections*1000 >= w.connections*999 && got[why].packets*1000 >= w.packets*999
@@ -325,8 +329,9 @@ func checkMany(t *testing.T, watcher *agentflows.Watcher, want map[string]sighti
 	t.Logf("%+v", answer.Sources)
 }
 
-// sightingsOf returns what flows of the pod web show for each reason. NAT44's own connections are not among them: sessions or flowprobe have the same.
-func sightingsOf(t *testing.T, watcher *agentflows.Watcher) (map[string]sightings, *agentflows.Answer) {
+// sightingsOf returns what flows of the pod web show for each reason, connections of another source with its name. Those that NAT44 translates are not among them: sessions or
+// flowprobe have the same.
+func sightingsOf(t *testing.T, watcher *agentflows.Watcher, by string) (map[string]sightings, *agentflows.Answer) {
 	t.Helper()
 	answer, err := watcher.Ask(t.Context(), 0, nil)
 	if err != nil {
@@ -338,12 +343,16 @@ func sightingsOf(t *testing.T, watcher *agentflows.Watcher) (map[string]sighting
 		if f.Destination.String() != "default/web" && f.Source.String() != "default/web" || f.SeenBy == agentflows.ByNAT || f.Source.Address.String() == "10.2.3.1" {
 			continue
 		}
-		m := got[f.Decision.Text]
+		why := f.Decision.Text
+		if f.Verdict != flows.Dropped && f.SeenBy != by {
+			why = f.SeenBy + ": " + why
+		}
+		m := got[why]
 		m.packets += f.Packets
 		if m.connections += f.Connections; f.Verdict == flows.Dropped {
 			m.connections += f.Packets
 		}
-		got[f.Decision.Text] = m
+		got[why] = m
 	}
 	return got, answer
 }

@@ -136,7 +136,7 @@ func missingFlows(want, got []string, last uint16) string {
 	return ""
 }
 
-// checkCounts checks that a dropped packet of TCP without data has 40 bytes, and that NAT44 counts the packets of connections that it lets pass, each once. A packet may count
+// checkCounts checks that a dropped packet of TCP without data has 40 bytes, and that NAT44 counts the packets of clients of other nodes that it lets pass, each once. A packet may count
 // without its connection: NAT44 counts packets before lists drop them, and a read of sessions may be incomplete.
 func checkCounts(t *testing.T, watcher *agentflows.Watcher, sent uint64) {
 	t.Helper()
