@@ -60,6 +60,7 @@ var messages = sync.OnceValue(func() *apiTable {
 	aclMessages(t)
 	l2Messages(t)
 	mirrorMessages(t)
+	probeMessages(t)
 	abfMessages(t)
 	policerMessages(t)
 	puntMessages(t)

@@ -6,8 +6,10 @@ import (
 	"strings"
 
 	"go.fd.io/govpp/binapi/arp"
+	"go.fd.io/govpp/binapi/flowprobe"
 	interfaces_ "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
+	"go.fd.io/govpp/binapi/ipfix_export"
 	"go.fd.io/govpp/binapi/span"
 
 	"github.com/contiv-agent/contiv-agent/sim/mirror"
@@ -58,6 +60,28 @@ func mirrorMessages(t *apiTable) {
 	})
 }
 
+// probeMessages: the plugin flowprobe, and its exporter.
+func probeMessages(t *apiTable) {
+	onRead(t, func(q *call, _ *flowprobe.FlowprobeGetParams) *flowprobe.FlowprobeGetParamsReply {
+		return q.probe.Params()
+	})
+	onWrite(t, func(q *call, m *flowprobe.FlowprobeSetParams) *flowprobe.FlowprobeSetParamsReply {
+		return &flowprobe.FlowprobeSetParamsReply{Retval: q.probe.SetParams(m)}
+	})
+	onWrite(t, func(q *call, m *flowprobe.FlowprobeInterfaceAddDel) *flowprobe.FlowprobeInterfaceAddDelReply {
+		return &flowprobe.FlowprobeInterfaceAddDelReply{Retval: q.onInterface(m.SwIfIndex, func(*iface) int32 { return q.probe.Set(m) })}
+	})
+	onDump(t, func(q *call, m *flowprobe.FlowprobeInterfaceDump, send func(*flowprobe.FlowprobeInterfaceDetails)) {
+		q.probe.Interfaces(m.SwIfIndex, send)
+	})
+	onWrite(t, func(q *call, m *ipfix_export.SetIpfixExporter) *ipfix_export.SetIpfixExporterReply {
+		return &ipfix_export.SetIpfixExporterReply{Retval: q.probe.SetExporter(m, q.fib[ip4].findTable(m.VrfID) != nil)}
+	})
+	onDump(t, func(q *call, _ *ipfix_export.IpfixExporterDump, send func(*ipfix_export.IpfixExporterDetails)) {
+		send(q.probe.Exporter())
+	})
+}
+
 func (v *VPP) dumpMirrors(b *strings.Builder) {
-	b.WriteString(strings.Join(mirror.Lines(v.mirrors, &v.proxy, v.ifs.name), ""))
+	b.WriteString(strings.Join(mirror.Lines(v.mirrors, &v.proxy, v.ifs.name), "") + v.probe.Text(v.ifs.name))
 }

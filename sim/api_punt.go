@@ -14,13 +14,14 @@ import (
 	vpppunt "go.fd.io/govpp/binapi/punt"
 
 	"github.com/contiv-agent/contiv-agent/sim/frame"
+	"github.com/contiv-agent/contiv-agent/sim/punt"
 )
 
 // punts is the punt configuration. Only packets with bytes are redirected; the sim assumes that startup.conf configures a punt socket.
 type punts struct {
 	redirects map[redirectKey][]fib_types.FibPath
 	counts    [2]int // of redirects by family, in VPP's counting, which ignores their existence
-	sockets   map[vpppunt.Punt]string
+	sockets   punt.Sockets
 	parts     frame.Parts // of datagrams to VPP itself
 }
 
@@ -29,14 +30,8 @@ type redirectKey struct {
 	rx uint32 // 0: any
 }
 
-// puntReasons are the reasons of a VPP without plugins, by number.
-var puntReasons = []string{"", "ipsec4-spi-o-udp-0", "ipsec4-no-such-tunnel", "ipsec6-no-such-tunnel", "ipsec6-spi-o-udp-0"}
-
-// puntAllPorts is VPP's value for any port.
-const puntAllPorts = 65535
-
 func (p *punts) init() {
-	*p = punts{redirects: map[redirectKey][]fib_types.FibPath{}, sockets: map[vpppunt.Punt]string{}}
+	*p = punts{redirects: map[redirectKey][]fib_types.FibPath{}, sockets: punt.Sockets{}}
 }
 
 func puntMessages(t *apiTable) {
@@ -57,31 +52,22 @@ func puntMessages(t *apiTable) {
 		}
 	})
 	onWrite(t, func(q *call, m *vpppunt.PuntSocketRegister) *vpppunt.PuntSocketRegisterReply {
-		rv := q.puntSocket(m.Punt)
-		if m.HeaderVersion != 1 {
-			rv = rvUnspecified
-		}
-		if rv == 0 {
-			q.punt.sockets[m.Punt], _, _ = strings.Cut(m.Pathname, "\x00")
-		}
-		return &vpppunt.PuntSocketRegisterReply{Retval: rv, Pathname: "/run/vpp/punt.sock"}
+		return &vpppunt.PuntSocketRegisterReply{Retval: q.punt.sockets.Register(m), Pathname: "/run/vpp/punt.sock"}
 	})
 	onWrite(t, func(q *call, m *vpppunt.PuntSocketDeregister) *vpppunt.PuntSocketDeregisterReply {
 		delete(q.punt.sockets, m.Punt)
 		return &vpppunt.PuntSocketDeregisterReply{}
 	})
 	onDump(t, func(q *call, m *vpppunt.PuntSocketDump, send func(*vpppunt.PuntSocketDetails)) {
-		for _, p := range q.punt.registered() {
+		for _, p := range q.punt.sockets.Registered() {
 			if p.Type == m.Type {
 				send(&vpppunt.PuntSocketDetails{Punt: p, Pathname: q.punt.sockets[p]})
 			}
 		}
 	})
 	onDump(t, func(_ *call, m *vpppunt.PuntReasonDump, send func(*vpppunt.PuntReasonDetails)) {
-		for id, name := range puntReasons {
-			if m.Reason.Name == "" || m.Reason.Name == name {
-				send(&vpppunt.PuntReasonDetails{Reason: vpppunt.PuntReason{ID: uint32(id), Name: name}})
-			}
+		for _, r := range punt.Reasons(m.Reason.Name) {
+			send(&vpppunt.PuntReasonDetails{Reason: r})
 		}
 	})
 }
@@ -89,12 +75,6 @@ func puntMessages(t *apiTable) {
 func (p *punts) places() []redirectKey {
 	return slices.SortedFunc(maps.Keys(p.redirects), func(a, b redirectKey) int {
 		return cmp.Or(cmp.Compare(a.af, b.af), cmp.Compare(a.rx, b.rx))
-	})
-}
-
-func (p *punts) registered() []vpppunt.Punt {
-	return slices.SortedFunc(maps.Keys(p.sockets), func(a, b vpppunt.Punt) int {
-		return cmp.Or(cmp.Compare(a.Type, b.Type), slices.Compare(a.Punt.XXX_UnionData[:], b.Punt.XXX_UnionData[:]))
 	})
 }
 
@@ -123,17 +103,6 @@ func (v *VPP) puntRedirect(m *ip.AddDelIPPuntRedirectV2) int32 {
 	return 0
 }
 
-// puntSocket returns the errors of punt_socket_register: it accepts only UDP ports, existing exceptions, and any IP protocol.
-func (v *VPP) puntSocket(p vpppunt.Punt) int32 {
-	l4 := p.Punt.GetL4()
-	switch {
-	case p.Type == vpppunt.PUNT_API_TYPE_L4 && (l4.Protocol != ip_types.IP_API_PROTO_UDP || l4.Port == puntAllPorts),
-		p.Type == vpppunt.PUNT_API_TYPE_EXCEPTION && p.Punt.GetException().ID >= uint32(len(puntReasons)):
-		return rvUnspecified
-	}
-	return 0
-}
-
 func (v *VPP) dumpPunt(b *strings.Builder) {
 	for _, k := range v.punt.places() {
 		rx := "any"
@@ -152,11 +121,5 @@ func (v *VPP) dumpPunt(b *strings.Builder) {
 			fmt.Fprintf(b, "punt-redirect family %d counted %d of %d\n", af, n, on)
 		}
 	}
-	for _, p := range v.punt.registered() {
-		what := fmt.Sprintf("reason %s", puntReasons[min(int(p.Punt.GetException().ID), len(puntReasons)-1)])
-		if p.Type != vpppunt.PUNT_API_TYPE_EXCEPTION {
-			what = fmt.Sprintf("%+v", p.Punt.GetL4())
-		}
-		fmt.Fprintf(b, "punt-socket %s %s\n", what, v.punt.sockets[p])
-	}
+	b.WriteString(v.punt.sockets.Text())
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/sim/acl"
 	"github.com/contiv-agent/contiv-agent/sim/apifiles"
+	"github.com/contiv-agent/contiv-agent/sim/cnat"
 )
 
 // systemMessages: memclnt, vpe, vlib, and the session layer's switch.
@@ -87,7 +88,12 @@ func (q *call) cli(cmd string) *vlib.CliInbandReply {
 	case "show acl-plugin acl":
 		return &vlib.CliInbandReply{Reply: q.showACLs()}
 	case "show cnat snat-policy":
-		return &vlib.CliInbandReply{Reply: q.showSNATPolicy()}
+		return &vlib.CliInbandReply{Reply: cnat.ShowSNATPolicy(q.cnat, func(i uint32) string {
+			if f := q.ifs.get(i); f != nil {
+				return f.name
+			}
+			return ""
+		})}
 	case "clear acl-plugin sessions":
 		q.acl.ClearSessions()
 		return &vlib.CliInbandReply{}

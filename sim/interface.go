@@ -210,6 +210,7 @@ func (v *VPP) destroy(f *iface) {
 	v.features.policers.Deleted(f.index)
 	v.acl.InterfaceDeleted(f.index)
 	v.classify.InterfaceDeleted(f.index)
+	v.probe.InterfaceDeleted(f.index)
 	if f.kind == kindAfPacket && f.up { // as vnet_delete_hw_interface
 		v.cfg.Wire.SetUp(f.index, false)
 	}

@@ -44,7 +44,7 @@ func realVPP(t *testing.T) *client {
 	args := fmt.Sprintf(`unix { nodaemon cli-listen %[1]s/cli.sock runtime-dir %[1]s poll-sleep-usec 100 } api-segment { prefix %[2]s }
 		socksvr { socket-name %[1]s/api.sock } statseg { socket-name %[1]s/stats.sock size 64M page-size 4k }
 		memory { main-heap-size 512M main-heap-page-size 4k } buffers { buffers-per-numa 16384 page-size 4k }
-		plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin memif_plugin.so { enable } plugin acl_plugin.so { enable } plugin vxlan_plugin.so { enable } }
+		plugins { plugin default { disable } plugin nat_plugin.so { enable } plugin memif_plugin.so { enable } plugin acl_plugin.so { enable } plugin vxlan_plugin.so { enable } plugin flowprobe_plugin.so { enable } }
 		acl-plugin { reclassify sessions 1 }`, dir, filepath.Base(dir))
 	cmd := exec.Command(bin, strings.Fields(args)...)
 	if os.Getenv("CONTIV_VPP_STDERR") != "" {

@@ -12,6 +12,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim/capture"
 	"github.com/contiv-agent/contiv-agent/sim/classify"
 	"github.com/contiv-agent/contiv-agent/sim/cnat"
+	"github.com/contiv-agent/contiv-agent/sim/flowprobe"
 	"github.com/contiv-agent/contiv-agent/sim/mirror"
 	"github.com/contiv-agent/contiv-agent/sim/nat44ed"
 	"github.com/contiv-agent/contiv-agent/sim/policer"
@@ -68,11 +69,12 @@ type VPP struct {
 	foreign foreign
 }
 
-// copies is what concerns copies of packets, and answers for other hosts.
+// copies is what concerns copies and counts of packets, and answers for other hosts.
 type copies struct {
 	mirrors  mirror.Mirrors
 	proxy    mirror.Proxies
 	captured capture.Capture
+	probe    *flowprobe.Probe
 }
 
 // state is lost by a restart.
@@ -132,7 +134,7 @@ func (v *VPP) boot(now time.Time) {
 	v.neigh.init()
 	v.memif.init()
 	v.l2 = bridge.New()
-	v.mirrors, v.proxy.On = mirror.Mirrors{}, map[uint32]bool{}
+	v.mirrors, v.proxy.On, v.probe = mirror.Mirrors{}, map[uint32]bool{}, flowprobe.New()
 	v.abf.init()
 	v.punt.init()
 	v.bootNAT()

@@ -211,8 +211,26 @@ func (v *VPP) Wired(now time.Time, f func(Graph)) {
 	_ = v.survives(func() { f(Graph{v}) })
 }
 
-// Expire ends the sessions that VPP ends by a timer.
-func (g Graph) Expire() { g.v.cnat.Expire() }
+// Expire ends the sessions that VPP ends by a timer, and returns the packets that VPP sends by itself, with the table where they are routed.
+func (g Graph) Expire() (table uint32, made []*frame.Load) {
+	g.v.cnat.Expire()
+	head, table, messages := g.v.probe.Messages(g.v.now)
+	for _, m := range messages {
+		if l, err := frame.Datagram(head, m); err == nil {
+			made = append(made, l)
+		}
+	}
+	return table, made
+}
+
+// octets is the length of an IP packet; without bytes that of its headers.
+func (f *flow) octets() uint64 {
+	if f.cargo != nil {
+		return uint64(len(f.cargo.load.Bytes))
+	}
+	b, _ := f.p.Marshal() // the header was checked when it came in
+	return uint64(len(b))
+}
 
 // Port is an interface as a Wire sees it.
 type Port struct {

@@ -64,7 +64,7 @@ func (w *Watcher) readProbed(ctx context.Context, l Loop) ([]observation, error)
 	var problem error
 	if !now.Before(p.ensure) {
 		p.ensure = now.Add(ensureEvery)
-		if problem = flowprobe.Ensure(ctx, l.Do, p.Target); errors.Is(problem, flowprobe.ErrAbsent) || errors.Is(problem, flowprobe.ErrForeign) {
+		if problem = p.Ensure(ctx, l.Do); errors.Is(problem, flowprobe.ErrAbsent) || errors.Is(problem, flowprobe.ErrForeign) {
 			return nil, problem
 		}
 	}

@@ -84,6 +84,9 @@ func (r rules) firstReason(l *Loop, iface string, output bool, h space.Header, f
 			}
 		}
 	}
+	if len(names) == 0 {
+		return policy.Reason{}, false
+	}
 	return l.reasons.at(iface, output, len(names)-1, -1)
 }
 

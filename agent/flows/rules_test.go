@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/acl"
 	"github.com/contiv-agent/contiv-agent/space"
@@ -74,5 +76,14 @@ func TestReasonsAreMadeOnce(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// An interface without lists denies nothing: there is no end of its lists.
+func TestNoListDecidesNothing(t *testing.T) {
+	l := &Loop{Sent: func(string) proto.Message { return nil }, reasons: newReasons(nil)}
+	l.reasons.explain = func(string, bool, int, int) (policy.Reason, bool) { return policy.Reason{Denied: true}, true }
+	if r, ok := (rules{}).reasonOf(l, "pod", true, space.Header{Src: netip.MustParseAddr("10.1.0.1"), Dst: netip.MustParseAddr("10.2.0.1"), Protocol: space.TCP}); ok {
+		t.Errorf("%+v", r)
 	}
 }

@@ -25,28 +25,31 @@ type Tunnel struct {
 func (t *Tunnel) Wrap(frame []byte) (*Load, error) {
 	p := t.Outer
 	p.Proto, p.TTL, p.SrcPort = model.UDP, vxlanLife, flowPort(frame)
+	body := make([]byte, 0, vxlanLen+len(frame))
+	body = append(body, validVNI, 0, 0, 0)
+	return Datagram(p, append(binary.BigEndian.AppendUint32(body, t.VNI<<8), frame...))
+}
+
+// Datagram returns a packet of UDP with a body, as VPP makes it: without a checksum of IPv4, and routers may fragment it.
+func Datagram(p packet.Packet, body []byte) (*Load, error) {
 	head, err := p.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	n := len(head) + vxlanLen + len(frame)
-	body := len(head) - udpLen
+	n, udp := len(head)+len(body), len(head)-udpLen
 	if n > 1<<16-1 {
 		return nil, ErrHeader
 	}
-	b := make([]byte, 0, n)
-	b = append(b, head...)
-	b = append(b, validVNI, 0, 0, 0)
-	b = append(binary.BigEndian.AppendUint32(b, t.VNI<<8), frame...)
-	binary.BigEndian.PutUint16(b[body+4:], uint16(n-body))
+	b := append(append(make([]byte, 0, n), head...), body...)
+	binary.BigEndian.PutUint16(b[udp+4:], uint16(n-udp))
 	if p.Src.Is6() {
 		binary.BigEndian.PutUint16(b[4:], uint16(n-ip6Len))
-		b[body+6], b[body+7] = 0, 0
-		binary.BigEndian.PutUint16(b[body+6:], max(1, fold(pseudo(b, n-body)+wordSum(b[body:]))))
+		b[udp+6], b[udp+7] = 0, 0
+		binary.BigEndian.PutUint16(b[udp+6:], max(1, fold(pseudo(b, n-udp)+wordSum(b[udp:]))))
 	} else {
 		binary.BigEndian.PutUint16(b[2:], uint16(n))
-		binary.BigEndian.PutUint16(b[6:], 0) // VPP lets routers fragment it
-		b[body+6], b[body+7] = 0, 0          // no checksum
+		binary.BigEndian.PutUint16(b[6:], 0)
+		b[udp+6], b[udp+7] = 0, 0
 		headerSum(b)
 	}
 	return Read(b)

@@ -90,7 +90,7 @@ func (h *Host) Run(ctx context.Context, v *sim.VPP) error {
 		v.Wired(now, func(g sim.Graph) {
 			if now.Sub(last) >= tick {
 				last = now
-				g.Expire()
+				h.edge.Expire(g, now)
 			}
 			h.round(g, now, events[:max(n, 0)])
 			h.hearDue(now)

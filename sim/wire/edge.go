@@ -79,6 +79,14 @@ func (e *Edge) Receive(g sim.Graph, now time.Time, index uint32, b []byte) {
 	(&visit{Edge: e, g: g, now: now}).arrive(index, b)
 }
 
+// Expire lets VPP's timers run, and sends what VPP makes then.
+func (e *Edge) Expire(g sim.Graph, now time.Time) {
+	table, made := g.Expire()
+	for _, l := range made {
+		(&visit{Edge: e, g: g, now: now, made: true}).outputs(0, g.Originate(0, table, true, l)) // as if local0 had them received
+	}
+}
+
 func (e *Edge) drop(index uint32, why string) {
 	e.Of(index).Drops++
 	e.drops[why]++

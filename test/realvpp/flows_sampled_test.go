@@ -16,7 +16,7 @@ func TestVPPFlowsSampled(t *testing.T) {
 	watcher := newWatcher(250*time.Millisecond, nil)
 	watcher.Sessions = listed
 	l.runWatched(t, dir, watcher)
-	l.awaitSource(t, watcher, agentflows.BySessions)
+	l.awaitSource(t, watcher, agentflows.BySessions, web)
 	want := l.sendMany(t, manyFlows(sent, cni.PodInterface(web.ID)), cni.PodInterface(web.ID), agentflows.BySessions)
 
 	var got map[string]sightings

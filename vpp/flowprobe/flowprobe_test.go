@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -188,7 +189,7 @@ func TestCollectorIsBounded(t *testing.T) {
 
 // A VPP without the plugin, and one whose flowprobe or exporter another program uses, are errors; a configured one gets nothing again.
 func TestConfigure(t *testing.T) {
-	to := Target{netip.MustParseAddrPort("192.0.2.1:4739"), netip.MustParseAddr("192.0.2.2")}
+	to := Target{Collector: netip.MustParseAddrPort("192.0.2.1:4739"), Exporter: netip.MustParseAddr("192.0.2.2")}
 	exporter := func(at string) *ipfix_export.IpfixExporterDetails {
 		a := netip.MustParseAddrPort(at)
 		return &ipfix_export.IpfixExporterDetails{CollectorAddress: wireAddress(a.Addr()), CollectorPort: a.Port()}
@@ -219,14 +220,15 @@ func TestConfigure(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	if err := Ensure(ctx, lacks, to); err == nil {
+	if err := to.Ensure(ctx, lacks); err == nil {
 		t.Error("no error without the plugin")
 	}
 }
 
-// Both families are counted where packets leave an Ethernet interface, once in a bridge, also after an agent that counted one family.
+// Both families are counted where packets leave an Ethernet interface, once in a bridge, also after an agent that counted one family. The setting of an interface that was not
+// there at the latest call is made anew: it may be that of a deleted one.
 func TestEnsureCountsBothFamilies(t *testing.T) {
-	to := Target{netip.MustParseAddrPort("192.0.2.1:4739"), netip.MustParseAddr("192.0.2.2")}
+	to := Target{Collector: netip.MustParseAddrPort("192.0.2.1:4739"), Exporter: netip.MustParseAddr("192.0.2.2")}
 	counts := func(index int, which probe.FlowprobeWhich) *probe.FlowprobeInterfaceDetails {
 		return &probe.FlowprobeInterfaceDetails{SwIfIndex: interface_types.InterfaceIndex(index), Which: which, Direction: probe.FLOWPROBE_DIRECTION_TX}
 	}
@@ -235,6 +237,8 @@ func TestEnsureCountsBothFamilies(t *testing.T) {
 	}
 	const tunnel, fresh, older, current, bridge, port = 1, 2, 3, 4, 5, 6
 	var got []probe.FlowprobeInterfaceAddDel
+	counted := []api.Message{counts(older, probe.FLOWPROBE_WHICH_IP4), counts(current, bothFamilies)}
+	name := "pod"
 	do := func(_ context.Context, calls ...vpp.Call) (replies []vpp.Reply) {
 		for _, c := range calls {
 			var r vpp.Reply
@@ -244,9 +248,10 @@ func TestEnsureCountsBothFamilies(t *testing.T) {
 			case *ipfix_export.IpfixExporterDump:
 				r.Details = []api.Message{&ipfix_export.IpfixExporterDetails{CollectorAddress: wireAddress(to.Collector.Addr()), CollectorPort: to.Collector.Port()}}
 			case *probe.FlowprobeInterfaceDump:
-				r.Details = []api.Message{counts(older, probe.FLOWPROBE_WHICH_IP4), counts(current, bothFamilies)}
+				r.Details = counted
 			case *interfaces.SwInterfaceDump:
 				r.Details = []api.Message{iface(0, 0), iface(tunnel, 0), iface(fresh, 1), iface(older, 2), iface(current, 3), iface(bridge, 4), iface(port, 5)}
+				r.Details[4].(*interfaces.SwInterfaceDetails).InterfaceName = name
 			case *l2.BridgeDomainDump:
 				r.Details = []api.Message{&l2.BridgeDomainDetails{BviSwIfIndex: bridge, SwIfDetails: []l2.BridgeDomainSwIf{{SwIfIndex: bridge}, {SwIfIndex: port}}}}
 			case *probe.FlowprobeInterfaceAddDel:
@@ -256,16 +261,28 @@ func TestEnsureCountsBothFamilies(t *testing.T) {
 		}
 		return replies
 	}
-	if err := Ensure(t.Context(), do, to); err != nil {
-		t.Fatal(err)
-	}
 	set := func(add bool, index int, which probe.FlowprobeWhich) probe.FlowprobeInterfaceAddDel {
 		return probe.FlowprobeInterfaceAddDel{IsAdd: add, Which: which, Direction: probe.FLOWPROBE_DIRECTION_TX, SwIfIndex: interface_types.InterfaceIndex(index)}
 	}
-	want := []probe.FlowprobeInterfaceAddDel{
-		set(true, fresh, bothFamilies), set(false, older, probe.FLOWPROBE_WHICH_IP4), set(true, older, bothFamilies), set(true, bridge, bothFamilies),
+	again := []probe.FlowprobeInterfaceAddDel{set(false, current, bothFamilies), set(true, current, bothFamilies)}
+	ensure := func(when string, want []probe.FlowprobeInterfaceAddDel) {
+		t.Helper()
+		if err := to.Ensure(t.Context(), do); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+		got = nil
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	ensure("at first", slices.Concat(
+		[]probe.FlowprobeInterfaceAddDel{set(true, fresh, bothFamilies), set(false, older, probe.FLOWPROBE_WHICH_IP4), set(true, older, bothFamilies)}, again,
+		[]probe.FlowprobeInterfaceAddDel{set(true, bridge, bothFamilies)},
+	))
+	counted = []api.Message{counts(fresh, bothFamilies), counts(older, bothFamilies), counts(current, bothFamilies), counts(bridge, bothFamilies)}
+	ensure("nothing is new", nil)
+	name = "another pod"
+	ensure("a new interface has the index of another one", again)
+	counted = counted[:3]
+	ensure("VPP has lost a setting", []probe.FlowprobeInterfaceAddDel{set(true, bridge, bothFamilies)})
 }

@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 
 	"go.fd.io/govpp/binapi/ethernet_types"
 	probe "go.fd.io/govpp/binapi/flowprobe"
@@ -50,17 +52,21 @@ const (
 type Target struct {
 	Collector netip.AddrPort // an IPv4 address of this host that VPP reaches
 	Exporter  netip.Addr     // the source of the messages: an address that VPP has at the link to the collector
+
+	counted map[interface_types.InterfaceIndex]string // names of the interfaces of the latest Ensure
 }
 
-// Ensure makes VPP count and send, as far as it does not yet, also for interfaces that are new.
-func Ensure(ctx context.Context, do Do, to Target) error {
+// Ensure makes VPP count and send, as far as it does not yet, also for interfaces that are new. VPP keeps the setting of a deleted interface for the next one with its index,
+// and does not count that one (vnet_feature_add_del_sw_interface). So the setting of an interface that the Target sees first is made anew. It does not see a new interface with
+// the name, tag and index of one that was deleted since the latest call.
+func (to *Target) Ensure(ctx context.Context, do Do) error {
 	r := do(ctx, vpp.Call{Msg: &probe.FlowprobeGetParams{}})[0]
 	params, ok := r.Msg.(*probe.FlowprobeGetParamsReply)
 	if !ok || r.Err != nil {
 		return fmt.Errorf("%w (%w)", ErrAbsent, r.Err)
 	}
 	var exporter ipfix_export.IpfixExporterDetails
-	probed, ports, all := map[interface_types.InterfaceIndex]*probe.FlowprobeInterfaceDetails{}, map[interface_types.InterfaceIndex]bool{}, []interface_types.InterfaceIndex{}
+	probed, ports, all := map[interface_types.InterfaceIndex]*probe.FlowprobeInterfaceDetails{}, map[interface_types.InterfaceIndex]bool{}, map[interface_types.InterfaceIndex]string{}
 	for i, r := range do(ctx,
 		vpp.Call{Msg: &ipfix_export.IpfixExporterDump{}, Dump: true},
 		vpp.Call{Msg: &probe.FlowprobeInterfaceDump{SwIfIndex: anyInterface}, Dump: true},
@@ -80,7 +86,7 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 				probed[m.SwIfIndex] = m
 			case *interfaces.SwInterfaceDetails:
 				if m.L2Address != (ethernet_types.MacAddress{}) { // flowprobe reads Ethernet headers; local0 has none, either
-					all = append(all, m.SwIfIndex)
+					all[m.SwIfIndex] = m.InterfaceName + " " + m.Tag
 				}
 			case *l2.BridgeDomainDetails:
 				for _, port := range m.SwIfDetails {
@@ -93,14 +99,15 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 	if err != nil {
 		return err
 	}
-	for _, index := range all {
+	for _, index := range slices.Sorted(maps.Keys(all)) {
 		if !ports[index] {
-			calls = append(calls, probeInterface(index, probed[index])...)
+			calls = append(calls, probeInterface(index, probed[index], to.counted[index] == all[index])...)
 		}
 	}
+	to.counted = all
 	for _, r := range do(ctx, calls...) {
 		if r.Err != nil {
-			err = errors.Join(err, fmt.Errorf("flowprobe: %w", r.Err))
+			err, to.counted = errors.Join(err, fmt.Errorf("flowprobe: %w", r.Err)), nil
 		}
 	}
 	return err
@@ -108,8 +115,8 @@ func Ensure(ctx context.Context, do Do, to Target) error {
 
 // probeInterface returns the requests that make VPP count all IP packets that leave by an interface. Counting of one family, as by earlier agents, is
 // replaced.
-func probeInterface(index interface_types.InterfaceIndex, now *probe.FlowprobeInterfaceDetails) (calls []vpp.Call) {
-	if now != nil && now.Which == bothFamilies {
+func probeInterface(index interface_types.InterfaceIndex, now *probe.FlowprobeInterfaceDetails, known bool) (calls []vpp.Call) {
+	if known && now != nil && now.Which == bothFamilies {
 		return nil
 	}
 	if now != nil {
@@ -121,7 +128,7 @@ func probeInterface(index interface_types.InterfaceIndex, now *probe.FlowprobeIn
 }
 
 // configure returns the requests for the exporter and the parameters.
-func (to Target) configure(params *probe.FlowprobeGetParamsReply, exporter *ipfix_export.IpfixExporterDetails, used bool) (calls []vpp.Call, _ error) {
+func (to *Target) configure(params *probe.FlowprobeGetParamsReply, exporter *ipfix_export.IpfixExporterDetails, used bool) (calls []vpp.Call, _ error) {
 	at := netip.AddrPortFrom(netip.AddrFrom4(exporter.CollectorAddress.Un.GetIP4()), exporter.CollectorPort)
 	if at != to.Collector {
 		if !at.Addr().IsUnspecified() {
