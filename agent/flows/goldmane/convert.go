@@ -11,8 +11,11 @@ import (
 	"github.com/contiv-agent/contiv-agent/proto/calico/goldmane"
 )
 
-// none is Felix's text for a field that does not apply.
-const none = "-"
+// Felix's texts for a field that does not apply, and for a policy if none decided (NoMatchNameStr of its policy_lookup_cache.go).
+const (
+	none    = "-"
+	noMatch = "__NO_MATCH__"
+)
 
 // keyOf returns the key of a flow, as Felix would write it. False: another flow has the same connections.
 func keyOf(f *flows.Flow) (*goldmane.FlowKey, bool) {
@@ -35,16 +38,12 @@ func keyOf(f *flows.Flow) (*goldmane.FlowKey, bool) {
 	case f.Destination.Kind == flows.Service: // dropped before NAT chose an endpoint
 		k.DestServiceNamespace, k.DestServiceName, k.DestServicePort = f.Destination.Namespace, f.Destination.Name, int64(f.Port)
 	}
-	k.Policies = &goldmane.PolicyTrace{}
-	if hit := hitOf(&f.Decision, k.Action); hit != nil {
-		k.Policies.EnforcedPolicies, k.Policies.PendingPolicies = []*goldmane.PolicyHit{hit}, []*goldmane.PolicyHit{hit}
-	}
+	enforced := hitOf(&f.Decision, k.Action)
+	pending := enforced
 	if s := f.Decision.Staged; s != nil {
-		k.Policies.PendingPolicies = nil
-		if hit := pendingOf(s); hit != nil {
-			k.Policies.PendingPolicies = []*goldmane.PolicyHit{hit}
-		}
+		pending = pendingOf(s)
 	}
+	k.Policies = &goldmane.PolicyTrace{EnforcedPolicies: []*goldmane.PolicyHit{enforced}, PendingPolicies: []*goldmane.PolicyHit{pending}}
 	return k, true
 }
 
@@ -138,7 +137,8 @@ var kinds = map[string]goldmane.PolicyKind{
 	"ClusterNetworkPolicy":          goldmane.PolicyKind_CLUSTER_NETWORK_POLICY,
 }
 
-// hitOf returns the rule that decided; nil: no policy did.
+// hitOf returns the rule that decided. If no policy did, or the agent does not know which, it is a profile without a name: Whisker's page ends with an
+// error when a reader opens a flow that has no hit.
 func hitOf(d *flows.Decision, action goldmane.Action) *goldmane.PolicyHit {
 	switch {
 	case d.Policy != "":
@@ -150,7 +150,7 @@ func hitOf(d *flows.Decision, action goldmane.Action) *goldmane.PolicyHit {
 	case d.Profile != "":
 		return &goldmane.PolicyHit{Kind: goldmane.PolicyKind_PROFILE, Name: d.Profile, Action: action}
 	}
-	return nil
+	return &goldmane.PolicyHit{Kind: goldmane.PolicyKind_PROFILE, Name: noMatch, Action: action}
 }
 
 // policyOf returns the policy "Kind namespace/name", or "Kind name", of a tier. Calico's names have the tier as prefix, which Goldmane's lack.

@@ -51,20 +51,23 @@ func TestKeys(t *testing.T) {
 	world := flows.Peer{Kind: flows.Outside, Address: netip.MustParseAddr("192.0.2.7")}
 	node := flows.Peer{Kind: flows.Node, Name: "node-1", Address: netip.MustParseAddr("192.168.16.1")}
 	base := flows.Flow{Node: "node-1", Source: client, Destination: web, Protocol: "TCP", Port: 80, Verdict: flows.Allowed, Direction: "egress", SeenBy: agentflows.BySessions}
+	hits := func(hit *goldmane.PolicyHit) *goldmane.PolicyTrace {
+		return &goldmane.PolicyTrace{EnforcedPolicies: []*goldmane.PolicyHit{hit}, PendingPolicies: []*goldmane.PolicyHit{hit}}
+	}
+	unknown := func(action goldmane.Action) *goldmane.PolicyTrace {
+		return hits(&goldmane.PolicyHit{Kind: goldmane.PolicyKind_PROFILE, Name: "__NO_MATCH__", Action: action})
+	}
 	wanted := func(change func(*goldmane.FlowKey)) *goldmane.FlowKey {
 		k := &goldmane.FlowKey{
 			SourceName: "client", SourceNamespace: "prod", SourceType: goldmane.EndpointType_WORKLOAD_ENDPOINT,
 			DestName: "web", DestNamespace: "prod", DestType: goldmane.EndpointType_WORKLOAD_ENDPOINT, DestPort: 80,
 			DestServiceName: "-", DestServiceNamespace: "-", DestServicePortName: "-", Proto: "tcp",
-			Reporter: goldmane.Reporter_SRC, Action: goldmane.Action_ALLOW, Policies: &goldmane.PolicyTrace{},
+			Reporter: goldmane.Reporter_SRC, Action: goldmane.Action_ALLOW, Policies: unknown(goldmane.Action_ALLOW),
 		}
 		if change != nil {
 			change(k)
 		}
 		return k
-	}
-	hits := func(hit *goldmane.PolicyHit) *goldmane.PolicyTrace {
-		return &goldmane.PolicyTrace{EnforcedPolicies: []*goldmane.PolicyHit{hit}, PendingPolicies: []*goldmane.PolicyHit{hit}}
 	}
 	for name, c := range map[string]struct {
 		change func(*flows.Flow)
@@ -98,6 +101,23 @@ func TestKeys(t *testing.T) {
 			},
 			wanted(func(k *goldmane.FlowKey) {
 				k.DestServiceNamespace, k.DestServiceName, k.DestServicePort = "shop", "db", 5432
+			}),
+		},
+		"dropped by no policy": {
+			func(f *flows.Flow) {
+				f.Verdict, f.Direction, f.Decision = flows.Dropped, "", flows.Decision{Text: "ip4-input: ip4 ttl <= 1"}
+			},
+			wanted(func(k *goldmane.FlowKey) {
+				k.Action, k.Policies = goldmane.Action_DENY, unknown(goldmane.Action_DENY)
+			}),
+		},
+		"no policy would decide if staged ones were enforced": {
+			func(f *flows.Flow) {
+				f.Decision = flows.Decision{Profile: "kns.prod", Staged: &flows.Staged{Verdict: flows.Dropped, By: "StagedNetworkPolicy prod/web"}}
+			},
+			wanted(func(k *goldmane.FlowKey) {
+				k.Policies = hits(&goldmane.PolicyHit{Kind: goldmane.PolicyKind_PROFILE, Name: "kns.prod", Action: goldmane.Action_ALLOW})
+				k.Policies.PendingPolicies = unknown(goldmane.Action_DENY).PendingPolicies
 			}),
 		},
 		"before NAT": {func(f *flows.Flow) { f.Destination = service }, nil},
