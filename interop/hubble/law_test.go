@@ -225,6 +225,9 @@ func TestFilters(t *testing.T) {
 		for range rnd.IntN(2) {
 			req.Blacklist = append(req.Blacklist, randomFilter(rnd, all))
 		}
+		if rnd.IntN(4) == 0 { // as Hubble UI's page does
+			req.Blacklist = append(req.Blacklist, &flow.FlowFilter{SourceFqdn: []string{"*.cluster.local*"}}, &flow.FlowFilter{DestinationFqdn: []string{"*.cluster.local*"}})
+		}
 		reqs = append(reqs, req)
 	}
 	verdicts := ciliumMatches(t, reqs, all)

@@ -37,7 +37,8 @@ type uiMessage struct {
 // Event types and field numbers of Hubble UI's ui.proto.
 const (
 	uiServices, uiLinks, uiFlows             = 3, 4, 5
-	uiEvents                                 = 3 // of GetEventsResponse
+	uiBlacklist, uiWhitelist                 = 2, 3 // of GetEventsRequest
+	uiEvents                                 = 3    // of GetEventsResponse
 	uiServiceState, uiLinkState, uiFlowsList = 5, 6, 7
 )
 
@@ -77,12 +78,23 @@ func hubbleUI(t *testing.T, relay string) {
 	for _, kind := range []uint64{uiServices, uiLinks, uiFlows} {
 		request = protowire.AppendVarint(protowire.AppendTag(request, 1, protowire.VarintType), kind)
 	}
-	for _, of := range []*flow.FlowFilter{{SourcePod: []string{"prod/"}}, {DestinationPod: []string{"prod/"}}} {
-		filter, err := proto.Marshal(of)
-		if err != nil {
-			t.Fatal(err)
+	for number, filters := range map[protowire.Number][]*flow.FlowFilter{
+		uiBlacklist: {
+			{SourceLabel: []string{"reserved:unknown", "reserved:host", "k8s:k8s-app=kube-dns", "reserved:remote-node", "k8s:app=prometheus"}},
+			{DestinationLabel: []string{"reserved:unknown", "reserved:host", "reserved:remote-node", "k8s:app=prometheus"}},
+			{DestinationLabel: []string{"k8s:k8s-app=kube-dns"}, DestinationPort: []string{"53"}},
+			{SourceFqdn: []string{"*.cluster.local*"}},
+			{DestinationFqdn: []string{"*.cluster.local*"}},
+		},
+		uiWhitelist: {{SourcePod: []string{"prod/"}, Reply: []bool{false}}, {DestinationPod: []string{"prod/"}, Reply: []bool{false}}},
+	} {
+		for _, of := range filters {
+			filter, err := proto.Marshal(of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			request = protowire.AppendBytes(protowire.AppendTag(request, number, protowire.BytesType), protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), filter))
 		}
-		request = protowire.AppendBytes(protowire.AppendTag(request, 3, protowire.BytesType), protowire.AppendBytes(protowire.AppendTag(nil, 2, protowire.BytesType), filter))
 	}
 	var m uiMessage
 	m.Meta.RouteName, m.Body.Content = "service-map-stream", request

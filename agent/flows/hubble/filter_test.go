@@ -142,6 +142,34 @@ func TestFilterRefuses(t *testing.T) {
 	}
 }
 
+// What Hubble UI's page excludes in each request, without the host. No flow has a name of DNS, so excluding names excludes none; to ask for names is refused.
+func TestExcludedNamesExcludeNothing(t *testing.T) {
+	var page []*flow.FlowFilter
+	for _, text := range []string{
+		`source_label: "reserved:unknown" source_label: "k8s:k8s-app=kube-dns"`, `destination_label: "reserved:unknown"`,
+		`destination_label: "k8s:k8s-app=kube-dns" destination_port: "53"`, `source_fqdn: "*.cluster.local*"`, `destination_fqdn: "*.cluster.local*"`,
+	} {
+		page = append(page, filterOf(t, text))
+	}
+	passes, err := compileLists([]*flow.FlowFilter{filterOf(t, `reply: false`)}, page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range converted() {
+		if !passes(f) {
+			t.Errorf("the page does not get %v", f)
+		}
+	}
+	for _, name := range []string{"source_fqdn", "destination_fqdn"} {
+		if _, err := compileLists(nil, []*flow.FlowFilter{filterOf(t, name+`: "a" http_method: "GET"`)}); err == nil || !strings.HasPrefix(err.Error(), "blacklist[0].http_method: ") {
+			t.Errorf("%s beside a field that cannot be evaluated: %v", name, err)
+		}
+		if _, err := compileLists([]*flow.FlowFilter{filterOf(t, name+`: "a"`)}, nil); err == nil || !strings.HasPrefix(err.Error(), "whitelist[0]."+name+": flows of this agent do not have it") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // Every field of a filter is evaluated, or refused by its name: none is ignored.
 func TestNoFieldIsIgnored(t *testing.T) {
 	evaluated := 0
