@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -121,10 +122,18 @@ func endpointOf(f *flows.Flow, p *flows.Peer) *flow.Endpoint {
 	return &flow.Endpoint{Identity: worldIdentity, Labels: []string{"reserved:world"}}
 }
 
+// ofOnePod matches keys of labels that differ between pods of one workload, or between its revisions: Cilium leaves them out
+// (defaultLabelPrefixCfg of its labelsfilter).
+var ofOnePod = regexp.MustCompile(`^(io\.kubernetes|kubernetes\.io|statefulset\.kubernetes\.io/pod-name|apps\.kubernetes\.io/pod-index|batch\.kubernetes\.io/job-completion-index|` +
+	`batch\.kubernetes\.io/controller-uid|.*beta\.kubernetes\.io|k8s\.io|pod-template-generation|pod-template-hash|controller-revision-hash|controller-uid|annotation|etcd_node|topology\.kubernetes\.io)`)
+
+// labelsOf returns the namespace and the labels of a pod that all pods of its workload have.
 func labelsOf(p *flows.Peer) []string {
 	out := []string{"k8s:io.kubernetes.pod.namespace=" + p.Namespace}
 	for _, key := range slices.Sorted(maps.Keys(p.Labels)) {
-		out = append(out, "k8s:"+key+"="+p.Labels[key])
+		if !ofOnePod.MatchString(key) {
+			out = append(out, "k8s:"+key+"="+p.Labels[key])
+		}
 	}
 	return out
 }

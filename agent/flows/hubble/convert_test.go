@@ -1,6 +1,7 @@
 package hubble
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,6 +58,33 @@ func TestConvert(t *testing.T) {
 		}
 		if diff := cmp.Diff(prototext.Format(expected), prototext.Format(got)); !proto.Equal(expected, got) {
 			t.Errorf("flow %d (-want +got):\n%s", i, diff)
+		}
+	}
+}
+
+// Pods of a workload, also of two revisions of it, have one identity, as in Cilium: Hubble UI's map has a card for each identity.
+func TestPodsOfAWorkloadShareAnIdentity(t *testing.T) {
+	identity := func(labels ...string) (uint32, []string) {
+		p := flows.Peer{Kind: flows.Pod, Namespace: "prod", Name: "web-0", Labels: map[string]string{"app": "web", "app.kubernetes.io/name": "web", "batch.kubernetes.io/job-name": "j"}}
+		for i := 0; i < len(labels); i += 2 {
+			p.Labels[labels[i]] = labels[i+1]
+		}
+		e := endpointOf(&flows.Flow{}, &p)
+		return e.GetIdentity(), e.GetLabels()
+	}
+	want, labels := identity()
+	for _, key := range []string{
+		"pod-template-hash", "controller-revision-hash", "controller-uid", "pod-template-generation", "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+		"batch.kubernetes.io/job-completion-index", "batch.kubernetes.io/controller-uid", "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone", "io.kubernetes.x", "kubernetes.io/x",
+		"k8s.io/x", "annotation.x", "etcd_node",
+	} {
+		if got, has := identity(key, "1"); got != want || !slices.Equal(has, labels) {
+			t.Errorf("with %s: %d %v, want %d %v", key, got, has, want, labels)
+		}
+	}
+	for _, key := range []string{"app", "tier", "app.kubernetes.io/name", "batch.kubernetes.io/job-name", "example.com/pod-template-hash"} {
+		if got, _ := identity(key, "1"); got == want {
+			t.Errorf("with another %s: the same identity", key)
 		}
 	}
 }
