@@ -250,6 +250,7 @@ func sendGoldmanePackets(v *sim.VPP) {
 		{web, "10.1.1.2:1004", "198.51.100.7:53"},
 		{web, "10.1.1.2:1004", "198.51.100.7:53"},
 		{client, "10.1.1.3:1005", "10.96.0.10:80"},
+		{web, "10.1.1.2:1006", "10.96.0.10:80"}, // itself
 	} {
 		v.Send(s.in, packet.NewTCP(netip.MustParseAddrPort(s.from), netip.MustParseAddrPort(s.to)).Opening())
 	}
@@ -267,9 +268,11 @@ func TestGoldmane(t *testing.T) {
 	sendGoldmanePackets(v)
 	want := []string{
 		"Dst Allow -/pvt -> default/web:80 tcp service -/-:0 0|default|default/knp.default.web|allow|0 started 2 in 2/0 out 0/0",
+		"Dst Allow -/pvt -> default/web:8080 tcp service -/-:0 0|__PROFILE__|__PROFILE__.__NO_MATCH__|allow|0 started 1 in 0/0 out 0/0",
 		"Dst Allow default/client-7d9f8b6c5-* -> default/web:8080 tcp service -/-:0 0|default|default/knp.default.web|allow|1 started 1 in 0/0 out 0/0",
 		"Dst Deny -/pvt -> default/web:80 tcp service -/-:0 0|default|default/knp.default.web|deny|-1 started 0 in 1/40 out 0/0",
 		"Src Allow default/client-7d9f8b6c5-* -> default/web:8080 tcp service default/web:80 0|default|default/knp.default.web|allow|1 started 1 in 0/0 out 1/40",
+		"Src Allow default/web -> default/web:8080 tcp service default/web:80 0|default|default/knp.default.web|allow|1 started 1 in 0/0 out 1/40",
 		"Src Deny default/web -> -/pub:53 tcp service -/-:0 0|default|default/knp.default.web|deny|-1 started 0 in 0/0 out 2/80",
 		"Src Deny default/web -> -/pvt:53 tcp service -/-:0 0|adminnetworkpolicy|kanp.adminnetworkpolicy.guard|deny|0 started 0 in 0/0 out 1/40",
 	}
