@@ -48,7 +48,7 @@ func TestMakeCheckHasEveryPart(t *testing.T) {
 		}
 	}
 	for name, line := range map[string]string{
-		"test": "\t$(TEST) -short -timeout 10m -p 4 ./...",
+		"test": "$(TEST) -short -timeout 10m -p 4 ./...",
 		"race": "\t$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)\n",
 		"lint": "\t$(PLAIN) vet -tags grpcnotrace ./...\n", // the targets above do not vet
 	} {
