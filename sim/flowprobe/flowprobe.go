@@ -203,7 +203,7 @@ func (p *Probe) InterfaceDeleted(index uint32) {
 type Passage struct {
 	In, Out uint32 // the interface where it came in; with Sent, where it goes out
 	Sent    bool
-	Octets  uint64 // of its IP packet
+	Octets  func() uint64 // of its IP packet; it is called if the packet is counted
 	At      time.Time
 }
 
@@ -234,7 +234,7 @@ func (p *Probe) Count(h *packet.Packet, at Passage) {
 		e = &entry{begin: at.At, exported: at.At, next: at.At.Add(seconds(p.passive))}
 		p.entries[k] = e
 	}
-	e.packets, e.octets, e.end = e.packets+1, e.octets+at.Octets, at.At
+	e.packets, e.octets, e.end = e.packets+1, e.octets+at.Octets(), at.At
 	e.flags |= flags
 	if p.active == 0 || at.At.After(e.exported.Add(seconds(p.active))) {
 		p.export(k, v, e, at.At)
