@@ -357,7 +357,7 @@ func (f *flow) transmit(i *iface) {
 	}
 	f.hop(i.name+"-tx", "%s", &f.p).Send(i.name)
 	f.v.captured.Pass(&f.p, i.index, true)
-	f.v.probe.Count(&f.p, flowprobe.Passage{In: f.rx, Out: i.index, Sent: true, Octets: f.octets, At: f.v.now})
+	f.v.probe.Count(&f.p, flowprobe.Passage{In: f.rx, Out: i.index, Octets: f.octets, At: f.v.now})
 	f.fate.Out = append(f.fate.Out, Output{Interface: i.name, Packet: f.p, BadChecksum: f.badChecksum, Origin: f.origin, Exit: exit(f, i.index)})
 }
 

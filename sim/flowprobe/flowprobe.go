@@ -1,5 +1,5 @@
-// Package flowprobe models VPP's plugin flowprobe and its exporter of IPFIX (flowprobe/node.c, vnet/ipfix-export; VPP 25.10): it counts packets at interfaces, and makes
-// messages of the counts. Not modelled: addresses of Ethernet (the flag L2), workers, packets that are not of IP, and two connections with one hash.
+// Package flowprobe models VPP's plugin flowprobe and its exporter of IPFIX (flowprobe/node.c, vnet/ipfix-export; VPP 25.10): it counts packets that leave by interfaces, and
+// makes messages of the counts. Not modelled: packets that come in (the direction RX), addresses of Ethernet (the flag L2), a passive time of 0, workers, packets that are not of IP, and two connections with one hash.
 //
 // Invariant: each counted packet is in one record at most. It is not safe for concurrent use.
 package flowprobe
@@ -57,7 +57,6 @@ type Probe struct {
 type key struct {
 	in, out          uint32
 	which            probe.FlowprobeWhich
-	sent             bool
 	src, dst         netip.Addr
 	protocol         uint8
 	srcPort, dstPort uint16
@@ -157,7 +156,7 @@ func (p *Probe) SetExporter(m *ipfix_export.SetIpfixExporter, table bool) (retva
 	if was := p.exporter; was.CollectorAddress != now.CollectorAddress || was.SrcAddress != now.SrcAddress || was.CollectorPort != now.CollectorPort {
 		p.number = 0
 		for _, s := range p.streams {
-			s.told = time.Time{}
+			s.announced = time.Time{}
 		}
 	}
 	p.exporter, p.wake = now, time.Time{}
@@ -199,26 +198,21 @@ func (p *Probe) InterfaceDeleted(index uint32) {
 	}
 }
 
-// Passage is a packet at an interface.
+// Passage is a packet that leaves by an interface.
 type Passage struct {
-	In, Out uint32 // the interface where it came in; with Sent, where it goes out
-	Sent    bool
+	In, Out uint32        // the interfaces where it came in, and where it goes out
 	Octets  func() uint64 // of its IP packet; it is called if the packet is counted
 	At      time.Time
 }
 
-// Count counts a packet, if its interface does. Messages of the exporter are not counted.
+// Count counts a packet, if the interface where it goes out does. Messages of the exporter are not counted.
 func (p *Probe) Count(h *packet.Packet, at Passage) {
-	index, not := at.In, probe.FLOWPROBE_DIRECTION_TX
-	if at.Sent {
-		index, not = at.Out, probe.FLOWPROBE_DIRECTION_RX
-	}
-	s, on := p.on[index]
+	s, on := p.on[at.Out]
 	v := variant{s.which, h.Dst.Is6()}
-	if !on || s.dead || s.direction == not || p.streams[v] == nil || at.Sent && p.isMessage(h) {
+	if !on || s.dead || s.direction == probe.FLOWPROBE_DIRECTION_RX || p.streams[v] == nil || p.isMessage(h) {
 		return
 	}
-	k := key{in: at.In, out: at.Out, which: s.which, sent: at.Sent, protocol: uint8(h.Proto)}
+	k := key{in: at.In, out: at.Out, which: s.which, protocol: uint8(h.Proto)}
 	if p.flags&probe.FLOWPROBE_RECORD_FLAG_L3 != 0 {
 		k.src, k.dst = h.Src, h.Dst
 	}

@@ -73,8 +73,8 @@ func TestEachPacketIsInOneRecord(t *testing.T) {
 		}
 		h.SrcPort = uint16(random.IntN(60))
 		octets := uint64(40 + random.IntN(1000))
-		at := Passage{In: 2, Out: uint32(1 + random.IntN(2)), Sent: random.IntN(3) > 0, Octets: func() uint64 { return octets }, At: now}
-		if p.Count(&h, at); at.Sent && at.Out == 1 {
+		at := Passage{In: 2, Out: uint32(1 + random.IntN(2)), Octets: func() uint64 { return octets }, At: now}
+		if p.Count(&h, at); at.Out == 1 {
 			k := packet.Packet{Src: h.Src, Dst: h.Dst, SrcPort: h.SrcPort, DstPort: h.DstPort}
 			want[k] = [2]uint64{want[k][0] + 1, want[k][1] + octets}
 		}
@@ -110,17 +110,17 @@ func TestWhatIsNotCounted(t *testing.T) {
 			t.Errorf("%d connections, want %d", len(p.entries), want)
 		}
 	}
-	count(&six, Passage{Out: 1, Sent: true}, 0)
+	count(&six, Passage{Out: 1}, 0)
 	count(&four, Passage{In: 1}, 0)
-	count(&four, Passage{Out: 2, Sent: true}, 0)
-	count(&own, Passage{Out: 1, Sent: true}, 0)
-	count(&four, Passage{Out: 1, Sent: true}, 1)
+	count(&four, Passage{Out: 2}, 0)
+	count(&own, Passage{Out: 1}, 0)
+	count(&four, Passage{Out: 1}, 1)
 	p.InterfaceDeleted(1)
 	other := tcp("10.1.0.7:1000", "10.2.0.1:80")
-	count(&other, Passage{Out: 1, Sent: true}, 1)
+	count(&other, Passage{Out: 1}, 1)
 	again := &probe.FlowprobeInterfaceAddDel{Which: probe.FLOWPROBE_WHICH_IP4, SwIfIndex: interface_types.InterfaceIndex(1), Direction: probe.FLOWPROBE_DIRECTION_TX}
 	p.Set(again)
 	again.IsAdd = true
 	p.Set(again)
-	count(&other, Passage{Out: 1, Sent: true}, 2)
+	count(&other, Passage{Out: 1}, 2)
 }

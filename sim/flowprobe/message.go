@@ -7,7 +7,6 @@ import (
 
 	probe "go.fd.io/govpp/binapi/flowprobe"
 
-	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 )
 
@@ -30,10 +29,10 @@ func variantsOf(which probe.FlowprobeWhich) []variant {
 
 // stream is a template and the records that wait for its next message.
 type stream struct {
-	id      uint16
-	fields  []field
-	told    time.Time // when the template was sent; zero: it is due
-	records []byte
+	id        uint16
+	fields    []field
+	announced time.Time // when the exporter last sent the template; zero: it sends the template in the next round
+	records   []byte
 }
 
 // field is a field of a template: its number in IPFIX, and its bytes.
@@ -123,9 +122,7 @@ func valueOf(f field, k key, e *entry) []byte {
 	case egress:
 		n = uint64(k.out)
 	case direction:
-		if k.sent {
-			n = 1
-		}
+		n = uint64(probe.FLOWPROBE_DIRECTION_TX)
 	case packetCount:
 		n = e.packets
 	case octetCount:
@@ -186,7 +183,7 @@ func (p *Probe) Messages(now time.Time) (head packet.Packet, table uint32, messa
 		table = 0
 	}
 	head = packet.NewUDP(netip.AddrPortFrom(source, ipfixPort), netip.AddrPortFrom(collector, p.exporter.CollectorPort))
-	head.Proto, head.TTL = model.UDP, life
+	head.TTL = life
 	messages, p.ready = p.ready, nil
 	return head, table, messages
 }
@@ -212,16 +209,16 @@ func (p *Probe) endSilent(now time.Time) {
 func (p *Probe) sendDue(now time.Time) {
 	wait, interval := longestWait, seconds(p.exporter.TemplateInterval)
 	for _, s := range p.streams {
-		if s.told.IsZero() || now.After(s.told.Add(interval)) {
+		if s.announced.IsZero() || now.After(s.announced.Add(interval)) {
 			body := binary.BigEndian.AppendUint16(nil, s.id)
 			body = binary.BigEndian.AppendUint16(body, uint16(len(s.fields)))
 			for _, f := range s.fields {
 				body = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint16(body, f.kind), f.length)
 			}
 			p.ready = append(p.ready, p.message(templateSet, body, now))
-			s.told = now
+			s.announced = now
 		}
-		wait = min(wait, s.told.Add(interval).Sub(now))
+		wait = min(wait, s.announced.Add(interval).Sub(now))
 		p.flush(s, now)
 	}
 	p.wake = now.Add(wait)
