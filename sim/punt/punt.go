@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	unspecified int32 = -1    // the return value of VPP 24.06 (vnet/error.h)
-	allPorts          = 65535 // VPP's value for any port
+	unspecified = int32(-1) // the return value of VPP 24.06 (vnet/error.h)
+	allPorts    = 65535     // VPP's value for any port
 )
 
 // reasons are those of a VPP without plugins, by number.
