@@ -33,6 +33,7 @@ var laterFanoutFaults = []Kind{DeadFanout}
 // relay is a fan-out server between the API server and the agents.
 type relay struct {
 	nets     map[string]*network.Network // to each node
+	heard    heard                       // by the server
 	mu       sync.Mutex
 	away     time.Duration // after the end of the present server
 	kill     context.CancelFunc
@@ -86,7 +87,7 @@ func (r *run) serveFanout(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keys := &feed.Feed{Objects: map[string]feed.Source{kube.Name: source}, Syncers: felix, Modern: true, Logger: r.log}
+	keys := &feed.Feed{Objects: map[string]feed.Source{kube.Name: r.relay.heard.of(source)}, Syncers: felix, Modern: true, Logger: r.log}
 	var all []*network.Network
 	for _, n := range r.relay.nets {
 		all = append(all, n)
@@ -98,6 +99,14 @@ func (r *run) serveFanout(ctx context.Context) error {
 		err = fedErr
 	}
 	return err
+}
+
+// hears is what records the objects for a node: all nodes of a fan-out server share it.
+func (l *relay) hears() *heard {
+	if l == nil {
+		return &heard{}
+	}
+	return &l.heard
 }
 
 // killFanout ends the server; the next one starts later.
@@ -122,7 +131,7 @@ func (r *run) closeFanout() {
 func (r *run) objectSource(n *node) (string, agent.Source, error) {
 	if r.relay == nil {
 		s, err := r.newSource(r.lives.Add(1), false)
-		return kube.Name, s, err
+		return kube.Name, n.heard.of(s), err
 	}
 	r.lives.Add(1)
 	return typha.Name, typha.New(typha.Config{

@@ -51,6 +51,7 @@ type node struct {
 	clients  *clients
 	disk     disk
 	open     []connection
+	heard    *heard // by the agent, or by the fan-out server that it follows
 }
 
 // life is one agent from start to end.

@@ -31,6 +31,7 @@ type Figures struct {
 	Revoked   int    // packets of connections that policies do not allow any more
 	Continued int    // packets of connections that are allowed all the time
 	Packets   int    // packets that were sent between two requests, which policies forbid
+	Mixed     int    // such packets that passed because the agent had some objects of one version and some of another
 	Acked     int    // acknowledged values of external clients that were looked for
 	Lives     uint64 // of agents
 	TooBig    int    // checks of verify that differ because VPP drops what a policy allows that is too big for it, which the agent says
@@ -189,7 +190,7 @@ func (r *run) addNode(name string) (*node, error) {
 	v := sim.New(sim.Config{Seed: r.Seed, PuntLocal: true, LogLimit: 1 << 12})
 	n := &node{
 		name: name, dir: dir, sim: v, link: newLink(), cni: cni.New(v, name), over: make(chan struct{}), away: time.Second,
-		clients: &clients{acked: map[string]uint32{}}, disk: disk{dir: dir},
+		clients: &clients{acked: map[string]uint32{}}, disk: disk{dir: dir}, heard: r.relay.hears(),
 	}
 	if err := n.cni.Apply(r.history[0].changes); err != nil {
 		return nil, err

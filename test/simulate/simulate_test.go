@@ -104,6 +104,9 @@ func TestSimulate(t *testing.T) {
 		if sum.TooBig > max(mostTooBig, sum.Compared/100) {
 			t.Errorf("%d of %d checks differ for policies that are too big", sum.TooBig, sum.Compared)
 		}
+		if sum.Mixed > max(mostMixed, sum.Packets/100) {
+			t.Errorf("%d of %d forbidden packets passed an agent with objects of several versions", sum.Mixed, sum.Packets)
+		}
 		if sum.seeds > 0 {
 			t.Log(sum)
 		}
@@ -131,12 +134,15 @@ func (s *tally) String() string {
 		actions += s.Actions[k]
 	}
 	day := time.Duration(float64(s.took) * float64(24*time.Hour) / float64(s.Virtual+1))
-	return fmt.Sprintf("%d %s, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets, %d of revoked connections and %d of others, %d acknowledged values, %d agents; %d actions: %s",
-		s.seeds, s.kind, s.Virtual.Round(time.Second), s.took.Round(time.Millisecond), day.Round(time.Millisecond), s.Requests, s.Compared, s.TooBig, s.Packets, s.Revoked, s.Continued, s.Acked, s.Lives, actions, strings.Join(kinds, ", "))
+	return fmt.Sprintf("%d %s, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets and %d of mixed versions, %d of revoked connections and %d of others, %d acknowledged values, %d agents; %d actions: %s",
+		s.seeds, s.kind, s.Virtual.Round(time.Second), s.took.Round(time.Millisecond), day.Round(time.Millisecond), s.Requests, s.Compared, s.TooBig, s.Packets, s.Mixed, s.Revoked, s.Continued, s.Acked, s.Lives, actions, strings.Join(kinds, ", "))
 }
 
 // mostTooBig bounds the checks that differ for policies that are too big for VPP. One policy has several at each quiet time of a seed.
 const mostTooBig = 40
+
+// mostMixed bounds the packets that no version allows, and that pass while an agent has objects of several versions. One such time has as many as the messages in it times perMessage.
+const mostMixed = 200
 
 // processorTime is what the process has used.
 func processorTime() time.Duration {
@@ -157,6 +163,7 @@ func addFigures(total *Figures, f Figures) {
 	total.Acked += f.Acked
 	total.Lives += f.Lives
 	total.TooBig += f.TooBig
+	total.Mixed += f.Mixed
 	for k, n := range f.Actions {
 		total.Actions[k] += n
 	}
