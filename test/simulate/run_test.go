@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.fd.io/govpp/api"
+
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
@@ -349,6 +351,9 @@ func (r *run) moveTo(to int) {
 	}
 }
 
+// refusal is the return value of a refused request.
+const refusal = api.UNSPECIFIED
+
 // refuse lets VPP refuse more of 1,000 requests that change something, or fewer.
 func (n *node) refuse(rng *rand.Rand, more int) {
 	n.mu.Lock()
@@ -357,7 +362,7 @@ func (n *node) refuse(rng *rand.Rand, more int) {
 	refused := n.refused
 	n.sim.Fail(func(name string) (int32, bool) {
 		if sim.Writes(name) && rng.IntN(1000) < refused {
-			return -1, false // VNET_API_ERROR_UNSPECIFIED
+			return int32(refusal), false
 		}
 		return 0, false
 	})
