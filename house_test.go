@@ -54,6 +54,7 @@ var sameRank = map[[2]string]bool{
 	{"agent/control", "agent/flows"}:        true, // and flows
 	{"agent/control", "agent/live"}:         true, // and paths of real packets
 	{"agent/live", "agent/flows"}:           true, // the first rule that has a header
+	{"agent/live", "verify"}:                true, // what became of a packet that a pod sent
 	{"agent/live", "trace/hops"}:            true, // a real path has the form of a predicted one
 	{"agent/flows/goldmane", "agent/flows"}: true, // it pushes flows
 	{"agent/flows", "verify"}:               true, // the name of a pod's workload

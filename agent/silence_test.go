@@ -75,10 +75,9 @@ func TestSilentVPPIsSeen(t *testing.T) {
 	w.report(l, func(rep *event.Report) bool {
 		return !rep.Ready && slices.Contains(short(rep), "Node node-1 VPPSilent")
 	})
-	if got := gauge(t, registry, "contiv_vpp_silent_seconds"); got < 1.25 {
-		t.Errorf("metric says %v s", got)
-	}
-	if got := gauge(t, registry, "contiv_vpp_silences_total"); got != 1 {
+	// A simulated VPP that gets no processor for so long is silent, too, and answers what it read before it was stopped: then this is the second silence.
+	poll.Until(t, "metric", func() bool { return gauge(t, registry, "contiv_vpp_silent_seconds") >= 1.25 })
+	if got := gauge(t, registry, "contiv_vpp_silences_total"); got < 1 || got > 2 {
 		t.Errorf("%v silences", got)
 	}
 	s.mu.Unlock()

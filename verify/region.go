@@ -63,7 +63,7 @@ func (n *node) readRegions() {
 			services = append(services, one(a.Addr))
 		}
 	}
-	services = append(services, n.cluster.Ranges...)
+	services = append(append(services, n.cluster.Ranges...), n.cfg.Services.ServiceCIDRs...)
 	n.fromSpecial = s.Union(s.Sources(hosts...), s.Sources(services...))
 	n.toSpecial = s.Union(s.Destinations(hosts...), s.Destinations(services...))
 	n.readServed()

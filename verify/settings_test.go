@@ -78,3 +78,29 @@ func TestNoSNAT(t *testing.T) {
 		}
 	}
 }
+
+// Packets of a pod to a range of cluster IPs are not compared, whether an object or a flag of the agent has the range: the agent lets them pass, because NAT translates them.
+func TestRangesOfFlags(t *testing.T) {
+	cidr := netip.MustParsePrefix("10.96.0.0/16")
+	pod := &model.Pod{ID: model.PodID{Namespace: "prod", Name: "web"}, NodeName: "node-1", IPs: []netip.Addr{podAddr}}
+	silent := &model.Policy{ID: isolating.ID, Tier: isolating.Tier, Order: isolating.Order, Selector: isolating.Selector, Egress: true}
+	sends := func(b *space.Box) { b.Src, b.Dst = netip.PrefixFrom(podAddr, 32), cidr }
+	state := stateOf(append(errors4(), rule(dump.Reflect, sends), rule(dump.Deny, nil)), []space.Rule{rule(dump.Reflect, nil)})
+	for name, tc := range map[string]struct {
+		cfg    serving.Config
+		object []model.Object
+		want   Verdict
+	}{
+		"none":   {serving.Config{}, nil, Different},
+		"object": {serving.Config{}, []model.Object{&model.ServiceCIDR{CIDRs: []netip.Prefix{cidr}}}, Equal},
+		"flag":   {serving.Config{ServiceCIDRs: []netip.Prefix{cidr}}, nil, Equal},
+	} {
+		s := space.New()
+		r := Compare(s, meaning.Read(s, append([]model.Object{pod, silent}, tc.object...)), state, Config{Node: "node-1", Services: tc.cfg})
+		for _, c := range r.Checks {
+			if c.Packets == "egress" && c.Verdict != tc.want {
+				t.Errorf("%s: %+v", name, c)
+			}
+		}
+	}
+}

@@ -85,10 +85,23 @@ type Report struct {
 	// OmittedChecks and RefusedPolicies have Omitted and Refused as fields.
 	OmittedChecks   []Omission `json:"omittedChecks,omitempty"`
 	RefusedPolicies []Refusal  `json:"refusedPolicies,omitempty"`
+	// ServiceCIDRs are the ranges of cluster IPs beside those of ServiceCIDR objects.
+	ServiceCIDRs []netip.Prefix `json:"serviceCIDRs,omitempty"`
 	// Checks are sorted by pod, in a fixed order for each.
 	Checks []Check `json:"checks"`
 	// Services has a check of each Service, sorted, and then of what is not one Service's.
 	Services []ServiceCheck `json:"services"`
+	// Probes has a check of each pod that packets were sent from, sorted; nil: none were. PacketsSent is their number.
+	Probes      []Check `json:"probes,omitempty"`
+	PacketsSent int     `json:"packetsSent,omitempty"`
+}
+
+// AddProbes adds the checks of packets that were sent.
+func (r *Report) AddProbes(checks []Check, sent int) {
+	r.Probes, r.PacketsSent = checks, sent
+	for i := range checks {
+		r.conclude(checks[i].Verdict)
+	}
 }
 
 // Omission is checks that a node does not need: "policies" or "Services".
@@ -147,12 +160,12 @@ type ListVerdict struct {
 	Text string `json:"text"`
 }
 
+// answerTime is how long VPP may take for all answers by default.
+const answerTime = 10 * time.Second
+
 // Run reads VPP and compares.
 func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, error) {
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 10 * time.Second
-	}
-	reading, cancel := context.WithTimeout(ctx, cfg.Timeout)
+	reading, cancel := context.WithTimeout(ctx, cmp.Or(max(cfg.Timeout, 0), answerTime))
 	defer cancel()
 	s := space.New()
 	objects, names, refused := closeRefused(objects, cfg.Refused)
@@ -162,18 +175,12 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 		return nil, err
 	}
 	defer stop()
-	var addrs []netip.Addr
-	for _, p := range cluster.Pods {
-		if p.NodeName == cfg.Node {
-			addrs = append(addrs, p.IPs...)
-		}
-	}
-	state, err := dump.Read(reading, do, addrs)
+	state, err := readLists(reading, do, cfg.Node, cluster)
 	if err != nil {
 		return nil, err
 	}
 	report := Compare(s, cluster, state, cfg)
-	report.Refused, report.RefusedPolicies = names, refused
+	report.Refused, report.RefusedPolicies, report.ServiceCIDRs = names, refused, cfg.Services.ServiceCIDRs
 	if cfg.NoServices != "" {
 		report.omit("Services", cfg.NoServices)
 		return report, nil
@@ -193,27 +200,26 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 	return report, nil
 }
 
-// closeRefused replaces refused policies by ones that deny, and names them.
-func closeRefused(objects []model.Object, refused map[model.Ref]string) (out []model.Object, names []string, list []Refusal) {
-	if len(refused) == 0 {
-		return objects, nil, nil
+// ReadLists reads the access lists of a VPP, and which pods are behind its interfaces.
+func ReadLists(ctx context.Context, cfg Config, objects []model.Object) (*dump.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(max(cfg.Timeout, 0), answerTime))
+	defer cancel()
+	do, stop, err := dump.Open(ctx, cfg.Socket, cfg.Dial)
+	if err != nil {
+		return nil, err
 	}
-	out = slices.Clone(objects)
-	deny := []model.Rule{{Action: model.ActionDeny}}
-	for i, o := range out {
-		p, is := o.(*model.Policy)
-		why, closed := refused[o.Ref()]
-		if !is || !closed {
-			continue
+	defer stop()
+	return readLists(ctx, do, cfg.Node, meaning.Read(space.New(), objects))
+}
+
+func readLists(ctx context.Context, do dump.Do, node string, cluster *meaning.Cluster) (*dump.State, error) {
+	var addrs []netip.Addr
+	for _, p := range cluster.Pods {
+		if p.NodeName == node {
+			addrs = append(addrs, p.IPs...)
 		}
-		closedPolicy := *p
-		closedPolicy.InboundRules, closedPolicy.OutboundRules = deny, deny
-		out[i], names = &closedPolicy, append(names, p.Ref().String()+": "+why)
-		list = append(list, Refusal{fields.Object{Kind: string(p.ID.Kind), Namespace: p.ID.Namespace, Name: p.ID.Name}, why})
 	}
-	slices.Sort(names)
-	slices.SortFunc(list, func(a, b Refusal) int { return cmp.Compare(a.String(), b.String()) })
-	return out, names, list
+	return dump.Read(ctx, do, addrs)
 }
 
 // omit notes checks that the node does not need.

@@ -21,6 +21,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/plugins/policy"
 	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/trace/hops"
+	"github.com/contiv-agent/contiv-agent/verify/probes"
 	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
 	"github.com/contiv-agent/contiv-agent/vpp/tracer"
@@ -155,7 +156,7 @@ func (p *Pods) Trace(ctx context.Context, q Question) (*Answer, error) {
 		if found != nil && (best == nil || opens || best.Session()) {
 			best = found
 		}
-		return opens
+		return opens || q.Inject && found != nil // no other packet will come
 	})
 	if err != nil {
 		return nil, err
@@ -273,4 +274,24 @@ func destination(to string, protocol model.Protocol, services map[string]*model.
 		return k.IPs, port, nil
 	}
 	return nil, 0, fmt.Errorf("to %q: the agent knows neither a Service nor a pod of this name", to)
+}
+
+// Fate is what the path says of the packet.
+func (a *Answer) Fate() *probes.Fate {
+	f := &probes.Fate{Session: a.Session}
+	if len(a.Path) == 0 {
+		return f
+	}
+	for i := range a.Path {
+		f.Passed = f.Passed || a.Path[i].ACL != nil && a.Path[i].ACL.Permit
+	}
+	last := &a.Path[len(a.Path)-1]
+	f.Text = last.String()
+	switch {
+	case last.Kind == hops.AccessList && last.Dropped:
+		f.Denied = true
+	case last.Kind == hops.Output && !last.Dropped:
+		f.Left = last.Interface
+	}
+	return f
 }

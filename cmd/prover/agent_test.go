@@ -51,6 +51,11 @@ func TestRunningAgent(t *testing.T) {
 		"another":   {nil, nil, []string{"--node", "node-2"}, exit.Wrong, "--node: needs --manifests"},
 		"flags":     {nil, nil, []string{"--proxy-name", "mine"}, exit.Wrong, "--proxy-name: needs --manifests"},
 		"VPP":       {nil, nil, []string{"--vpp-socket", "/s"}, exit.Wrong, "--vpp-socket: needs --manifests"},
+		"no time":   {nil, nil, []string{"--probe", "0s"}, exit.Wrong, "--probe 0s: must be more than 0, such as 2m"},
+		"offline":   {nil, nil, []string{"--probe", "1m", "--manifests", guestbook}, exit.Wrong, "--probe: needs a running agent"},
+		"question":  {nil, nil, []string{"--probe", "1m", "--never", "any -> any"}, exit.Wrong, "--probe: needs a running agent"},
+		"unproven":  {&verify.Report{Node: "node-1", Verdict: verify.Unknown, Why: "VPP is away"}, nil, []string{"--probe", "1m"}, exit.Differs, "node-1: not compared: VPP is away\n"},
+		"probed":    {&verify.Report{Node: "node-1", Verdict: verify.Different, PacketsSent: 3, Probes: []verify.Check{{Pod: "a/a", Packets: "packets that it sends", Verdict: verify.Different, Difference: packet}}}, nil, nil, exit.Differs, "a/a, packets that it sends: different\n  packet  tcp 198.51.100.7:40000 -> 10.1.1.3:1 SYN\n  vpp     passed\n  policy  denied\nnode-1: 3 packets of 1 pods sent: 0 equal, 1 different, 0 not compared\n"},
 		"both":      {nil, nil, []string{"--manifests", guestbook}, exit.Wrong, "--status-socket: "},
 	} {
 		report, failed = c.report, c.err

@@ -21,19 +21,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/verify"
 )
 
-// New returns the command.
-func New() *cobra.Command {
-	var cfg verify.Config
-	var manifests, hosts []string
-	var socket string
-	var all, changed bool
-	var services flags.Served
-	var out show.Output
-	var asked questions
-	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Prove for all packets that a running VPP does what the policies and Services of manifests mean, or show a packet",
-		Long: `verify reads the access lists and translations of a running VPP, and objects. For each pod of the node it compares the set of all packet headers
+// about is the description of the command.
+const about = `verify reads the access lists and translations of a running VPP, and objects. For each pod of the node it compares the set of all packet headers
 that the lists pass with the set that the policies allow. It changes nothing. A second implementation of the policies calculates their
 meaning: NetworkPolicy, AdminNetworkPolicy, BaselineAdminNetworkPolicy, ClusterNetworkPolicy and Calico's policies.
 
@@ -54,6 +43,11 @@ Not compared: sessions that exist; by access lists, packets from or to addresses
 later fragments; the lists of the uplink, the overlay and the host link; host endpoints; the egress of pods of a node with a host
 endpoint. With --manifests, while the agent programs VPP, a difference may be one of moments: ask again.
 
+With --probe it also lets the node's pods send packets, one of each class that access lists and policies distinguish, and looks with VPP's packet tracer what becomes
+of each. So it finds what no dump of VPP shows: lists that VPP does not look up, and sessions that let packets pass. The packets are real: a SYN, a
+datagram without data, or an echo request, to other pods and to addresses outside. They make sessions, count in metrics, and reach their receivers. It
+needs a running agent with --cni, and VPP's socket.
+
 With --never, --always or --assert it asks about --manifests alone, without a VPP: policies allow no new connection from the left side of an
 assertion to its right side, or every one. A violated assertion shows a packet and the objects that decide about it. Sides:
 
@@ -65,8 +59,24 @@ With one folder it compares the objects of the running agent of this node with t
 replaced, as kubectl apply does. It applies nothing, and removes no object.
 
 Exit code 0: every check is equal, every assertion holds, or there is no difference. Exit code 3: a check is different or not compared, an
-assertion is violated or not decided, or there is a difference. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP, or the agent, could not be reached.`,
+assertion is violated or not decided, or there is a difference. Exit code 2: a flag or a manifest is wrong. Exit code 1: VPP, or the agent, could not be reached.`
+
+// New returns the command.
+func New() *cobra.Command {
+	var cfg verify.Config
+	var manifests, hosts []string
+	var socket string
+	var all, changed bool
+	var probing time.Duration
+	var services flags.Served
+	var out show.Output
+	var asked questions
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Prove for all packets that a running VPP does what the policies and Services of manifests mean, or show a packet",
+		Long:  about,
 		Example: `  contiv-agent verify
+  contiv-agent verify --probe 2m
   contiv-agent verify --manifests examples/guestbook --node node-1
   contiv-agent verify --vpp-socket ./sim.sock --manifests examples/guestbook --node node-1 --all
   contiv-agent verify --manifests cluster/ --node node-1 -o json
@@ -81,6 +91,9 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 			return exit.NoArgs(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkProbe(cmd, probing, len(manifests) > 0 || changed || asked.given()); err != nil {
+				return exit.Usage(err)
+			}
 			if changed {
 				return diff(cmd, args, manifests, socket, &asked, &out)
 			}
@@ -90,6 +103,11 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 			report, err := reportOf(cmd, &cfg, &services, manifests, hosts, socket)
 			if err != nil {
 				return err
+			}
+			if probing > 0 && report.Why == "" {
+				if err := probePods(cmd, cfg, flags.StatusSocket(socket), probing, report); err != nil {
+					return err
+				}
 			}
 			if err := out.Print(cmd.OutOrStdout(), report, func(w io.Writer) { show.Verified(w, report, all) }); err != nil {
 				return err
@@ -111,6 +129,7 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 	fs.BoolVar(&all, "all", false, "also show checks that are equal, and assertions that hold")
 	asked.addFlags(fs)
 	fs.BoolVar(&changed, "diff", false, "show the connections that policies allow in one of two folders of manifests alone, given as arguments; with one folder: what changes when its objects are applied to those of the running agent")
+	fs.DurationVar(&probing, "probe", 0, "also let the node's pods send packets for up to this time, one of each class that the access lists and policies distinguish; needs a running agent with --cni; 0: none")
 	fs.DurationVar(&cfg.Timeout, "timeout", 10*time.Second, "how long VPP may take")
 	return cmd
 }
@@ -119,7 +138,7 @@ assertion is violated or not decided, or there is a difference. Exit code 2: a f
 func reportOf(cmd *cobra.Command, cfg *verify.Config, services *flags.Served, manifests, hosts []string, socket string) (*verify.Report, error) {
 	if len(manifests) == 0 {
 		for _, name := range append(services.Names(), "vpp-socket", "node", "host-address", "timeout") {
-			if cmd.Flags().Changed(name) {
+			if cmd.Flags().Changed(name) && !(cmd.Flags().Changed("probe") && (name == "vpp-socket" || name == "timeout")) {
 				return nil, exit.Usage(fmt.Errorf("--%s: needs --manifests; a running agent uses its own objects and flags", name))
 			}
 		}

@@ -25,16 +25,7 @@ func Verified(w io.Writer, r *verify.Report, all bool) {
 	for _, c := range r.Checks {
 		count[c.Verdict]++
 		pods[c.Pod] = true
-		if c.Verdict == verify.Equal && !all {
-			continue
-		}
-		fmt.Fprintf(w, "%s, %s: %s\n", c.Pod, c.Packets, withReason(string(c.Verdict), c.Why))
-		if d := c.Difference; d != nil {
-			fmt.Fprintf(w, "  packet  %s\n  vpp     %s\n  policy  %s\n", d.Packet, d.VPP, d.Policy)
-			if d.Trace != "" {
-				fmt.Fprintf(w, "  trace   %s\n", d.Trace)
-			}
-		}
+		verifiedPod(w, &c, all)
 	}
 	frontends := verifiedServices(w, r, all)
 	fmt.Fprintf(w, "%s: %d pods, %d checks: %d equal for all headers, %d different, %d not compared\n", r.Node, len(pods), len(r.Checks), count[verify.Equal], count[verify.Different], count[verify.Unknown])
@@ -43,6 +34,28 @@ func Verified(w io.Writer, r *verify.Report, all bool) {
 		count[k.Verdict]++
 	}
 	fmt.Fprintf(w, "%s: %d frontends of Services, %d checks: %d equal, %d different, %d not compared\n", r.Node, frontends, len(r.Services), count[verify.Equal], count[verify.Different], count[verify.Unknown])
+	if r.Probes != nil {
+		clear(count)
+		for i := range r.Probes {
+			count[r.Probes[i].Verdict]++
+			verifiedPod(w, &r.Probes[i], all)
+		}
+		fmt.Fprintf(w, "%s: %d packets of %d pods sent: %d equal, %d different, %d not compared\n", r.Node, r.PacketsSent, len(r.Probes), count[verify.Equal], count[verify.Different], count[verify.Unknown])
+	}
+}
+
+// verifiedPod writes the check of a pod.
+func verifiedPod(w io.Writer, c *verify.Check, all bool) {
+	if c.Verdict == verify.Equal && !all {
+		return
+	}
+	fmt.Fprintf(w, "%s, %s: %s\n", c.Pod, c.Packets, withReason(string(c.Verdict), c.Why))
+	if d := c.Difference; d != nil {
+		fmt.Fprintf(w, "  packet  %s\n  vpp     %s\n  policy  %s\n", d.Packet, d.VPP, d.Policy)
+		if d.Trace != "" {
+			fmt.Fprintf(w, "  trace   %s\n", d.Trace)
+		}
+	}
 }
 
 // verifiedServices writes the checks of Services in the same form, and returns how many frontends they compared.

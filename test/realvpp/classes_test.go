@@ -18,7 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
-	"github.com/contiv-agent/contiv-agent/test/verified/classes"
+	"github.com/contiv-agent/contiv-agent/verify/classes"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
 )
@@ -27,7 +27,7 @@ import (
 const classWorlds = 20
 
 // TestVPPClasses grows random clusters with policies on real VPPs, and divides the packets between all pods, and between pods and hosts outside, into
-// classes (test/verified/classes). One packet of each class crosses the real and the simulated VPPs. It arrives if and only if policies allow it, by
+// classes (verify/classes). One packet of each class crosses the real and the simulated VPPs. It arrives if and only if policies allow it, by
 // verify/meaning and by the specifications.
 func TestVPPClasses(t *testing.T) {
 	path := theVPP(t)

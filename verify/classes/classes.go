@@ -1,7 +1,7 @@
 // Package classes turns the access lists of a cluster's VPPs and its policies into classes of packets, with one packet for each.
 //
 // Two packets are of one class if they have the same ends and the same protocol, the same rule of the sender's input lists decides about both,
-// the same rule of the receiver's output lists, and policies allow both or neither. An end is a pod, or all hosts outside.
+// the same rule of the receiver's output lists, and policies allow both or neither. An end is a pod, all pods of other nodes, or all hosts outside.
 //
 // Invariant: every packet that opens a connection of TCP or UDP, or asks for an echo, between two pods or a pod and a host outside, is of one
 // class. Packets to and from port 0, and packets of a pod to itself, are of none.
@@ -19,8 +19,9 @@ import (
 
 // Class is packets that the access lists and the policies of a cluster do not distinguish.
 type Class struct {
-	// From and To are the ends; nil: a host outside.
+	// From and To are the ends; nil: a host outside, or, if Away is true, To is the pods of other nodes than From's, of which only the sender's side is considered.
 	From, To *meaning.Pod
+	Away     bool
 	// Passes says that the rules let the class pass, Allowed that policies do.
 	Passes, Allowed bool
 	// Doubt says why a policy cannot be evaluated; "": it can.
@@ -28,6 +29,8 @@ type Class struct {
 	// Rules are those that decide, the sender's first.
 	Rules []string
 	set   space.Set
+	sends bool     // the sender's lists let it pass
+	shows []string // what a packet of the class shows, if it does what the class says
 }
 
 // Finder is the objects of a cluster and the state of its VPPs. It is not safe for concurrent use.
@@ -62,7 +65,7 @@ func (f *Finder) Find() (list []Class) {
 			region := f.space.Intersect(f.addrs(from, false), f.addrs(to, true))
 			for _, kind := range f.kinds {
 				if set := f.space.Intersect(region, kind); !set.Empty() {
-					list = append(list, f.between(from, to, set)...)
+					list = append(list, f.receiver(f.sender(Class{From: from, To: to, Passes: true, Allowed: true, set: set}))...)
 				}
 			}
 		}
@@ -112,16 +115,26 @@ func (f *Finder) addrs(p *meaning.Pod, destination bool) space.Set {
 	return f.space.Sources(p.Nets()...)
 }
 
-// between divides a set of headers between two ends.
-func (f *Finder) between(from, to *meaning.Pod, set space.Set) []Class {
-	list := []Class{{From: from, To: to, Passes: true, Allowed: true, set: set}}
-	if from != nil {
-		list = f.byPolicy(f.byRules(list, from, f.iface(from).Input), from, true)
+// sender divides a class by what decides about it at the sender.
+func (f *Finder) sender(c Class) []Class {
+	if c.From == nil {
+		c.sends = true
+		return []Class{c}
 	}
-	if to != nil {
-		list = f.byPolicy(f.byRules(list, to, f.iface(to).Output), to, false)
+	list := f.byPolicy(f.byRules([]Class{c}, c.From, f.iface(c.From).Input), c.From, true)
+	for i := range list {
+		list[i].sends = list[i].Passes
 	}
 	return list
+}
+
+// receiver divides classes with the same ends by what decides about them at the receiver.
+func (f *Finder) receiver(list []Class) []Class {
+	to := list[0].To
+	if to == nil {
+		return list
+	}
+	return f.byPolicy(f.byRules(list, to, f.iface(to).Output), to, false)
 }
 
 // byRules divides classes by the rule of an interface's lists that decides.
