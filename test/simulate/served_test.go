@@ -325,8 +325,13 @@ func (v *version) frontends() map[frontend][]netip.AddrPort {
 		return v.fronts
 	}
 	v.fronts, v.sticky = map[frontend][]netip.AddrPort{}, map[frontend]bool{}
+	owners := map[frontend]string{} // two Services of the generator may have one cluster IP, which no API server gives them: the first name has it
 	add := func(svc *model.Service, port model.ServicePort, a netip.Addr, number uint16) {
 		f := frontend{netip.AddrPortFrom(a, number), port.Protocol}
+		if by, owned := owners[f]; owned && by < svc.ID.String() {
+			return
+		}
+		owners[f] = svc.ID.String()
 		v.fronts[f], v.sticky[f] = v.endpoints(svc, port, a.Is6()), svc.SessionAffinityTimeout > 0
 	}
 	for _, o := range v.list {
