@@ -395,9 +395,7 @@ func (a *Agent) Retry(ctx context.Context) *event.Committed {
 // nextRetry is the time of the next retry; zero: none.
 func (a *Agent) nextRetry() (next time.Time) {
 	for v := range a.retrying {
-		if next.IsZero() || v.retryAt.Before(next) {
-			next = v.retryAt
-		}
+		next = soonest(next, v.retryAt)
 	}
 	return next
 }

@@ -33,7 +33,7 @@ func (a *Agent) openJournal() {
 }
 
 func (a *Agent) saveJournal() {
-	if err := a.journal.Save(); err != nil {
+	if err := a.journal.Save(a.cfg.Now()); err != nil {
 		a.cfg.Logger.Warn("journal", "err", err)
 	}
 }

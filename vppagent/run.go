@@ -75,22 +75,29 @@ func (a *Agent) tend(ctx context.Context, emit func(event.Event)) {
 	if !a.nextPortion().After(a.cfg.Now()) {
 		a.proceedAndEmit(ctx, emit)
 	}
+	if a.journal.Due(a.cfg.Now()) {
+		a.saveJournal()
+	}
 }
 
-// arm sets the timer to the next retry, recheck or portion. While VPP is away the timer is off: the next connection repairs everything.
+// arm sets the timer to the next retry, recheck, portion or write of the journal. While VPP is away the timer is off: the next connection repairs everything.
 func (a *Agent) arm(timer *time.Timer) {
-	next := a.nextRetry()
-	if check := a.nextCheck(); next.IsZero() || !check.IsZero() && check.Before(next) {
-		next = check
-	}
-	if portion := a.nextPortion(); next.IsZero() || !portion.IsZero() && portion.Before(next) {
-		next = portion
-	}
+	next := soonest(a.nextRetry(), a.nextCheck(), a.nextPortion(), a.journal.Again)
 	if next.IsZero() || a.away() != nil {
 		timer.Stop()
 		return
 	}
 	timer.Reset(max(next.Sub(a.cfg.Now()), time.Millisecond))
+}
+
+// soonest is the first of these moments that are set; zero: none is.
+func soonest(moments ...time.Time) (next time.Time) {
+	for _, t := range moments {
+		if next.IsZero() || !t.IsZero() && t.Before(next) {
+			next = t
+		}
+	}
+	return next
 }
 
 // attend handles the signals that woke Run: a new connection, changed interfaces, or other roles of interfaces.

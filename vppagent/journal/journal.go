@@ -15,6 +15,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor"
@@ -31,7 +32,8 @@ import (
 //
 // Each transaction appends lines; when most lines are outdated, the file is rewritten and renamed.
 type Journal struct {
-	Path    string // "": no journal
+	Path    string    // "": no journal
+	Again   time.Time // when to Save again, after an error; zero: there was none
 	live    map[string]entry
 	pending []string // lines not yet appended
 	lines   int      // in the file
@@ -149,8 +151,23 @@ func (j *Journal) Load() error {
 	return nil
 }
 
+// saveAgain is how long after a failed Save the next one is due.
+const saveAgain = time.Minute
+
+// Due reports whether a Save that failed is to be repeated.
+func (j *Journal) Due(now time.Time) bool { return !j.Again.IsZero() && !j.Again.After(now) }
+
 // Save writes pending changes to the file.
-func (j *Journal) Save() error {
+func (j *Journal) Save(now time.Time) error {
+	j.Again = time.Time{}
+	err := j.save()
+	if err != nil {
+		j.Again = now.Add(saveAgain)
+	}
+	return err
+}
+
+func (j *Journal) save() error {
 	if j.Path == "" || len(j.pending) == 0 && !j.broken {
 		return nil
 	}

@@ -287,7 +287,7 @@ func writeJournal(dir string, acked func()) error {
 	for i := range steps {
 		m := route(i + 1)
 		j.Set(kv.Key(m), d, m, true)
-		if err := j.Save(); err != nil {
+		if err := j.Save(time.Now()); err != nil {
 			return err
 		}
 		acked()
@@ -316,7 +316,7 @@ func checkJournal(dir string, steps int) error {
 	if steps > 0 && n == 0 {
 		return errors.New("the journal has nothing, not even what its first write has synced")
 	}
-	if err := j.Save(); err != nil {
+	if err := j.Save(time.Now()); err != nil {
 		return err
 	}
 	return (&journal.Journal{Path: j.Path}).Load()
