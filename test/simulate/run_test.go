@@ -102,6 +102,9 @@ func (r *run) failf(format string, args ...any) {
 }
 
 func (r *run) broken() error {
+	if r.relay != nil && r.relay.Bad() != nil {
+		return r.relay.Bad()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.bad) == 0 {
