@@ -32,6 +32,9 @@ type Figures struct {
 	Compared  int    // checks of verify that were decided
 	Revoked   int    // packets of connections that policies do not allow any more
 	Continued int    // packets of connections that are allowed all the time
+	Lasting   int    // those of them that are of SCTP
+	Hidden    int    // the same, of associations of SCTP whose addresses nat44 changes: they may end
+	Untracked int    // of associations of SCTP that end because policies restrict their pod's other direction
 	Packets   int    // packets that were sent between two requests, which policies forbid
 	Mixed     int    // such packets that passed because the agent had some objects of one version and some of another
 	Acked     int    // acknowledged values of external clients that were looked for

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -119,13 +120,15 @@ func (r *run) nextRequest(v *version, c *dialled, rng *rand.Rand) (stays bool, e
 			pause = cnatAges // cnat ends no session of a removed endpoint
 		}
 		r.Revoked++
-		if r.passes(v, c, pause, c.request.Proto == model.SCTP) == "" {
+		if r.passes(v, c, c.request, pause, c.request.Proto == model.SCTP) == "" {
 			why := verdict.Why
 			if !serves {
 				why = "the Service does not have this endpoint any more"
 			}
 			return true, fmt.Errorf("%s of a revoked connection reaches %s after a pause of %s: %s", &c.request, c.endpoint(), pause, why)
 		}
+	case c.steady && c.hidden():
+		r.Hidden++
 	case c.steady:
 		pause := pauses[rng.IntN(len(pauses))]
 		if !c.direct {
@@ -133,15 +136,24 @@ func (r *run) nextRequest(v *version, c *dialled, rng *rand.Rand) (stays bool, e
 			pause = short[rng.IntN(len(short))]
 		}
 		r.Continued++
-		why := r.passes(v, c, pause, true)
+		if c.request.Proto == model.SCTP {
+			r.Lasting++
+		}
+		next := c.later()
+		why := r.passes(v, c, next, pause, true)
+		if next.Proto == model.SCTP && untracked(why) {
+			r.Untracked++
+			c.steady = false
+			break
+		}
 		if why == "" && v.sticky[c.frontend()] {
 			why = r.nextConnection(v, c, pause)
 		}
 		if why != "" {
-			return true, fmt.Errorf("%s of a connection with %s that is allowed all the time, after a pause of %s: %s", &c.request, c.endpoint(), pause, why)
+			return true, fmt.Errorf("%s of a connection with %s that is allowed all the time, after a pause of %s: %s", &next, c.endpoint(), pause, why)
 		}
 		if rng.IntN(2) == 0 { // the connection continues
-			r.exchange(v, c, c.request)
+			r.exchange(v, c, next)
 		}
 	}
 	return true, nil
@@ -158,6 +170,22 @@ func (c *dialled) judge(v *version) policy.Verdict {
 func (c *dialled) frontend() frontend {
 	return frontend{netip.AddrPortFrom(c.request.Dst, c.request.DstPort), c.request.Proto}
 }
+
+// later is the next packet of the connection from its client.
+func (c *dialled) later() sim.Packet {
+	if c.request.Proto == model.SCTP { // its request is the INIT of another association
+		return c.request.GoingOn()
+	}
+	return c.request
+}
+
+// untracked reports whether a packet of SCTP was lost at a pod whose policies restrict the other direction, and none of which names ports of SCTP. No association begins or continues
+// in this direction, whatever policies say (ADR 11).
+func untracked(why string) bool { return strings.Contains(why, ":no-sctp)") }
+
+// hidden reports whether nat44 changes the addresses of an association. It takes those of any session with the receiver, and translates what the receiver sends to them: such an
+// association may end, or begin, by sessions of others (renderer/nat44/README.md).
+func (c *dialled) hidden() bool { return c.request.Proto == model.SCTP && c.request.Dst.Is4() }
 
 func (c *dialled) endpoint() netip.AddrPort { return netip.AddrPortFrom(c.flow.Dst, c.flow.DstPort) }
 
@@ -227,15 +255,15 @@ func (r *run) nextConnection(v *version, c *dialled, pause time.Duration) string
 	if !next.judge(v).Allowed {
 		return ""
 	}
-	if why := r.passes(v, &next, pause, true); why != "" {
+	if why := r.passes(v, &next, next.request, pause, true); why != "" {
 		return "another connection of the client: " + why
 	}
 	return ""
 }
 
-// passes sends a request after a pause, without a trace in sessions or in VPPs' clocks. It returns why it does not reach the connection's endpoint, or, if that is
-// asked for, why the answer does not reach the client.
-func (r *run) passes(v *version, c *dialled, pause time.Duration, both bool) string {
+// passes sends a packet of a connection's client after a pause, without a trace in sessions or in VPPs' clocks. It returns why it does not reach the connection's endpoint,
+// or, if that is asked for, why the answer does not reach the client.
+func (r *run) passes(v *version, c *dialled, p sim.Packet, pause time.Duration, both bool) string {
 	for _, n := range r.nodes {
 		m := n.sim.Snapshot()
 		defer func() {
@@ -244,10 +272,10 @@ func (r *run) passes(v *version, c *dialled, pause time.Duration, both bool) str
 		}()
 		n.sim.Advance(pause)
 	}
-	to, packet, why := r.carry(v, c.from, c.in, c.request)
-	if why != "" && !both && c.request.Proto == model.TCP { // the endpoint sends its last answer again, and the client its request (ADR 12)
+	to, packet, why := r.carry(v, c.from, c.in, p)
+	if why != "" && !both && p.Proto == model.TCP { // the endpoint sends its last answer again, and the client its request (ADR 12)
 		_, _, _ = r.carry(v, c.to, c.out, c.answer)
-		to, packet, why = r.carry(v, c.from, c.in, c.request)
+		to, packet, why = r.carry(v, c.from, c.in, p)
 	}
 	switch {
 	case why != "":
@@ -433,14 +461,14 @@ func outsider(a netip.Addr) netip.Addr {
 func (r *run) dialFrom(v *version, n *node, in string, p sim.Packet, direct bool) *dialled {
 	r.dialled++
 	p.SrcPort = firstPort + uint16(r.dialled)
-	c := &dialled{from: n, in: in, request: p.Opening(), direct: direct, steady: p.Proto != model.SCTP}
+	c := &dialled{from: n, in: in, request: p.Opening(), direct: direct, steady: true}
 	to, first, why := r.exchange(v, c, c.request)
 	local, _ := localPods(v, to.nodeName())
 	if why != "" || local[first.Dst] != to.iface {
 		return nil
 	}
 	last := first
-	if p.Proto == model.TCP { // SCTP's next request is the INIT of another association
+	if p.Proto == model.TCP { // SCTP's next request is the INIT of another association, and its next packet another one
 		c.request = p.GoingOn()
 		if _, last, why = r.exchange(v, c, c.request); why != "" {
 			return nil

@@ -134,8 +134,8 @@ func (s *tally) String() string {
 		actions += s.Actions[k]
 	}
 	day := time.Duration(float64(s.took) * float64(24*time.Hour) / float64(s.Virtual+1))
-	return fmt.Sprintf("%d %s, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets and %d of mixed versions, %d of revoked connections and %d of others, %d acknowledged values, %d agents; %d actions: %s",
-		s.seeds, s.kind, s.Virtual.Round(time.Second), s.took.Round(time.Millisecond), day.Round(time.Millisecond), s.Requests, s.Compared, s.TooBig, s.Packets, s.Mixed, s.Revoked, s.Continued, s.Acked, s.Lives, actions, strings.Join(kinds, ", "))
+	return fmt.Sprintf("%d %s, %s simulated in %s of a processor (a day in %s); %d requests, %d checks and %d of policies that are too big, %d forbidden packets and %d of mixed versions, %d of revoked connections, %d of others, %d of these of SCTP, %d of SCTP that nat44 hides and %d that nothing tracks, %d acknowledged values, %d agents; %d actions: %s",
+		s.seeds, s.kind, s.Virtual.Round(time.Second), s.took.Round(time.Millisecond), day.Round(time.Millisecond), s.Requests, s.Compared, s.TooBig, s.Packets, s.Mixed, s.Revoked, s.Continued, s.Lasting, s.Hidden, s.Untracked, s.Acked, s.Lives, actions, strings.Join(kinds, ", "))
 }
 
 // mostTooBig bounds the checks that differ for policies that are too big for VPP. One policy has several at each quiet time of a seed.
@@ -160,6 +160,9 @@ func addFigures(total *Figures, f Figures) {
 	total.Packets += f.Packets
 	total.Revoked += f.Revoked
 	total.Continued += f.Continued
+	total.Lasting += f.Lasting
+	total.Hidden += f.Hidden
+	total.Untracked += f.Untracked
 	total.Acked += f.Acked
 	total.Lives += f.Lives
 	total.TooBig += f.TooBig
