@@ -55,24 +55,47 @@ func meta(kind, version, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
 	return metav1.TypeMeta{Kind: kind, APIVersion: version}, metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
-// newCluster returns a cluster with a node, a policy and Services, and no pods.
+// The nodes, each with as many pods.
+var nodeNames = []string{"node1", "node2"}
+
+const podsPerNode = 3
+
+// nodeOf is the number of a pod's node.
+func nodeOf(pod string) int { return int(pod[1]-'0') / podsPerNode }
+
+// rangesOf are the first addresses of a node's pods, by family.
+func rangesOf(node int) []netip.Addr {
+	return []netip.Addr{netip.AddrFrom4([4]byte{10, 1, byte(node + 1), 0}), netip.MustParseAddr(fmt.Sprintf("fd00:%d::", node+1))}
+}
+
+// newNode is the Node of a number.
+func newNode(seed uint64, number int) *corev1.Node {
+	o := &corev1.Node{}
+	o.TypeMeta, o.ObjectMeta = meta("Node", "v1", nodeNames[number])
+	o.Namespace = ""
+	lengths := [][2]int{{28, 124}, {24, 64}}[seed%2] // every second seed has so few addresses that pods get those that others had
+	for i, a := range rangesOf(number) {
+		o.Spec.PodCIDRs = append(o.Spec.PodCIDRs, netip.PrefixFrom(a, lengths[i]).String())
+	}
+	o.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprint("192.0.2.", number+1)}}
+	return o
+}
+
+// newCluster returns a cluster with nodes, a policy and Services, and no pods.
 func newCluster(seed uint64) *cluster {
 	c := &cluster{server: apiserver.New(seed), pods: map[string][]netip.Addr{}}
-	node, ns, policy := &corev1.Node{}, &corev1.Namespace{}, &networking.NetworkPolicy{}
-	node.TypeMeta, node.ObjectMeta = meta("Node", "v1", nodeName)
+	ns, policy := &corev1.Namespace{}, &networking.NetworkPolicy{}
 	ns.TypeMeta, ns.ObjectMeta = meta("Namespace", "v1", namespace)
-	node.Namespace, ns.Namespace = "", ""
-	node.Spec.PodCIDRs = []string{"10.1.1.0/24", "fd00:1::/64"}
-	if seed%2 == 0 { // so few that pods get addresses that others had
-		node.Spec.PodCIDRs = []string{"10.1.1.0/28", "fd00:1::/124"}
-	}
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}
+	ns.Namespace = ""
 	policy.TypeMeta, policy.ObjectMeta = meta("NetworkPolicy", "networking.k8s.io/v1", "web")
 	policy.Spec = networking.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		Ingress:     []networking.NetworkPolicyIngressRule{{From: []networking.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}}}}}},
 	}
-	c.fixed = []apiserver.Object{node, ns, policy}
+	c.fixed = []apiserver.Object{ns, policy}
+	for i := range nodeNames {
+		c.fixed = append(c.fixed, newNode(seed, i))
+	}
 	for _, s := range services {
 		o := &corev1.Service{}
 		o.TypeMeta, o.ObjectMeta = meta("Service", "v1", s.name)
@@ -151,7 +174,7 @@ func podOf(name string, addrs []netip.Addr) *corev1.Pod {
 	p := &corev1.Pod{}
 	p.TypeMeta, p.ObjectMeta = meta("Pod", "v1", name)
 	p.Labels = map[string]string{"app": map[bool]string{true: "web", false: "client"}[isWeb(name)]}
-	p.Spec.NodeName, p.Status.Phase = nodeName, corev1.PodPending
+	p.Spec.NodeName, p.Status.Phase = nodeNames[nodeOf(name)], corev1.PodPending
 	for _, a := range addrs {
 		p.Status.Phase, p.Status.PodIP = corev1.PodRunning, addrs[0].String()
 		p.Status.PodIPs = append(p.Status.PodIPs, corev1.PodIP{IP: a.String()})
@@ -164,13 +187,13 @@ func (c *cluster) slice(s service, i int, family discovery.AddressType, names []
 	out := &discovery.EndpointSlice{AddressType: family, Endpoints: []discovery.Endpoint{}}
 	out.TypeMeta, out.ObjectMeta = meta("EndpointSlice", "discovery.k8s.io/v1", s.name+"-"+strings.ToLower(string(family)))
 	out.Labels = map[string]string{discovery.LabelServiceName: s.name}
-	tcp, port, ready, node := corev1.ProtocolTCP, int32(podPort), true, nodeName
+	tcp, port, ready := corev1.ProtocolTCP, int32(podPort), true
 	portName := ""
 	out.Ports = []discovery.EndpointPort{{Name: &portName, Protocol: &tcp, Port: &port}}
 	for _, name := range names {
 		if addrs := c.pods[name]; s.member(name) && i < len(addrs) {
 			out.Endpoints = append(out.Endpoints, discovery.Endpoint{
-				Addresses: []string{addrs[i].String()}, Conditions: discovery.EndpointConditions{Ready: &ready}, NodeName: &node,
+				Addresses: []string{addrs[i].String()}, Conditions: discovery.EndpointConditions{Ready: &ready}, NodeName: &nodeNames[nodeOf(name)],
 				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: name},
 			})
 		}

@@ -11,14 +11,14 @@ import (
 )
 
 // sockets is an error unless VPP has the memif sockets of the sandboxes, and no other.
-func (w *world) sockets(dump string) error {
+func (h *host) sockets(dump string) error {
 	var got, want []string
 	for line := range strings.Lines(dump) {
 		if words := strings.Fields(line); len(words) == 3 && words[0] == "memif-socket" {
 			got = append(got, words[2])
 		}
 	}
-	for _, p := range w.pods {
+	for _, p := range h.pods {
 		if p.res != nil && p.res.Interface.Socket != "" {
 			want = append(want, p.res.Interface.Socket)
 		}
@@ -32,10 +32,10 @@ func (w *world) sockets(dump string) error {
 }
 
 // verify is an error if VPP and the objects differ about a packet of any pod.
-func (w *world) verify(l *life) error {
+func (h *host) verify(l *life) error {
 	cfg := l.proof
-	cfg.Dial, cfg.Timeout = w.sim.Dial, time.Minute
-	objects, err := w.cluster.list()
+	cfg.Dial, cfg.Timeout = h.sim.Dial, time.Minute
+	objects, err := h.cluster.list()
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func (w *world) verify(l *life) error {
 		return fmt.Errorf("verify: %w", err)
 	}
 	for _, c := range report.Checks {
-		w.count("verify: " + string(c.Verdict))
+		h.count("verify: " + string(c.Verdict))
 		if c.Verdict == verify.Different {
 			return fmt.Errorf("verify: %s, %s: %+v", c.Pod, c.Packets, *c.Difference)
 		}
 	}
 	for _, s := range report.Services {
-		w.count("verify, of a Service: " + string(s.Verdict))
+		h.count("verify, of a Service: " + string(s.Verdict))
 		for _, d := range s.Differences {
 			return fmt.Errorf("verify: %s: %+v", s.Of, d)
 		}

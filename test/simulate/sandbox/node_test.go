@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -30,10 +29,10 @@ import (
 	"github.com/contiv-agent/contiv-agent/verify"
 )
 
-const nodeName = "node1"
-
 // node has a VPP, a kernel, and an agent that is started again whenever it ends.
 type node struct {
+	name    string
+	number  int
 	dir     string // of the agent's files
 	log     *slog.Logger
 	sim     *sim.VPP
@@ -42,6 +41,7 @@ type node struct {
 	kernel  *kernel
 	cluster *cluster
 	etcd    *servers.Etcd
+	relay   *servers.Fanout // nil: the agent follows the API server
 
 	mu       sync.Mutex
 	life     *life
@@ -121,13 +121,13 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.pool.Close()) }()
 	l.net, err = podnet.New(podnet.Config{
-		Settings: podnet.Settings{NodeName: nodeName}, File: filepath.Join(n.state(), "attachments.db"), Memifs: filepath.Join(n.state(), "memif"), Pool: l.pool, Closed: true, Now: now, Logger: n.log,
+		Settings: podnet.Settings{NodeName: n.name}, File: filepath.Join(n.state(), "attachments.db"), Memifs: filepath.Join(n.state(), "memif"), Pool: l.pool, Closed: true, Now: now, Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
 	n.lives++
-	source, err := servers.Source(n.cluster.server, n.lives, false, n.log)
+	objects, source, err := n.source()
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg := agent.Config{NodeName: nodeName, Sources: map[string]agent.Source{kube.Name: source}, External: []controller.ExternalConfigSource{stored}}
+	cfg := agent.Config{NodeName: n.name, Sources: map[string]agent.Source{objects: source}, External: []controller.ExternalConfigSource{stored}}
 	cfg.Listen.Status = "agent.sock" // which Listener replaces
 	cfg.Pods = &config.Pods{Network: l.net, ToNodes: podnet.Overlay, Spool: n.spool(), Kernel: n.kernel.kinds(&l.dead), Listener: network.Join(n.toAgent), Connections: n.kernel.connectionsOf(&l.dead)}
 	cfg.VPP.Dial = func(ctx context.Context) (net.Conn, error) {
@@ -148,10 +148,14 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	cfg.Process.Registry, cfg.Process.Logger = prometheus.NewRegistry(), n.log
 	l.guard = lossguard.New(lossguard.Config{
 		Limits: lossguard.Limits{Share: lossguard.DefaultShare, Least: 1, For: hold}, Record: cfg.VPPAgent.Journal + ".counts",
-		Gone: cfg.Pods.Disconnected(nodeName), Now: now, Logger: n.log,
+		Gone: cfg.Pods.Disconnected(n.name), Now: now, Logger: n.log,
 	})
 	cfg.Process.Removals, cfg.Process.Now = l.guard, now
-	l.proof = cfg.Proof(&event.Located{HostIPs: []netip.Addr{netip.MustParseAddr("10.1.1.1"), netip.MustParseAddr("fd00:1::1")}})
+	located := &event.Located{}
+	for _, a := range rangesOf(n.number) {
+		located.HostIPs = append(located.HostIPs, a.Next())
+	}
+	l.proof = cfg.Proof(located)
 	a, err := agent.New(cfg)
 	if err != nil {
 		return err
@@ -160,6 +164,16 @@ func (n *node) live(ctx context.Context, l *life) (err error) {
 	l.Agent = a
 	n.mu.Unlock()
 	return a.Run(ctx)
+}
+
+// source is what an agent follows, and its name: the fan-out server, or the API server.
+func (n *node) source() (string, agent.Source, error) {
+	if n.relay != nil {
+		name, s := n.relay.Source(n.name)
+		return name, s, nil
+	}
+	s, err := servers.Source(n.cluster.server, n.lives*uint64(len(nodeNames))+uint64(n.number), false, n.log)
+	return kube.Name, s, err
 }
 
 // setClock sets the clock of the agents that start from now on.

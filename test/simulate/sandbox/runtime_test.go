@@ -24,6 +24,7 @@ type runtime struct {
 	did  map[string]int // requests that were acknowledged, by verb
 
 	traffic *traffic
+	kernels []*kernel // of all nodes
 }
 
 // pod is one pod, which has a sandbox or not.
@@ -40,10 +41,10 @@ const namespace = "default"
 // patience is how long a runtime waits for an answer, and tries for a pod.
 const patience = 90 * time.Second
 
-func newRuntime(n *node, pods int) *runtime {
-	r := &runtime{node: n, client: protocol.Client{Dial: n.toAgent.Dial}, held: map[netip.Addr]protocol.Attachment{}, did: map[string]int{}, traffic: newTraffic()}
-	for i := range pods {
-		r.pods = append(r.pods, &pod{name: fmt.Sprintf("p%d", i)})
+func newRuntime(n *node, t *traffic) *runtime {
+	r := &runtime{node: n, client: protocol.Client{Dial: n.toAgent.Dial}, held: map[netip.Addr]protocol.Attachment{}, did: map[string]int{}, traffic: t}
+	for i := range podsPerNode {
+		r.pods = append(r.pods, &pod{name: fmt.Sprintf("p%d", n.number*podsPerNode+i)})
 	}
 	return r
 }
@@ -134,7 +135,9 @@ func (r *runtime) stop(p *pod) {
 		}
 	}
 	r.mu.Unlock()
-	r.node.kernel.closeConnections(req.Netns, p.name)
+	for _, k := range r.kernels {
+		k.closeConnections(req.Netns, p.name)
+	}
 	r.node.cluster.removePod(p.name)
 }
 

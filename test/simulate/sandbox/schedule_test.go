@@ -52,12 +52,13 @@ var (
 		string(servers.PutEtcd), string(servers.PutEtcd), string(servers.CutEtcd), string(servers.HangEtcd), string(servers.SlowEtcd), string(servers.CompactEtcd),
 		string(servers.BackEtcd), string(servers.LoseLease), string(servers.DeadEtcd), string(servers.SlipEtcd),
 	}
+	fanoutFaults = []string{string(servers.CutFanout), string(servers.HangFanout), string(servers.SlowFanout), string(servers.KillFanout), string(servers.DeadFanout)}
 )
 
 type action struct {
 	at   time.Duration
 	kind string
-	pod  int
+	pod  int // of faults: a pod of their node
 	d    time.Duration
 	n    int
 }
@@ -67,24 +68,28 @@ func (a action) String() string {
 }
 
 // pods is the number of pods that a seed starts and stops.
-const pods = 5
+const pods = 2 * podsPerNode
 
-// draw draws a round. Half of the kills are within 400 ms of a request, while it is in progress.
-func draw(rng *rand.Rand) (list []action) {
+// draw draws a round, with a fan-out server or without. Half of the kills are within 400 ms of a request, while it is in progress.
+func draw(rng *rand.Rand, fanout bool) (list []action) {
 	at := func() time.Duration { return time.Duration(rng.IntN(int(window/time.Millisecond))) * time.Millisecond }
 	for range 8 + rng.IntN(8) {
 		list = append(list, action{at(), requests[rng.IntN(len(requests))], rng.IntN(pods), time.Duration(rng.IntN(400)) * time.Millisecond, rng.IntN(1 << 20)})
 	}
 	for range rng.IntN(5) {
-		a := action{at(), faults[rng.IntN(len(faults))], 0, time.Duration(100+rng.IntN(15000)) * time.Millisecond, rng.IntN(1 << 20)}
+		a := action{at(), faults[rng.IntN(len(faults))], rng.IntN(pods), time.Duration(100+rng.IntN(15000)) * time.Millisecond, rng.IntN(1 << 20)}
 		if rng.IntN(2) == 0 {
 			a.at = list[rng.IntN(len(list))].at + time.Duration(rng.IntN(400))*time.Millisecond
 		}
 		list = append(list, a)
 	}
-	for _, kinds := range [][]string{apiFaults, etcdFaults, {setClock}} {
+	lists := [][]string{apiFaults, etcdFaults, {setClock}}
+	if fanout {
+		lists = append(lists, fanoutFaults)
+	}
+	for _, kinds := range lists {
 		for range rng.IntN(min(4, 1+len(kinds))) {
-			list = append(list, action{at(), kinds[rng.IntN(len(kinds))], 0, time.Duration(100+rng.IntN(20000)) * time.Millisecond, rng.IntN(1 << 20)})
+			list = append(list, action{at(), kinds[rng.IntN(len(kinds))], rng.IntN(pods), time.Duration(100+rng.IntN(20000)) * time.Millisecond, rng.IntN(1 << 20)})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b action) int { return cmp.Compare(a.at, b.at) })
@@ -96,7 +101,7 @@ func (w *world) play(list []action) {
 	has := func(kinds ...string) bool {
 		return slices.ContainsFunc(list, func(a action) bool { return slices.Contains(kinds, a.kind) })
 	}
-	w.traffic.mayBe(has(olderAPI, string(servers.StaleAPI), string(servers.EmptyAPI)), has(apiFaults...))
+	w.traffic.mayBe(has(olderAPI, string(servers.StaleAPI), string(servers.EmptyAPI)), has(slices.Concat(apiFaults, fanoutFaults)...))
 	began := time.Now()
 	for _, a := range list {
 		time.Sleep(time.Until(began.Add(a.at)))
@@ -107,7 +112,7 @@ func (w *world) play(list []action) {
 }
 
 func (w *world) act(a action) {
-	p, rng := w.pods[a.pod], rand.New(rand.NewPCG(w.seed, uint64(a.n)))
+	h, p, rng := w.hosts[a.pod/podsPerNode], w.pods()[a.pod], rand.New(rand.NewPCG(w.seed, uint64(a.n)))
 	inTurn := func(f func()) { w.faulting.Go(func() { p.inTurn(f) }) }
 	during := func(of *network.Network, change func(f *network.Faults, by int)) {
 		of.Change(func(f *network.Faults) { change(f, 1) })
@@ -119,59 +124,59 @@ func (w *world) act(a action) {
 	kind := []string{"", protocol.InterfaceVeth, protocol.InterfaceTap, protocol.InterfaceMemif}[a.n%4]
 	switch a.kind {
 	case startPod:
-		inTurn(func() { w.start(p, kind, patience) })
+		inTurn(func() { h.start(p, kind, patience) })
 	case giveUp:
-		inTurn(func() { w.start(p, kind, 1+a.d) })
+		inTurn(func() { h.start(p, kind, 1+a.d) })
 	case stopPod:
-		inTurn(func() { w.runtime.stop(p) })
+		inTurn(func() { h.runtime.stop(p) })
 	case repeatAdd:
-		inTurn(func() { w.repeat(p) })
+		inTurn(func() { h.repeat(p) })
 	case removeUnknown:
-		inTurn(func() { w.removeUnknown(p, rng) })
+		inTurn(func() { h.removeUnknown(p, rng) })
 	case checkPod:
-		inTurn(func() { _ = w.check(p) })
+		inTurn(func() { _ = h.check(p) })
 	case collect:
-		w.faulting.Go(w.collect)
+		w.faulting.Go(h.collect)
 	case killAgent, setClock:
 		synctest.Wait()
 		if a.kind == setClock {
-			w.setClock(time.Duration(1-a.n%2*2) * time.Hour)
+			h.setClock(time.Duration(1-a.n%2*2) * time.Hour)
 		}
-		if err := w.killAgent(a.d); err != nil {
-			w.failf("%w", err)
+		if err := h.killAgent(a.d); err != nil {
+			h.failf("%w", err)
 		}
 	case killVPP:
-		w.faulting.Go(func() { w.killVPP(a.d, w.traffic.forget) })
+		w.faulting.Go(func() { h.killVPP(a.d, h.forget) })
 	case cutVPP:
-		w.toVPP.Sever()
+		h.toVPP.Sever()
 	case hangVPP:
-		during(w.toVPP, func(f *network.Faults, by int) { f.Hung += by })
+		during(h.toVPP, func(f *network.Faults, by int) { f.Hung += by })
 	case slowVPP:
-		during(w.toVPP, func(f *network.Faults, by int) { f.Slow += time.Duration(by) * 150 * time.Millisecond })
+		during(h.toVPP, func(f *network.Faults, by int) { f.Slow += time.Duration(by) * 150 * time.Millisecond })
 	case hangAgent:
-		during(w.toAgent, func(f *network.Faults, by int) { f.Hung += by })
+		during(h.toAgent, func(f *network.Faults, by int) { f.Hung += by })
 	case refuseVPP:
-		w.refuse(rng, 1+a.n%1000)
+		h.refuse(rng, 1+a.n%1000)
 		w.faulting.Go(func() {
 			time.Sleep(a.d)
-			w.refuse(rng, -1-a.n%1000)
+			h.refuse(rng, -1-a.n%1000)
 		})
 	default:
-		w.actServer(a, rng)
+		w.actServer(h, a, rng)
 	}
 }
 
-// actServer begins a fault of the API server or of etcd.
-func (w *world) actServer(a action, rng *rand.Rand) {
+// actServer begins a fault of the API server, of etcd or of the fan-out server.
+func (w *world) actServer(h *host, a action, rng *rand.Rand) {
 	f := servers.Fault{Kind: servers.Kind(a.kind), For: a.d, N: a.n}
 	switch f.Kind {
 	case servers.SlowAPI:
 		f.N = []int{500, 5000, 30000}[a.n%3]
 	case servers.FailAPI:
 		f.N = []int{50, 300, 1000}[a.n%3]
-	case servers.SlowEtcd:
+	case servers.SlowEtcd, servers.SlowFanout:
 		f.N = []int{50, 500, 4000}[a.n%3]
-	case servers.DeadEtcd:
+	case servers.DeadEtcd, servers.DeadFanout:
 		f.N = a.n % 2000
 	}
 	var end func()
@@ -180,8 +185,15 @@ func (w *world) actServer(a action, rng *rand.Rand) {
 		end = w.cluster.goBack(a.n)
 	case slices.Contains(apiFaults, a.kind):
 		end = servers.BeginAPI(w.cluster.server, f)
+	case slices.Contains(fanoutFaults, a.kind):
+		end = w.relay.Begin(f, h.name)
 	default:
-		end = w.etcd.Begin(f, rng)
+		end = h.etcd.Begin(f, rng)
+	}
+	if f.Kind == servers.BackEtcd {
+		for _, h := range w.hosts {
+			h.etcd.Net.Sever()
+		}
 	}
 	if end != nil {
 		w.faulting.Go(func() {
@@ -192,12 +204,12 @@ func (w *world) actServer(a action, rng *rand.Rand) {
 }
 
 // refuse lets VPP refuse more of 1,000 requests that change something, or fewer.
-func (w *world) refuse(rng *rand.Rand, more int) {
-	w.node.mu.Lock()
-	defer w.node.mu.Unlock()
-	w.refused += more
-	refused := w.refused
-	w.sim.Fail(func(name string) (int32, bool) {
+func (h *host) refuse(rng *rand.Rand, more int) {
+	h.node.mu.Lock()
+	defer h.node.mu.Unlock()
+	h.refused += more
+	refused := h.refused
+	h.sim.Fail(func(name string) (int32, bool) {
 		if sim.Writes(name) && rng.IntN(1000) < refused {
 			return -1, false // VNET_API_ERROR_UNSPECIFIED
 		}
