@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -62,6 +63,8 @@ type call struct {
 type tracer struct {
 	dir     string
 	ops     []Op
+	disk    *Disk        // instead of ops; nil: none
+	asks    string       // the folder of Follow
 	pending map[int]call // by thread
 }
 
@@ -77,23 +80,57 @@ const (
 
 // Trace runs a command and returns what it did below dir, and what it wrote to standard output, in order. The command uses absolute paths. It is an error if it fails.
 func Trace(dir string, argv, env []string) ([]Op, error) {
+	t := &tracer{dir: dir, pending: map[int]call{}}
+	err := t.runCommand(argv, env, nil)
+	return t.ops, err
+}
+
+// Follow runs a command until its end, and keeps what a disk would have of the files that it writes below dir. If the command makes a folder ASKS/LOSS-SEED-…, with the number of a
+// Loss and of a seed, then this folder has what a loss of power at that moment leaves of dir, before the command continues. The command writes to standard output.
+func Follow(dir, asks string, argv, env []string) error {
+	disk, err := NewDisk(nil)
+	if err != nil {
+		return err
+	}
+	t := &tracer{dir: dir, asks: asks, disk: disk, pending: map[int]call{}}
+	return t.runCommand(argv, env, os.Stdout)
+}
+
+// runCommand runs a command to its end; out is its standard output, nil: none.
+func (t *tracer) runCommand(argv, env []string, out *os.File) error {
 	runtime.LockOSThread() // ptrace knows threads
 	defer runtime.UnlockOSThread()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer null.Close()
-	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Env: env, Files: []*os.File{null, null, os.Stderr}, Sys: &syscall.SysProcAttr{Ptrace: true}})
-	if err != nil {
-		return nil, err
+	if out == nil {
+		out = null
 	}
-	t := &tracer{dir: dir, pending: map[int]call{}}
+	p, err := os.StartProcess(argv[0], argv, &os.ProcAttr{Env: env, Files: []*os.File{null, out, os.Stderr}, Sys: &syscall.SysProcAttr{Ptrace: true}})
+	if err != nil {
+		return err
+	}
 	err = t.follow(p.Pid)
 	if err != nil {
 		_ = p.Kill()
 	}
-	return t.ops, errors.Join(err, p.Release())
+	return errors.Join(err, p.Release())
+}
+
+// answer fills a folder that asks for the disk.
+func (t *tracer) answer(tid int, c call) error {
+	path, err := t.pathOf(tid, c.args[0], c.args[1])
+	if err != nil || t.asks == "" || filepath.Dir(path) != t.asks {
+		return err
+	}
+	var loss Loss
+	var seed uint64
+	if _, err := fmt.Sscanf(filepath.Base(path), "%d-%d-", &loss, &seed); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return t.disk.Restore(path, loss, rand.New(rand.NewPCG(seed, 1)))
 }
 
 // follow handles all stops of the process until its end.
@@ -175,7 +212,7 @@ func (t *tracer) noteCall(tid int, c call, result int64) error {
 	case unix.SYS_FSYNC, unix.SYS_FDATASYNC:
 		return t.appendFile(tid, c, Op{Kind: Sync})
 	case unix.SYS_MKDIRAT:
-		return t.appendPath(tid, c, Op{Kind: Folder})
+		return errors.Join(t.appendPath(tid, c, Op{Kind: Folder}), t.answer(tid, c))
 	case unix.SYS_UNLINKAT:
 		return t.appendPath(tid, c, Op{Kind: Remove})
 	case unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2:
@@ -204,7 +241,9 @@ func (t *tracer) noteWrite(tid int, c call, n int64) error {
 		return err
 	}
 	if c.nr == unix.SYS_WRITE && c.args[0] == standardOut {
-		t.ops = append(t.ops, Op{Kind: Say, Data: data})
+		if t.disk == nil {
+			t.ops = append(t.ops, Op{Kind: Say, Data: data})
+		}
 		return nil
 	}
 	at := int64(c.args[3]) //nolint:gosec // an offset
@@ -263,11 +302,17 @@ func (t *tracer) appendOp(o Op, path, to string) error {
 	if o.Path, o.To = below(path), below(to); o.Path == "" {
 		return nil
 	}
-	if o.Kind != Sync && strings.HasSuffix(path, " (deleted)") {
+	if (o.Kind != Sync || t.disk != nil) && strings.HasSuffix(path, " (deleted)") {
 		return nil // nobody finds it again
 	}
 	if to != "" && filepath.Dir(o.To) != filepath.Dir(o.Path) {
 		return fmt.Errorf("%s: between two folders, which is not modelled", o)
+	}
+	if t.disk != nil {
+		if err := t.disk.apply(o); err != nil {
+			return fmt.Errorf("%s: %w", o, err)
+		}
+		return nil
 	}
 	t.ops = append(t.ops, o)
 	return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/linux/nodeports"
 )
 
-// kernel keeps the values of the host's network stack in memory, by key. It survives VPPs and agents, and refuses nothing.
+// kernel keeps the values of the host's network stack in memory, by key. It survives VPPs and agents, but no loss of power, and refuses nothing.
 type kernel struct {
 	mu    sync.Mutex
 	have  map[string]any
@@ -112,6 +112,14 @@ func (k *kernel) loseTranslations() {
 			c.lost = true
 		}
 	}
+}
+
+// end ends the kernel: the next one has nothing.
+func (k *kernel) end() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	clear(k.have)
+	clear(k.open)
 }
 
 // connectionsOf ends connections of a namespace in place of a true kernel. A dead agent ends none.

@@ -34,6 +34,8 @@ type node struct {
 	name    string
 	number  int
 	dir     string // of the agent's files
+	netns   string // of the names of network namespaces
+	asked   int    // losses of power
 	log     *slog.Logger
 	sim     *sim.VPP
 	toVPP   *network.Network
@@ -74,7 +76,7 @@ func (n *node) state() string { return filepath.Join(n.dir, "state") }
 
 // namespaceOf makes the network namespace of a sandbox: another name of that of the test.
 func (n *node) namespaceOf(sandbox string) (string, error) {
-	path := filepath.Join(n.dir, "netns", sandbox)
+	path := filepath.Join(n.netns, sandbox)
 	return path, errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.Symlink("/proc/self/ns/net", path))
 }
 
@@ -96,6 +98,9 @@ func (n *node) run() {
 		kill()
 		if l.dead.Load() {
 			err = errors.Join(os.RemoveAll(n.state()), writeFiles(n.state(), l.files), os.RemoveAll(n.spool()), writeFiles(n.spool(), l.owed))
+			if os.Getenv(askIn) != "" {
+				err = errors.Join(err, syncFiles(filepath.Dir(filepath.Dir(n.dir))))
+			}
 			n.toAgent.Change(func(f *network.Faults) { f.Cut-- })
 		}
 		n.log.Info("AGENT ENDED", "err", err)
@@ -185,6 +190,15 @@ func (n *node) setClock(off time.Duration) {
 
 // killAgent ends the agent as a signal would that nothing can catch: its files and the recorded DELs stay as they are now. All other goroutines wait.
 func (n *node) killAgent(away time.Duration) error {
+	return n.endAgent(away, func() (state, spool map[string][]byte, err error) {
+		state, errState := readFiles(n.state())
+		spool, errSpool := readFiles(n.spool())
+		return state, spool, errors.Join(errState, errSpool)
+	})
+}
+
+// endAgent ends the agent, and leaves its files and the recorded DELs as left returns them.
+func (n *node) endAgent(away time.Duration, left func() (state, spool map[string][]byte, err error)) (err error) {
 	n.mu.Lock()
 	l := n.life
 	n.away = away
@@ -193,17 +207,14 @@ func (n *node) killAgent(away time.Duration) error {
 		return nil
 	}
 	l.dead.Store(true)
-	var err error
-	l.files, err = readFiles(n.state())
-	var errOwed error
-	l.owed, errOwed = readFiles(n.spool())
+	l.files, l.owed, err = left()
 	n.toVPP.Sever()
 	n.toAgent.Change(func(f *network.Faults) { f.Cut++ }) // it would still answer
 	n.toAgent.Sever()
 	n.etcd.Net.Sever()
 	synctest.Wait() // whatever the dead agent still does, it does each time
 	l.kill()
-	return errors.Join(err, errOwed)
+	return err
 }
 
 // present returns the agent; nil: none runs.

@@ -62,7 +62,7 @@ func newWorld(seed uint64, dir string, log *slog.Logger) (w *world, end func()) 
 	var kernels []*kernel
 	for i, name := range nodeNames {
 		n := &node{
-			name: name, number: i, dir: filepath.Join(dir, name), log: log.With("node", name), sim: sim.New(sim.Config{Seed: seed + uint64(i), PuntLocal: true, LogLimit: 1 << 12}),
+			name: name, number: i, dir: filepath.Join(filesOf(seed, dir), name), netns: filepath.Join(dir, "netns", name), log: log.With("node", name), sim: sim.New(sim.Config{Seed: seed + uint64(i), PuntLocal: true, LogLimit: 1 << 12}),
 			toVPP: network.New(), toAgent: network.New(), kernel: &kernel{have: map[string]any{}, open: connections{}},
 			cluster: w.cluster, etcd: servers.JoinEtcd(store, name), relay: w.relay, away: time.Second, over: make(chan struct{}),
 		}
@@ -332,8 +332,10 @@ func simulate(seed uint64, dir string, log *slog.Logger, total map[string]int) (
 	if err := w.laws(); err != nil {
 		return fmt.Errorf("at the start: %w", err)
 	}
-	for range 3 {
+	for round := range 3 {
 		list := draw(rng, w.fanout())
+		list = append(list, w.drawLosses(round, list)...)
+		slices.SortStableFunc(list, func(a, b action) int { return cmp.Compare(a.at, b.at) })
 		played = append(played, list...)
 		w.play(list)
 		for _, a := range list {

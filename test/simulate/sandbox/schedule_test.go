@@ -38,6 +38,7 @@ const (
 	refuseVPP     = "VPP refuses" // For: N of 1,000 requests that change something
 	hangAgent     = "the agent's socket hangs"
 	olderAPI      = "API server is older" // For
+	losePower     = "node loses power"    // For: the agent is away; N draws what its disk loses
 	setClock      = "clock is set"        // the agent is killed, and the next one has a clock that is an hour off; For: it is away
 )
 
@@ -145,6 +146,8 @@ func (w *world) act(a action) {
 		if err := h.killAgent(a.d); err != nil {
 			h.failf("%w", err)
 		}
+	case losePower:
+		w.actPower(h, a, rng)
 	case killVPP:
 		w.faulting.Go(func() { h.killVPP(a.d, h.forget) })
 	case cutVPP:
