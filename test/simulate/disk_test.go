@@ -17,6 +17,7 @@ type disk struct {
 	full   atomic.Int32              // faults in which the store cannot be written
 	atSave atomic.Pointer[powerLoss] // happens while the store is written next
 	shadow []byte                    // the store at the start of the present agent
+	left   map[string][]byte         // what a loss of power leaves, by path; only in a process that is followed
 
 	mu      sync.Mutex
 	hidden  int         // faults in which the journal cannot be written
@@ -90,6 +91,10 @@ func (p *powerLoss) during(save func() error) error {
 		return err
 	}
 	saved := save()
+	if isFollowed() {
+		go p.happen(nil)
+		return errors.Join(errKilled, saved)
+	}
 	after, err := content(path)
 	if err != nil {
 		return err
@@ -109,10 +114,16 @@ func (p *powerLoss) happen(store []byte) {
 	n.mu.Lock()
 	bare := n.bare
 	n.mu.Unlock()
-	lies := store == nil && p.rng.IntN(3) == 0
+	if isFollowed() {
+		p.leave(!bare)
+	}
+	lies := !isFollowed() && store == nil && p.rng.IntN(3) == 0
 	tearing := rand.New(rand.NewPCG(p.run.Seed, uint64(p.ID)+1<<32))
 	n.link.setFault(func(*link) {
 		n.killAgent(p.For, func() error {
+			if isFollowed() {
+				return n.disk.returnLeft()
+			}
 			if store != nil {
 				return errors.Join(os.WriteFile(n.disk.store(), store, 0o600), n.disk.tearJournal(!bare, tearing))
 			}

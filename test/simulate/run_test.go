@@ -17,6 +17,7 @@ import (
 
 	"go.fd.io/govpp/api"
 
+	"github.com/contiv-agent/contiv-agent/atomicfile"
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/sim/cni"
 	"github.com/contiv-agent/contiv-agent/test/simulate/apiserver"
@@ -194,6 +195,11 @@ func (r *run) addNode(name string) (*node, error) {
 	dir := filepath.Join(r.cfg.Dir, name)
 	if err := os.MkdirAll(filepath.Join(dir, journalFolder), 0o700); err != nil {
 		return nil, err
+	}
+	for _, folder := range []string{dir, r.cfg.Dir, filepath.Dir(r.cfg.Dir)} { // the agent finds its folder, and need not sync its name
+		if err := atomicfile.SyncFolder(folder); err != nil {
+			return nil, err
+		}
 	}
 	v := sim.New(sim.Config{Seed: r.Seed, PuntLocal: true, LogLimit: 1 << 12})
 	n := &node{

@@ -36,8 +36,11 @@ func inBubble(t *testing.T, s Schedule, cfg Config) (f Figures, err error) {
 	return f, err
 }
 
-// memory is a folder in memory; "": the usual folder for temporary files.
+// memory is a folder in memory, or the one of a followed process; "": the usual folder for temporary files.
 func memory() string {
+	if isFollowed() {
+		return os.Getenv(diskIn)
+	}
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		return "/dev/shm"
 	}
