@@ -32,6 +32,7 @@ func inBubble(t *testing.T, s Schedule, cfg Config) (f Figures, err error) {
 			err = fmt.Errorf("the bubble ends with: %v", p)
 		}
 	}()
+	defer guardWork(s)()
 	synctest.Test(t, func(*testing.T) { f, err = Run(s, cfg) })
 	return f, err
 }
@@ -107,6 +108,9 @@ func TestSimulate(t *testing.T) {
 		if sum.TooBig > max(mostTooBig, sum.Compared/100) {
 			t.Errorf("%d of %d checks differ for policies that are too big", sum.TooBig, sum.Compared)
 		}
+		if sum.Untracked > max(mostUntracked, sum.Lasting/4) {
+			t.Errorf("%d of %d associations of SCTP end by the list no-sctp", sum.Untracked, sum.Lasting)
+		}
 		if sum.Mixed > max(mostMixed, sum.Packets/100) {
 			t.Errorf("%d of %d forbidden packets passed an agent with objects of several versions", sum.Mixed, sum.Packets)
 		}
@@ -146,6 +150,9 @@ const mostTooBig = 40
 
 // mostMixed bounds the packets that no version allows, and that pass while an agent has objects of several versions. One such time has as many as the messages in it times perMessage.
 const mostMixed = 200
+
+// mostUntracked bounds the associations of SCTP that end because policies begin to restrict the other direction (ADR 11).
+const mostUntracked = 10
 
 // processorTime is what the process has used.
 func processorTime() time.Duration {
