@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 )
@@ -55,4 +56,64 @@ func TestJournalWithAnEndlessLine(t *testing.T) {
 	if err := j.Load(); err == nil || !strings.Contains(err.Error(), "damaged") || !j.broken {
 		t.Errorf("%v, to be written anew: %t", err, j.broken)
 	}
+}
+
+// Objects that are recorded while the file cannot be written are written later, and after a minute that is due.
+func TestFailedSave(t *testing.T) {
+	line := func(prefix string) (key, text string) {
+		text = `config/vpp/v2/route/vrf/0/dst/` + prefix + `/gw/192.168.16.2 {"dst_network":"` + prefix + `","next_hop_addr":"192.168.16.2"}`
+		key, _, _ = strings.Cut(text, " ")
+		return key, text
+	}
+	dir := filepath.Join(t.TempDir(), "folder")
+	j, now := &Journal{Path: filepath.Join(dir, "journal"), live: map[string]entry{}}, time.Unix(1e9, 0)
+	record := func(prefix string) {
+		key, text := line(prefix)
+		j.live[key] = entry{text: text}
+		j.pending = append(j.pending, journalLine('+', text))
+	}
+	written := func(want ...string) {
+		t.Helper()
+		again := &Journal{Path: j.Path}
+		if err := again.Load(); err != nil {
+			t.Fatal(err)
+		}
+		var keys []string
+		for _, prefix := range want {
+			key, _ := line(prefix)
+			keys = append(keys, key)
+		}
+		if got := slices.Sorted(maps.Keys(again.live)); !slices.Equal(got, slices.Sorted(slices.Values(keys))) {
+			t.Errorf("%q, want %q", got, keys)
+		}
+	}
+	fails := func() {
+		t.Helper()
+		if err := j.Save(now); err == nil || j.Due(now.Add(saveAgain-1)) || !j.Due(now.Add(saveAgain)) {
+			t.Errorf("%v, due again %s", err, j.Again)
+		}
+	}
+	record("10.1.1.0/24")
+	fails() // there is no folder
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.rewrite(); err != nil {
+		t.Fatal(err)
+	}
+	written("10.1.1.0/24")
+	if err := os.Rename(dir, dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	record("10.1.2.0/24")
+	fails()
+	record("10.1.3.0/24")
+	fails()
+	if err := os.Rename(dir+"-away", dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Save(now); err != nil || j.Due(now.Add(time.Hour)) {
+		t.Errorf("%v, due again %s", err, j.Again)
+	}
+	written("10.1.1.0/24", "10.1.2.0/24", "10.1.3.0/24")
 }
