@@ -27,13 +27,19 @@ func inBubble(t *testing.T, s Schedule, cfg Config) (f Figures, err error) {
 	}
 	defer os.RemoveAll(dir)
 	cfg.Dir = dir
+	ended := false
 	defer func() { // of goroutines that wait for ever
-		if p := recover(); p != nil && err == nil {
+		p := recover()
+		if p != nil && err == nil {
 			err = fmt.Errorf("the bubble ends with: %v", p)
+		}
+		if p == nil && !ended { // by runtime.Goexit, and so does the whole test
+			t.Errorf("seed %d: the bubble ends without a reason\n%sagain: %s", s.Seed, s, s.Replay())
 		}
 	}()
 	defer guardWork(s)()
 	synctest.Test(t, func(*testing.T) { f, err = Run(s, cfg) })
+	ended = true
 	return f, err
 }
 
