@@ -7,16 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/contiv-agent/contiv-agent/atomicfile"
-)
-
-// Variables of the process that TestLossesOfPower follows: the folder with the nodes' files, and the one where it asks what a loss of power leaves of them.
-const (
-	diskIn = "CONTIV_SIMULATE_DISK"
-	askIn  = "CONTIV_SIMULATE_ASKS"
+	"github.com/contiv-agent/contiv-agent/test/simulate/powerloss"
 )
 
 // isFollowed reports whether system calls of the process are followed: then a disk loses what no fsync has covered.
-func isFollowed() bool { return os.Getenv(askIn) != "" }
+func isFollowed() bool { return os.Getenv(powerloss.AskIn) != "" }
 
 // leave ends what the agent acknowledges, and asks what the disk has. journal: also of the journal.
 func (p *powerLoss) leave(journal bool) {
@@ -33,7 +28,7 @@ func (p *powerLoss) leave(journal bool) {
 func (d *disk) ask(loss int, seed uint64, journal bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	at, err := os.MkdirTemp(os.Getenv(askIn), fmt.Sprintf("%d-%d-", loss, seed)) // returns when it is full
+	at, err := os.MkdirTemp(os.Getenv(powerloss.AskIn), fmt.Sprintf("%d-%d-", loss, seed)) // returns when it is full
 	if err != nil {
 		return err
 	}
@@ -44,7 +39,7 @@ func (d *disk) ask(loss int, seed uint64, journal bool) error {
 	}
 	var errs []error
 	for _, path := range paths {
-		rel, err := filepath.Rel(os.Getenv(diskIn), path)
+		rel, err := filepath.Rel(os.Getenv(powerloss.DiskIn), path)
 		if err == nil {
 			d.left[path], err = content(filepath.Join(at, rel))
 		}

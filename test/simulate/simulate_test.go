@@ -16,6 +16,7 @@ import (
 
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/pace"
+	"github.com/contiv-agent/contiv-agent/test/simulate/powerloss"
 )
 
 // inBubble runs a schedule in a bubble.
@@ -46,7 +47,7 @@ func inBubble(t *testing.T, s Schedule, cfg Config) (f Figures, err error) {
 // memory is a folder in memory, or the one of a followed process; "": the usual folder for temporary files.
 func memory() string {
 	if isFollowed() {
-		return os.Getenv(diskIn)
+		return os.Getenv(powerloss.DiskIn)
 	}
 	if _, err := os.Stat("/dev/shm"); err == nil {
 		return "/dev/shm"

@@ -11,11 +11,9 @@ import (
 	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
 
-const askIn = "CONTIV_POWERLOSS_ASKS"
-
 // TestAsking is the process that Follow follows: it asks what a loss of power leaves of a file that it has synced and of one that it has not.
 func TestAsking(t *testing.T) {
-	dir, asks := os.Getenv(workIn), os.Getenv(askIn)
+	dir, asks := os.Getenv(workIn), os.Getenv(AskIn)
 	if asks == "" {
 		t.Skip("TestFollow runs it")
 	}
@@ -49,7 +47,7 @@ func TestFollow(t *testing.T) {
 		dir, asks string
 		fails     bool
 	}{{memory(t), memory(t), false}, {filepath.Join(memory(t), "missing"), memory(t), true}} {
-		env := []string{workIn + "=" + test.dir, askIn + "=" + test.asks, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + os.TempDir()}
+		env := []string{workIn + "=" + test.dir, AskIn + "=" + test.asks, "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + os.TempDir()}
 		argv := slices.Concat(os.Args[:1], []string{"-test.run=^TestAsking$", "-test.count=1"})
 		if err := Follow(test.dir, test.asks, argv, env); (err != nil) != test.fails {
 			t.Errorf("%s: %v", test.dir, err)

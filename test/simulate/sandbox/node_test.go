@@ -25,6 +25,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/sim"
 	"github.com/contiv-agent/contiv-agent/source/kube"
 	"github.com/contiv-agent/contiv-agent/test/simulate/network"
+	"github.com/contiv-agent/contiv-agent/test/simulate/powerloss"
 	"github.com/contiv-agent/contiv-agent/test/simulate/servers"
 	"github.com/contiv-agent/contiv-agent/verify"
 )
@@ -98,7 +99,7 @@ func (n *node) run() {
 		kill()
 		if l.dead.Load() {
 			err = errors.Join(os.RemoveAll(n.state()), writeFiles(n.state(), l.files), os.RemoveAll(n.spool()), writeFiles(n.spool(), l.owed))
-			if os.Getenv(askIn) != "" {
+			if os.Getenv(powerloss.AskIn) != "" {
 				err = errors.Join(err, syncFiles(filepath.Dir(filepath.Dir(n.dir))))
 			}
 			n.toAgent.Change(func(f *network.Faults) { f.Cut-- })

@@ -11,23 +11,18 @@ import (
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/atomicfile"
-)
-
-// Variables of the process that TestLossesOfPower follows: the folder with the nodes' files, and the one where it asks what a loss of power leaves of them.
-const (
-	diskIn = "CONTIV_SANDBOX_DISK"
-	askIn  = "CONTIV_SANDBOX_ASKS"
+	"github.com/contiv-agent/contiv-agent/test/simulate/powerloss"
 )
 
 // losePower ends VPP, agent and kernel of a node at once, and what no fsync has covered. The sandboxes stay, as if the runtime made them again before the agent starts.
 func (h *host) losePower(a action, rng *rand.Rand) error {
 	h.asked++
-	left := filepath.Join(os.Getenv(askIn), fmt.Sprintf("%d-%d-%s-%d", []int{0, 1, 2, 3, 4, 4}[a.n%6], rng.Uint64(), h.name, h.asked))
+	left := filepath.Join(os.Getenv(powerloss.AskIn), fmt.Sprintf("%d-%d-%s-%d", []int{0, 1, 2, 3, 4, 4}[a.n%6], rng.Uint64(), h.name, h.asked))
 	return h.endAgent(a.d, func() (state, spool map[string][]byte, err error) {
 		if err := os.Mkdir(left, 0o700); err != nil { // returns when it is full
 			return nil, nil, err
 		}
-		at, err := filepath.Rel(os.Getenv(diskIn), h.dir)
+		at, err := filepath.Rel(os.Getenv(powerloss.DiskIn), h.dir)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -50,7 +45,7 @@ func syncFiles(dir string) error {
 
 // drawLosses draws up to two losses of power in a round, by a separate generator, so that the other actions keep their moments.
 func (w *world) drawLosses(round int, list []action) (out []action) {
-	if os.Getenv(askIn) == "" {
+	if os.Getenv(powerloss.AskIn) == "" {
 		return nil
 	}
 	rng := rand.New(rand.NewPCG(w.seed, 41+uint64(round))) //nolint:gosec // small
@@ -66,7 +61,7 @@ func (w *world) drawLosses(round int, list []action) (out []action) {
 
 // filesOf is the folder of a seed's files; otherwise where no system call is followed.
 func filesOf(seed uint64, otherwise string) string {
-	if disk := os.Getenv(diskIn); disk != "" {
+	if disk := os.Getenv(powerloss.DiskIn); disk != "" {
 		return filepath.Join(disk, fmt.Sprint(seed))
 	}
 	return otherwise
