@@ -140,7 +140,7 @@ func (p *prober) everyRuleIsReached(figures map[string]int) {
 		}
 	}
 	figures["rules"] += len(missing)
-	for c := range f.Cover(p.node) {
+	for c := range f.Cover(p.Context(), p.node) {
 		for _, r := range rules(&c) {
 			delete(missing, r)
 		}
@@ -168,7 +168,7 @@ func (p *prober) loseLists(figures map[string]int) {
 			continue
 		}
 		denied := false // of a packet that reaches these lists
-		for c := range p.finder().Cover(p.node) {
+		for c := range p.finder().Cover(p.Context(), p.node) {
 			denied = denied || c.Doubt == "" && !c.Allowed && (c.To == nil && cni.PodInterface(c.From.ID) == i.Name || c.To != nil && cni.PodInterface(c.To.ID) == i.Name && c.SenderPasses())
 		}
 		set(at, nil, 0)

@@ -146,6 +146,9 @@ func (f *Finder) byRules(list []Class, p *meaning.Pod, vector []uint32) (out []C
 		rest := c.set
 		for _, index := range vector {
 			l := f.states[p.NodeName].Lists[index]
+			if l == nil {
+				continue // it was removed between two dumps
+			}
 			for i := range l.Space {
 				if rest.Empty() {
 					break

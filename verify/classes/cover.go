@@ -1,6 +1,7 @@
 package classes
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -13,8 +14,8 @@ import (
 
 // Cover yields classes of packets that pods of a node send, until a packet of each would show each verdict: of each rule of a sender's input lists, and of each rule of a
 // receiver's output lists that such a packet reaches, for each protocol. So they are fewer than those of Find, which has each pair of rules. Receivers are pods of the node, pods of all other
-// nodes together, and hosts outside.
-func (f *Finder) Cover(node string) iter.Seq[Class] {
+// nodes together, and hosts outside. It ends early with ctx.
+func (f *Finder) Cover(ctx context.Context, node string) iter.Seq[Class] {
 	return func(yield func(Class) bool) {
 		shown, pods, away := map[string]bool{}, f.Senders(node), f.elsewhere(node)
 		for i, from := range pods {
@@ -23,7 +24,7 @@ func (f *Finder) Cover(node string) iter.Seq[Class] {
 				whole := Class{From: from, Passes: true, Allowed: true, set: f.space.Intersect(f.addrs(from, false), kind)}
 				for n, c := range f.sender(whole) {
 					c.shows = []string{fmt.Sprint("from ", from.ID, k, n)}
-					if !f.coverReceivers(&c, receivers, away, k, shown, yield) {
+					if ctx.Err() != nil || !f.coverReceivers(ctx, &c, receivers, away, k, shown, yield) {
 						return
 					}
 				}
@@ -33,8 +34,11 @@ func (f *Finder) Cover(node string) iter.Seq[Class] {
 }
 
 // coverReceivers yields what a class of a sender has for each receiver, as far as it shows something new.
-func (f *Finder) coverReceivers(c *Class, receivers []*meaning.Pod, away space.Set, kind int, shown map[string]bool, yield func(Class) bool) bool {
+func (f *Finder) coverReceivers(ctx context.Context, c *Class, receivers []*meaning.Pod, away space.Set, kind int, shown map[string]bool, yield func(Class) bool) bool {
 	for _, to := range receivers {
+		if ctx.Err() != nil {
+			return false
+		}
 		one := *c
 		one.To, one.set = to, f.space.Intersect(c.set, f.addrs(to, true))
 		parts := []Class{one}

@@ -68,7 +68,9 @@ func Run(ctx context.Context, cfg Config) (checks []verify.Check, sent int, err 
 	if cfg.Port == 0 {
 		cfg.Port, cfg.Last = 40000, 59999
 	}
-	r, until := &run{Config: cfg, next: cfg.Port}, time.Now().Add(cfg.For)
+	r := &run{Config: cfg, next: cfg.Port}
+	inTime, cancel := context.WithTimeout(ctx, cfg.For)
+	defer cancel()
 	f, err := cfg.Read(ctx)
 	if err != nil {
 		return nil, 0, err
@@ -78,25 +80,22 @@ func Run(ctx context.Context, cfg Config) (checks []verify.Check, sent int, err 
 	}
 	slices.SortFunc(r.pods, func(a, b *pod) int { return strings.Compare(a.Pod, b.Pod) })
 	last := (*pod)(nil)
-	for c := range f.Cover(cfg.Node) {
+	for c := range f.Cover(inTime, cfg.Node) {
 		i, _ := slices.BinarySearchFunc(r.pods, c.From.ID.String(), func(p *pod, name string) int { return strings.Compare(p.Pod, name) })
-		p := r.pods[i]
-		if last != p && last != nil {
+		if last != nil && last != r.pods[i] {
 			last.over = false
 		}
-		if last = p; time.Now().After(until) {
-			last = nil
-			break
-		}
-		if p.failed >= failures {
+		if last = r.pods[i]; last.failed >= failures {
 			continue
 		}
-		if err := r.probeClass(ctx, p, f, &c); err != nil {
+		if err := r.probeClass(ctx, last, f, &c); err != nil {
 			return nil, r.sent, err
 		}
 	}
-	if last != nil {
-		last.over = false
+	if inTime.Err() == nil {
+		for _, p := range r.pods {
+			p.over = false
+		}
 	}
 	for _, p := range r.pods {
 		checks = append(checks, p.conclude())
