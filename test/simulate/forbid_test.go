@@ -22,7 +22,7 @@ type probe struct {
 	why    string
 }
 
-// forbidden counts the probes of all nodes, and those that passed because the agent had some objects of one version and some of another.
+// forbidden counts the probes of all nodes, and those that passed because the agent had some objects of one version and some of another, each once in a round.
 type forbidden struct{ sent, mixed atomic.Int64 }
 
 // perMessage is how many probes follow each message.
@@ -36,7 +36,7 @@ func (r *run) watch(versions []int) {
 		if len(probes) == 0 {
 			continue
 		}
-		next := 0
+		next, counted := 0, map[int]bool{}
 		n.mixed.Store(false)
 		n.sim.After(func(m sim.Record) {
 			if n.mixed.Load() || len(n.guard.Load().Held()) > 0 {
@@ -44,11 +44,15 @@ func (r *run) watch(versions []int) {
 				return
 			}
 			for range min(perMessage, len(probes)) {
-				p := probes[next%len(probes)]
+				which := next % len(probes)
+				p := probes[which]
 				next++
 				r.watching.sent.Add(1)
 				if at, passes := p.passes(n.sim, 0); passes && r.explains(n.heard, &p.flow, versions) {
-					r.watching.mixed.Add(1)
+					if !counted[which] {
+						counted[which] = true
+						r.watching.mixed.Add(1)
+					}
 				} else if passes {
 					r.failf("%s leaves %s by %s after %s, and no version of the objects allows it: %s", &p.packet, n.name, at, m, p.why)
 				}

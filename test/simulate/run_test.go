@@ -37,7 +37,7 @@ type Figures struct {
 	Hidden    int    // the same, of associations of SCTP whose addresses nat44 changes: they may end
 	Untracked int    // of associations of SCTP that end because policies restrict their pod's other direction
 	Packets   int    // packets that were sent between two requests, which policies forbid
-	Mixed     int    // such packets that passed because the agent had some objects of one version and some of another
+	Mixed     int    // such packets that passed because the agent had some objects of one version and some of another, each once in a round
 	Acked     int    // acknowledged values of external clients that were looked for
 	Lives     uint64 // of agents
 	TooBig    int    // checks of verify that differ because VPP drops what a policy allows that is too big for it, which the agent says

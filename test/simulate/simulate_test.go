@@ -155,8 +155,8 @@ func (s *tally) String() string {
 // mostTooBig bounds the checks that differ for policies that are too big for VPP. One policy has several at each quiet time of a seed.
 const mostTooBig = 40
 
-// mostMixed bounds the packets that no version allows, and that pass while an agent has objects of several versions. One such time has as many as the messages in it times perMessage.
-const mostMixed = 200
+// mostMixed bounds the packets that no version allows, and that pass while an agent has objects of several versions.
+const mostMixed = 40
 
 // mostUntracked bounds the associations of SCTP that end because policies begin to restrict the other direction (ADR 11).
 const mostUntracked = 10
