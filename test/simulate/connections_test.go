@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/model"
@@ -70,55 +69,6 @@ func (r *run) continueConnections(n *node, v *version) error {
 		}
 	}
 	return nil
-}
-
-// staysAllowed reports whether all versions of a round allow a connection, and whether nothing of the round ends it.
-func (r *run) staysAllowed(n *node, c *connection) bool {
-	if r.round.empty || r.round.disturbed[n] {
-		return false
-	}
-	for _, i := range r.round.versions {
-		v := r.history[i]
-		at, inside := localPods(v, n.name)
-		if inside[c.flow.Src] == inside[c.flow.Dst] || at[podOf(&c.flow, inside)] != c.iface || !v.spec.JudgePods(&c.flow).Allowed {
-			return false
-		}
-	}
-	return true
-}
-
-// continueAssociation sends data of an association after a pause, and its answer, without a trace in sessions or in VPP's clock. Over IPv4 nat44 gives the pod another address,
-// also in its answers: such an association cannot be one (renderer/nat44/README.md).
-func (r *run) continueAssociation(n *node, c *connection, at map[netip.Addr]string, pause time.Duration) error {
-	if c.flow.Dst.Is4() {
-		r.Hidden++
-		return nil
-	}
-	r.Continued++
-	r.Lasting++
-	p := c.next.at(&c.flow, at)
-	p.packet = packetOf(&c.flow).GoingOn()
-	m := n.sim.Snapshot()
-	defer func() {
-		n.sim.Restore(m)
-		n.sim.Release()
-	}()
-	n.sim.Advance(pause)
-	fate := n.sim.Send(p.in, p.packet)
-	for _, o := range fate.Out {
-		if o.Origin == sim.Forwarded && slices.Contains(p.out, o.Interface) {
-			if fate = n.sim.Send(o.Interface, o.Packet.Reply()); leaves(fate, p.in) {
-				return nil
-			}
-			break
-		}
-	}
-	why := fate.Hops[len(fate.Hops)-1].Text
-	if c.steady = !untracked(why); !c.steady {
-		r.Untracked++
-		return nil
-	}
-	return fmt.Errorf("%s of an association that is allowed all the time, after a pause of %s: the packet or its answer is lost: %s", &p.packet, pause, why)
 }
 
 // localPods are the interfaces of a node's pods by address, and all addresses of the cluster.
