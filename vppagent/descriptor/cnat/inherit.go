@@ -12,7 +12,7 @@ import (
 // (cnat_snat_policy_add_del_if, VPP 24.06). A new pod without cnat would get the sources of the former one as soon as its packets meet cnat on the uplink.
 type inherit struct {
 	tabled map[uint32]string // names, as values have them, of interfaces that the agent put into tables, by index
-	lost   bool              // the tables may have an index of an interface that was deleted, as far as an agent that begins knows, too
+	lost   bool              // the tables may have an index of an interface that was deleted
 }
 
 // left reports whether a pod's interface may be in the tables by the index of a former one.
@@ -26,7 +26,7 @@ func (f *inherit) left(w *descriptor.World) bool {
 	return f.lost
 }
 
-// isLost is left, also for an interface that was deleted before the agent compared it with its journal.
+// isLost is left, also for an agent that began after the former interface was deleted: its journal has the value.
 func isLost(w *descriptor.World, c descriptor.Candidates) bool {
 	lost := factsOf(w).left(w)
 	c.Each(func(_ string, state any, wanted bool) {
@@ -39,10 +39,7 @@ func isLost(w *descriptor.World, c descriptor.Candidates) bool {
 // appendInherited appends the pods' interfaces in the tables that no value puts there.
 func appendInherited(out []descriptor.Found, w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) []descriptor.Found {
 	shown, err := shownSnat(d)
-	if err != nil {
-		if r, _ := d.Reply(idSnatShown); r.Msg != nil { // VPP without the plugin has no tables
-			factsOf(w).lost = false
-		}
+	if err != nil { // also of a VPP without the plugin, which has no tables
 		return out
 	}
 	valued := map[string]bool{}
