@@ -163,9 +163,13 @@ type ListVerdict struct {
 // answerTime is how long VPP may take for all answers by default.
 const answerTime = 10 * time.Second
 
+func (cfg *Config) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(max(cfg.Timeout, 0), answerTime))
+}
+
 // Run reads VPP and compares.
 func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, error) {
-	reading, cancel := context.WithTimeout(ctx, cmp.Or(max(cfg.Timeout, 0), answerTime))
+	reading, cancel := cfg.inTime(ctx)
 	defer cancel()
 	s := space.New()
 	objects, names, refused := closeRefused(objects, cfg.Refused)
@@ -202,7 +206,7 @@ func Run(ctx context.Context, cfg Config, objects []model.Object) (*Report, erro
 
 // ReadLists reads the access lists of a VPP, and which pods are behind its interfaces.
 func ReadLists(ctx context.Context, cfg Config, objects []model.Object) (*dump.State, error) {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(max(cfg.Timeout, 0), answerTime))
+	ctx, cancel := cfg.inTime(ctx)
 	defer cancel()
 	do, stop, err := dump.Open(ctx, cfg.Socket, cfg.Dial)
 	if err != nil {

@@ -137,8 +137,12 @@ func New() *cobra.Command {
 // reportOf returns the report of the running agent, or without its help, with manifests, one about a VPP.
 func reportOf(cmd *cobra.Command, cfg *verify.Config, services *flags.Served, manifests, hosts []string, socket string) (*verify.Report, error) {
 	if len(manifests) == 0 {
-		for _, name := range append(services.Names(), "vpp-socket", "node", "host-address", "timeout") {
-			if cmd.Flags().Changed(name) && !(cmd.Flags().Changed("probe") && (name == "vpp-socket" || name == "timeout")) {
+		names := append(services.Names(), "node", "host-address")
+		if !cmd.Flags().Changed("probe") { // which reads VPP
+			names = append(names, "vpp-socket", "timeout")
+		}
+		for _, name := range names {
+			if cmd.Flags().Changed(name) {
 				return nil, exit.Usage(fmt.Errorf("--%s: needs --manifests; a running agent uses its own objects and flags", name))
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/space"
 	"github.com/contiv-agent/contiv-agent/test/oracle"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/verify"
 	"github.com/contiv-agent/contiv-agent/verify/classes"
 	"github.com/contiv-agent/contiv-agent/verify/dump"
 	"github.com/contiv-agent/contiv-agent/verify/meaning"
@@ -73,7 +74,7 @@ func (p *policyCase) runClasses(ctx context.Context, figures map[string]int) err
 	objects := slices.Collect(maps.Values(p.objects))
 	states := map[string]*dump.State{}
 	if err := p.everywhere(func(w *twin) error {
-		states[w.node], err = w.readLists(ctx, objects)
+		states[w.node], err = verify.ReadLists(ctx, verify.Config{Socket: w.lab.socket(), Node: w.node}, objects)
 		return err
 	}); err != nil {
 		return err
@@ -143,22 +144,6 @@ func (p *policyCase) everyPacketHasAClass(f *classes.Finder, list []classes.Clas
 		}
 	}
 	return nil
-}
-
-// readLists reads the access lists of the real VPP.
-func (w *twin) readLists(ctx context.Context, objects []model.Object) (*dump.State, error) {
-	do, stop, err := dump.Open(ctx, w.lab.socket(), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer stop()
-	var addrs []netip.Addr
-	for _, o := range objects {
-		if p, isPod := o.(*model.Pod); isPod && p.NodeName == w.node && !p.HostNetwork && !p.Finished {
-			addrs = append(addrs, p.IPs...)
-		}
-	}
-	return dump.Read(ctx, do, addrs)
 }
 
 // sendClass sends a packet of a class, and compares its fate with what policies say.

@@ -16,9 +16,6 @@ import (
 type connection struct {
 	flow policy.Flow
 	next probe // its next request
-	// steady: all versions since its beginning allow the connection, its pod has this interface, and no fault took the state of VPP.
-	steady bool
-	iface  string
 }
 
 // newPerRound is how many connections a node opens after each round.
@@ -54,7 +51,7 @@ func (r *run) continueConnections(n *node, v *version) error {
 		if inside[f.Src] == inside[f.Dst] || at[pod] == "" || !f.Proto.Ports() || f.Undeclared() || !v.spec.JudgePods(&f).Allowed {
 			continue
 		}
-		c := connection{flow: f, next: probe{packet: packetOf(&f).GoingOn()}, steady: true, iface: at[pod]}
+		c := connection{flow: f, next: probe{packet: packetOf(&f).GoingOn()}}
 		if f.Proto == policy.SCTP { // an association continues until it begins anew (ADR 11)
 			c.next.packet = packetOf(&f)
 		}

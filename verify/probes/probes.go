@@ -59,8 +59,8 @@ type run struct {
 // pod is the check of a sender.
 type pod struct {
 	verify.Check
+	id                      model.PodID
 	sent, failed, differing int
-	over                    bool // the time was over
 }
 
 // Run sends packets of the pods of a node. It returns a check of each pod, sorted, and how many packets were sent.
@@ -76,40 +76,34 @@ func Run(ctx context.Context, cfg Config) (checks []verify.Check, sent int, err 
 		return nil, 0, err
 	}
 	for _, p := range f.Senders(cfg.Node) {
-		r.pods = append(r.pods, &pod{Check: verify.Check{Pod: p.ID.String(), Interface: f.Interface(p), Packets: "packets that it sends", Verdict: verify.Equal}, over: true})
+		r.pods = append(r.pods, &pod{id: p.ID, Check: verify.Check{Pod: p.ID.String(), Interface: f.Interface(p), Packets: "packets that it sends", Verdict: verify.Equal}})
 	}
-	slices.SortFunc(r.pods, func(a, b *pod) int { return strings.Compare(a.Pod, b.Pod) })
-	last := (*pod)(nil)
+	at := 0 // the sender: Cover has the same order
 	for c := range f.Cover(inTime, cfg.Node) {
-		i, _ := slices.BinarySearchFunc(r.pods, c.From.ID.String(), func(p *pod, name string) int { return strings.Compare(p.Pod, name) })
-		if last != nil && last != r.pods[i] {
-			last.over = false
+		for r.pods[at].id != c.From.ID {
+			at++
 		}
-		if last = r.pods[i]; last.failed >= failures {
+		if r.pods[at].failed >= failures {
 			continue
 		}
-		if err := r.probeClass(ctx, last, f, &c); err != nil {
+		if err := r.probeClass(ctx, r.pods[at], f, &c); err != nil {
 			return nil, r.sent, err
 		}
 	}
-	if inTime.Err() == nil {
-		for _, p := range r.pods {
-			p.over = false
-		}
+	for i, p := range r.pods {
+		checks = append(checks, p.conclude(inTime.Err() != nil && i >= at))
 	}
-	for _, p := range r.pods {
-		checks = append(checks, p.conclude())
-	}
+	slices.SortFunc(checks, func(a, b verify.Check) int { return strings.Compare(a.Pod, b.Pod) })
 	return checks, r.sent, nil
 }
 
-// conclude adds what was not done.
-func (p *pod) conclude() verify.Check {
+// conclude adds what was not done. over: the time was, before all classes of the pod.
+func (p *pod) conclude(over bool) verify.Check {
 	switch {
 	case p.differing > 1:
 		p.Why = fmt.Sprintf("and %d more of %d packets", p.differing-1, p.sent)
 	case p.differing == 1:
-	case p.over:
+	case over:
 		p.Verdict, p.Why = verify.Unknown, fmt.Sprintf("the time was over after %d packets", p.sent)
 	}
 	return p.Check
