@@ -369,4 +369,7 @@ func TestSandboxes(t *testing.T) {
 		})
 	}
 	t.Logf("%v", total)
+	if n, all := total[byFormer], total["forbidden packets between nodes"]; n > max(10, all/1000) {
+		t.Errorf("%d of %d %s", n, all, byFormer)
+	}
 }

@@ -201,6 +201,14 @@ func (t *traffic) passes(from string, family int, to string) (passes bool) {
 	return passes
 }
 
+// byFormer counts forbidden packets that hasFormer excuses.
+const byFormer = "forbidden packets between nodes that pass by the former pod of their address"
+
+// hasFormer reports whether the agent of another node cannot know yet that the address of a packet's sender has another pod.
+func (t *traffic) hasFormer(from, to string, source netip.Addr, all bool) bool {
+	return nodeOf(from) != nodeOf(to) && !all && t.had[source] && (t.late || t.past)
+}
+
 func (t *traffic) sendBetween(from, to, after string, all bool) {
 	a, b := t.live[from], t.live[to]
 	far := ""
@@ -212,8 +220,8 @@ func (t *traffic) sendBetween(from, to, after string, all bool) {
 		_, passed := t.passed[key]
 		allowed := !isWeb(to) || !isWeb(from)
 		switch {
-		case !allowed && passes && far != "" && !all && t.had[a.addrs[i]] && (t.late || t.past): // the other node's agent cannot know that a client does not have the address any more
-			t.packets["forbidden packets between nodes that pass by the former pod of their address"]++
+		case !allowed && passes && t.hasFormer(from, to, a.addrs[i], all):
+			t.packets[byFormer]++
 		case !allowed && passes:
 			t.bad = append(t.bad, fmt.Errorf("a forbidden packet from %s to %s (%s) passes after %s", from, to, b.addrs[i], after))
 		case !allowed:
@@ -268,8 +276,8 @@ func (t *traffic) dialService(names []string, i int, after string, all bool) {
 			t.bad = append(t.bad, fmt.Errorf("%s reaches no endpoint", text))
 		case to == "":
 			t.packets["packets to Services that do not pass"]++
-		case isWeb(from) && isWeb(to) && from != to && nodeOf(from) != nodeOf(to) && !all && t.had[p.Src] && (t.late || t.past): // as in sendBetween
-			t.packets["forbidden packets between nodes that pass by the former pod of their address"]++
+		case isWeb(from) && isWeb(to) && from != to && t.hasFormer(from, to, p.Src, all):
+			t.packets[byFormer]++
 		case isWeb(from) && isWeb(to) && from != to:
 			t.bad = append(t.bad, fmt.Errorf("%s reaches %s after %s, and the policy forbids it", text, to, after))
 		case !s.member(to) && (all || !t.late && !t.past):
