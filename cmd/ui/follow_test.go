@@ -100,7 +100,7 @@ func (c *clustered) flows(after uint64) (ports []uint16, next uint64) {
 // A page reads the flows of a node once, and then only what changes. An agent that begins to count again is read completely again.
 func TestFlowsOfANodeAreFollowed(t *testing.T) {
 	c := follows(t)
-	c.write("1", `{"node":"node-1","flows":[{"number":7,"port":80},{"number":8,"port":81}],"next":8,"sources":[{"name":"capture","seen":2}]}`+"\n")
+	c.write("1", `{"node":"node-1","flows":[{"number":7,"port":80,"last":"2026-01-01T00:00:01Z"},{"number":8,"port":81,"last":"2026-01-01T00:00:02Z"}],"next":8,"sources":[{"name":"capture","seen":2}]}`+"\n")
 	if ports, next := c.flows(0); fmt.Sprint(ports) != "[80 81]" || next != 8 {
 		t.Fatal(ports, next)
 	}
@@ -108,7 +108,7 @@ func TestFlowsOfANodeAreFollowed(t *testing.T) {
 	if err != nil || len(a.Flows) != 0 || a.Next != 8 || len(a.Sources) != 1 {
 		t.Errorf("without a change: %+v, %v", a, err)
 	}
-	c.write("2", `{"node":"node-1","flows":[{"number":9,"port":82}],"next":9}`+"\n")
+	c.write("2", `{"node":"node-1","flows":[{"number":9,"port":82,"last":"2026-01-01T00:00:03Z"}],"next":9}`+"\n")
 	if ports, next := c.flows(8); fmt.Sprint(ports) != "[82]" || next != 9 {
 		t.Error(ports, next)
 	}
@@ -116,7 +116,7 @@ func TestFlowsOfANodeAreFollowed(t *testing.T) {
 		t.Errorf("%d streams, %d reads of everything", n, all)
 	}
 	// The agent is restarted. Its reader sees a smaller number, and asks for everything.
-	c.write("3", `{"node":"node-1","flows":[{"number":1,"port":83}],"next":1}`+"\n")
+	c.write("3", `{"node":"node-1","flows":[{"number":1,"port":83,"last":"2026-01-01T00:00:04Z"}],"next":1}`+"\n")
 	if ports, next := c.flows(9); fmt.Sprint(ports) != "[83]" || next != 1 {
 		t.Error(ports, next)
 	}
