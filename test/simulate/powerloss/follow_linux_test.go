@@ -6,10 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/contiv-agent/contiv-agent/atomicfile"
 )
+
+// endIn is the folder of TestEnding.
+const endIn = "CONTIV_POWERLOSS_END"
 
 // TestAsking is the process that Follow follows: it asks what a loss of power leaves of a file that it has synced and of one that it has not.
 func TestAsking(t *testing.T) {
@@ -39,6 +44,34 @@ func TestAsking(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("1-2-nothing", both)
+}
+
+// TestEnding is a process that ends while its threads are in the midst of system calls.
+func TestEnding(t *testing.T) {
+	dir := os.Getenv(endIn)
+	if dir == "" {
+		t.Skip("TestFollowEnd runs it")
+	}
+	for i := range 8 {
+		go func() {
+			for {
+				_ = os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), []byte("a"), 0o600)
+			}
+		}()
+	}
+	time.Sleep(5 * time.Millisecond)
+	os.Exit(0)
+}
+
+// A process may end while its threads are in the midst of system calls: that is no error.
+func TestFollowEnd(t *testing.T) {
+	for range 20 {
+		dir := memory(t)
+		env := []string{endIn + "=" + dir, "GOMAXPROCS=4", "GODEBUG=asyncpreemptoff=1", "TMPDIR=" + os.TempDir()}
+		if err := Follow(dir, memory(t), slices.Concat(os.Args[:1], []string{"-test.run=^TestEnding$", "-test.count=1"}), env); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A process that asks in the midst of its work gets what a loss of power leaves at that moment. One that fails is an error.

@@ -172,11 +172,29 @@ func (t *tracer) follow(pid int) error {
 	}
 }
 
-// handleStop handles the begin or the end of a system call.
+// handleStop handles the begin or the end of a system call. The process may end meanwhile, which wakes and kills the thread: what could not be read of it then is no error.
 func (t *tracer) handleStop(tid int) error {
-	var info [88]byte // struct ptrace_syscall_info
+	err := t.handleCall(tid)
+	if err != nil {
+		if _, gone := readCall(tid); errors.Is(gone, syscall.ESRCH) {
+			return nil
+		}
+	}
+	return err
+}
+
+// readCall reads a struct ptrace_syscall_info; the error is ESRCH if the thread does not stand any more.
+func readCall(tid int) (info [88]byte, err error) {
 	if _, _, errno := syscall.Syscall6(syscall.SYS_PTRACE, syscallInfo, uintptr(tid), uintptr(len(info)), uintptr(unsafe.Pointer(&info)), 0, 0); errno != 0 {
-		return fmt.Errorf("ptrace: %w", errno)
+		return info, errno
+	}
+	return info, nil
+}
+
+func (t *tracer) handleCall(tid int) error {
+	info, err := readCall(tid)
+	if err != nil {
+		return fmt.Errorf("ptrace: %w", err)
 	}
 	word := func(i int) uint64 { return binary.NativeEndian.Uint64(info[24+8*i:]) }
 	switch info[0] {
