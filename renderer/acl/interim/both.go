@@ -46,6 +46,7 @@ type flatRule struct {
 // both collects the rules of such a table.
 type both struct {
 	old, now, common []flatRule
+	was, is, shared  boxedList // the same three with boxes, for decide
 
 	sctp bool // rules for any protocol permit SCTP as well
 	out  *table.Table
@@ -55,8 +56,13 @@ type both struct {
 // makeTable returns the table for the packets that pass both lists, but not their common part; nil: none is needed, or it would be too big.
 func (b *both) makeTable(name string) *table.Table {
 	b.out = &table.Table{Name: name}
-	for _, a := range b.differing() {
-		if b.decide(&a); b.work < 0 || len(b.out.Rules) > mostBoth {
+	differing := b.differing()
+	if len(differing) == 0 {
+		return nil
+	}
+	b.was, b.is, b.shared = boxed(b.old), boxed(b.now), boxed(b.common)
+	for i := range differing {
+		if b.decide(&differing[i]); b.work < 0 || len(b.out.Rules) > mostBoth {
 			return nil
 		}
 	}
@@ -108,22 +114,23 @@ func breadth(a *match.Atom) int {
 
 // decide appends the decisions of both lists about the packets that match a rule.
 func (b *both) decide(a *match.Atom) {
-	if _, permits, denies := b.within(b.common, a); permits && !denies {
+	in := boxOf(a)
+	if _, permits, denies := b.within(&b.shared, a, &in); permits && !denies {
 		return
 	}
-	first, second := b.old, b.now
-	if len(second) < len(first) {
-		first, second = second, first
+	lists := [2]*boxedList{&b.was, &b.is}
+	var rules [2][]flatRule
+	short := 0
+	if len(b.is.rules) < len(b.was.rules) {
+		short = 1
 	}
-	if _, permits, _ := b.within(first, a); !permits {
-		return
+	for _, i := range [2]int{short, 1 - short} {
+		permits := false
+		if rules[i], permits, _ = b.within(lists[i], a, &in); !permits {
+			return
+		}
 	}
-	if _, permits, _ := b.within(second, a); !permits {
-		return
-	}
-	was, _, _ := b.within(b.old, a)
-	is, _, _ := b.within(b.now, a)
-	b.pairs(was, is)
+	b.pairs(rules[0], rules[1])
 }
 
 // pairs appends the pairs of rules, and the denials of the first list.
@@ -156,20 +163,19 @@ func (b *both) pairs(was, is []flatRule) {
 	b.out.Rules, b.out.Causes = b.out.Rules[:end], b.out.Causes[:end]
 }
 
-// within returns the rules of a list about the packets that match a rule, as far as the first one that matches all of them. It reports whether one of
-// them permits, and whether a packet may be denied.
-func (b *both) within(list []flatRule, a *match.Atom) (out []flatRule, permits, denies bool) {
-	for i := range list {
+// within returns the rules of a list about the packets that match a rule with its box, as far as the first one that matches all of them. It reports whether one
+// of them permits, and whether a packet may be denied.
+func (b *both) within(list *boxedList, a *match.Atom, in *box) (out []flatRule, permits, denies bool) {
+	for i := range list.boxes {
 		b.work--
-		r, ok := meet(a, &list[i].Atom)
-		if !ok {
+		if !in.meets(&list.boxes[i]) {
 			continue
 		}
-		c := list[i]
-		c.Atom = r
+		c := list.rules[i]
+		c.Atom, _ = meet(a, &list.rules[i].Atom)
 		out = append(out, c)
-		permits, denies = permits || r.Verb != match.Deny, denies || r.Verb == match.Deny
-		if covers(&list[i].Atom, a) {
+		permits, denies = permits || c.Verb != match.Deny, denies || c.Verb == match.Deny
+		if covers(&list.rules[i].Atom, a) {
 			return out, permits, denies
 		}
 	}
