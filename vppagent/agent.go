@@ -229,6 +229,7 @@ func (a *Agent) accept(t *event.Txn, touch func(*value)) {
 		}
 	}
 	a.want(t.Values, touch)
+	a.g.world.Stated = a.informed
 }
 
 // want takes values into the desired state; nil removes one.

@@ -227,6 +227,8 @@ func (h *ahead) endPortions(ctx context.Context, unsaid map[string]struct{}) {
 			a.putDesired(v, nil, p.touch)
 		}
 	}
+	a.g.world.Stated = true
+	a.touchSuspects(p)
 	switch {
 	case h.err != nil:
 	case h.on: // VPP may have refused a creation

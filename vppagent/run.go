@@ -156,6 +156,12 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 			p.touch(d)
 		}
 	}
+	a.touchSuspects(p)
+	return a.runTxn(ctx, p, event.NoResync, "interfaces", 0)
+}
+
+// touchSuspects makes a plan dump the kinds of which VPP may have an object that nothing wants.
+func (a *Agent) touchSuspects(p *planner) {
 	for _, k := range a.g.kinds {
 		if k.Rest != nil && k.Rest.Suspect(a.g.world) {
 			rest := a.g.nodeOf(k.Rest.Key)
@@ -163,7 +169,6 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 			p.touch(rest)
 		}
 	}
-	return a.runTxn(ctx, p, event.NoResync, "interfaces", 0)
 }
 
 // dies reports that VPP keeps a dead object of v when it deletes v's interface.

@@ -97,9 +97,7 @@ func replay(t *testing.T, file string) (different []string, asked int) {
 		var err error
 		switch words[0] {
 		case "agent":
-			if err = s.cmdAgent(nil, words[1:]); err == nil {
-				s.settings.renderer = agent.RendererCNAT
-			}
+			err = s.cmdAgent(nil, append(words[1:], "renderer="+string(agent.RendererCNAT)))
 		case "apply":
 			err = s.onCnat().cmdApply(nil, words[1:])
 		case "delete":

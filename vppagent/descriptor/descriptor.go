@@ -121,7 +121,7 @@ type Retrieval struct {
 // Rest are the objects of ours in VPP that belong to no value.
 type Rest struct {
 	Key string // the key under which Retrieve returns them
-	// Suspect reports that interfaces changed so that Retrieve may find new objects.
+	// Suspect reports that Retrieve may find new objects, because interfaces changed or an agent began.
 	Suspect func(w *World) bool
 }
 

@@ -43,6 +43,9 @@ type World struct {
 	// by its prefix. nil: not known
 	Needing, Having func(key string) []any
 
+	// Stated: the desired state is known as a whole, so that a value that is not wanted is unwanted.
+	Stated bool
+
 	// Workers is the number of NAT worker threads VPP has.
 	Workers int
 	// Cost is the cost of requests for the connected VPP.
@@ -81,7 +84,7 @@ func (w *World) forgetInterfaces(gone func(swIfIndex uint32) bool) {
 
 // CopyFrom copies o's knowledge into w; they share only immutable data.
 func (w *World) CopyFrom(o *World) {
-	w.Workers, w.Cost = o.Workers, o.Cost
+	w.Stated, w.Workers, w.Cost = o.Stated, o.Workers, o.Cost
 	copies := map[*Iface]*Iface{}
 	of := func(i *Iface) *Iface {
 		if copies[i] == nil {

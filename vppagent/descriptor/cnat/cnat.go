@@ -34,7 +34,7 @@ type facts struct {
 }
 
 func factsOf(w *descriptor.World) *facts {
-	return descriptor.FactsOf(w, func() *facts { return &facts{inherit: inherit{tabled: map[uint32]string{}}} })
+	return descriptor.FactsOf(w, func() *facts { return &facts{inherit: inherit{tabled: map[uint32]string{}, lost: true}} })
 }
 
 // Clone implements Facts.

@@ -12,10 +12,10 @@ import (
 // (cnat_snat_policy_add_del_if, VPP 24.06). A new pod without cnat would get the sources of the former one as soon as its packets meet cnat on the uplink.
 type inherit struct {
 	tabled map[uint32]string // names, as values have them, of interfaces that the agent put into tables, by index
-	lost   bool              // the tables may have an index of an interface that was deleted
+	lost   bool              // the tables may have an index of an interface that was deleted, as far as an agent that begins knows, too
 }
 
-// left reports whether a pod's interface may be in the tables by the index of a former one.
+// left reports whether a pod's interface may be in the tables by the index of a former one. Before all values are known, nobody can say which pods belong there.
 func (f *inherit) left(w *descriptor.World) bool {
 	maps.DeleteFunc(f.tabled, func(index uint32, name string) bool {
 		i, ok := w.Interface(name)
@@ -23,15 +23,15 @@ func (f *inherit) left(w *descriptor.World) bool {
 		f.lost = f.lost || gone
 		return gone
 	})
-	return f.lost
+	return f.lost && w.Stated
 }
 
-// isLost is left, also for an agent that began after the former interface was deleted: its journal has the value.
+// isLost is left, also for an interface that was deleted before the agent compared it with its journal.
 func isLost(w *descriptor.World, c descriptor.Candidates) bool {
 	lost := factsOf(w).left(w)
 	c.Each(func(_ string, state any, wanted bool) {
 		_, there := w.Interface(state.(*cnatInterface).name)
-		lost = lost || !wanted && !there
+		lost = lost || w.Stated && !wanted && !there
 	})
 	return lost
 }
@@ -39,7 +39,10 @@ func isLost(w *descriptor.World, c descriptor.Candidates) bool {
 // appendInherited appends the pods' interfaces in the tables that no value puts there.
 func appendInherited(out []descriptor.Found, w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) []descriptor.Found {
 	shown, err := shownSnat(d)
-	if err != nil { // also of a VPP without the plugin, which has no tables
+	if err != nil {
+		if r, _ := d.Reply(idSnatShown); r.Msg != nil { // VPP without the plugin has no tables
+			factsOf(w).lost = false
+		}
 		return out
 	}
 	valued := map[string]bool{}
