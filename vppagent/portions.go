@@ -52,9 +52,6 @@ func (a *Agent) commitPortions(ctx context.Context, t *event.Txn) *event.Committ
 
 // say records the keys of a portion.
 func say(unsaid map[string]struct{}, values map[string]proto.Message) {
-	if len(unsaid) == 0 {
-		return
-	}
 	for key := range values {
 		delete(unsaid, key)
 	}
@@ -228,7 +225,7 @@ func (h *ahead) endPortions(ctx context.Context, unsaid map[string]struct{}) {
 		}
 	}
 	a.g.world.Stated = true
-	a.touchSuspects(p)
+	touchSuspects(p)
 	switch {
 	case h.err != nil:
 	case h.on: // VPP may have refused a creation

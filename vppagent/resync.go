@@ -34,9 +34,7 @@ func (a *Agent) lookAll(ctx context.Context, p *planner, known *descriptor.Dump)
 	if err == nil {
 		err = a.askReclassify(ctx)
 	}
-	if err == nil {
-		a.stale = false
-	}
+	a.stale = a.stale && err != nil
 	return known, err
 }
 

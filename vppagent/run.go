@@ -128,10 +128,8 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 	}
 	before := a.g.world.Names()
 	p := a.newPlanner()
-	if err := a.away(); err == nil {
-		if err := a.learnInterfaces(ctx, p); err != nil {
-			a.stale = true
-		}
+	if a.away() == nil && a.learnInterfaces(ctx, p) != nil {
+		a.stale = true
 	}
 	gone := a.takeGone() // events that VPP sent before its answers have arrived before them
 	after := a.g.world.Names()
@@ -156,15 +154,15 @@ func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 			p.touch(d)
 		}
 	}
-	a.touchSuspects(p)
+	touchSuspects(p)
 	return a.runTxn(ctx, p, event.NoResync, "interfaces", 0)
 }
 
-// touchSuspects makes a plan dump the kinds of which VPP may have an object that nothing wants.
-func (a *Agent) touchSuspects(p *planner) {
-	for _, k := range a.g.kinds {
-		if k.Rest != nil && k.Rest.Suspect(a.g.world) {
-			rest := a.g.nodeOf(k.Rest.Key)
+// touchSuspects makes the plan dump the kinds of which VPP may have an object that nothing wants.
+func touchSuspects(p *planner) {
+	for _, k := range p.g.kinds {
+		if k.Rest != nil && k.Rest.Suspect(p.g.world) {
+			rest := p.g.nodeOf(k.Rest.Key)
 			rest.unsure = true
 			p.touch(rest)
 		}
