@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -90,6 +91,9 @@ func TestSimulate(t *testing.T) {
 		cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	if os.Getenv("GOMAXPROCS") == "" {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // goroutines mostly wake each other: on two processors that costs a third more
+	}
 	again := oracle.Setting(t, "CONTIV_AGAIN", 1)
 	total := map[bool]*tally{false: newTally("seeds"), true: newTally("seeds of whole days")}
 	for seed := first; seed < first+oracle.Setting(t, "CONTIV_SEEDS", pace.Fewer[uint64](12, 6)) && !t.Failed(); seed++ {
