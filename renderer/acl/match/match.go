@@ -233,8 +233,8 @@ func (p *Parser) Parse(r *felix.Rule) (v Verb, problems []string) {
 	p.side(&p.Last.Src, r.GetSrcNet(), r.GetNotSrcNet(), r.GetSrcPorts(), r.GetNotSrcPorts())
 	p.side(&p.Last.Dst, r.GetDstNet(), r.GetNotDstNet(), r.GetDstPorts(), r.GetNotDstPorts())
 	s, d := &p.Last.Src, &p.Last.Dst
-	s.Sets, s.NotSets, s.Named, s.NotNamed = r.GetSrcIpSetIds(), r.GetNotSrcIpSetIds(), r.GetSrcNamedPortIpSetIds(), r.GetNotSrcNamedPortIpSetIds()
-	d.Sets, d.NotSets, d.Named, d.NotNamed = r.GetDstIpSetIds(), r.GetNotDstIpSetIds(), r.GetDstNamedPortIpSetIds(), r.GetNotDstNamedPortIpSetIds()
+	s.Sets, s.NotSets, s.Named, s.NotNamed = r.GetSrcIpSetIds(), r.GetNotSrcIpSetIds(), eachOnce(r.GetSrcNamedPortIpSetIds()), eachOnce(r.GetNotSrcNamedPortIpSetIds())
+	d.Sets, d.NotSets, d.Named, d.NotNamed = r.GetDstIpSetIds(), r.GetNotDstIpSetIds(), eachOnce(r.GetDstNamedPortIpSetIds()), eachOnce(r.GetNotDstNamedPortIpSetIds())
 	d.IPPorts = r.GetDstIpPortSetIds()
 	p.Last.NamesSources = !s.AnyAddr()
 	if r.GetHttpMatch() != nil {
@@ -255,6 +255,14 @@ func (p *Parser) Parse(r *felix.Rule) (v Verb, problems []string) {
 	}
 	p.Last = Match{Proto: -1, NotProto: -1}
 	return Deny, p.problems
+}
+
+// eachOnce returns the sets of a rule's named ports in order, each once: Calico's datastore has the ports of a policy as the user wrote them, others have them sorted.
+func eachOnce(sets []string) []string {
+	if len(sets) < 2 {
+		return sets
+	}
+	return slices.Compact(slices.Sorted(slices.Values(sets)))
 }
 
 func (p *Parser) bad(format string, args ...any) {
