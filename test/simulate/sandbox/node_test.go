@@ -100,7 +100,7 @@ func (n *node) run() {
 		if l.dead.Load() {
 			err = errors.Join(os.RemoveAll(n.state()), writeFiles(n.state(), l.files), os.RemoveAll(n.spool()), writeFiles(n.spool(), l.owed))
 			if os.Getenv(powerloss.AskIn) != "" {
-				err = errors.Join(err, syncFiles(filepath.Dir(filepath.Dir(n.dir))))
+				err = errors.Join(err, syncFiles(n.dir))
 			}
 			n.toAgent.Change(func(f *network.Faults) { f.Cut-- })
 		}
@@ -257,17 +257,21 @@ func (n *node) stop() {
 	<-n.over
 }
 
+// readFiles reads a folder's files, by their path below it. Meanwhile others may remove some.
 func readFiles(dir string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		var content []byte
 		if err == nil && d.Type().IsRegular() {
-			out[path[len(dir):]], err = os.ReadFile(path)
+			if content, err = os.ReadFile(path); err == nil {
+				out[path[len(dir):]] = content
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		return err
 	})
-	if errors.Is(err, fs.ErrNotExist) { // no folder
-		err = nil
-	}
 	return out, err
 }
 

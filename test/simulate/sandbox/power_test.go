@@ -33,14 +33,19 @@ func (h *host) losePower(a action, rng *rand.Rand) error {
 	})
 }
 
-// syncFiles lets a loss of power keep all files and names below a folder.
+// syncFiles lets a loss of power keep all files and names below a folder, and its own name and that of its parent. Meanwhile others may remove files there.
 func syncFiles(dir string) error {
-	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil {
+			err = atomicfile.SyncFolder(path) // a file as well
 		}
-		return atomicfile.SyncFolder(path) // a file as well
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	})
+	parent := filepath.Dir(dir)
+	return errors.Join(err, atomicfile.SyncFolder(parent), atomicfile.SyncFolder(filepath.Dir(parent)))
 }
 
 // drawLosses draws up to two losses of power in a round, by a separate generator, so that the other actions keep their moments.
