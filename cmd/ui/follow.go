@@ -73,15 +73,21 @@ func (f *follower) byTime() []*flows.Flow {
 	return list
 }
 
-// noteLast notes that the flows have ended, and reports whether an answer came before.
-func (f *follower) noteLast() bool {
+// hasAnswered reports whether an answer came.
+func (f *follower) hasAnswered() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.answered
+}
+
+// noteLast notes that the flows have ended.
+func (f *follower) noteLast() {
 	f.unread.Stop()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended = true; !f.answered {
 		close(f.began)
 	}
-	return f.answered
 }
 
 // changed returns what has changed since the last call; nil: the reader asks for what it has got before, or the flows have ended.
@@ -172,9 +178,9 @@ func (f *followed) follow(at kubectl.Place) *follower {
 		}, "flows", "--output=json", "--follow", "--answers", "--"+flags.UntilInputEnds)
 		wanted := ctx.Err() != nil
 		cancel()
-		answered := n.noteLast()
+		f.noteEnd(at.Node, wanted || err == nil && n.hasAnswered()) // before a reader sees the end, and follows the node again
+		n.noteLast()
 		f.drop(at.Node, n)
-		f.noteEnd(at.Node, wanted || err == nil && answered)
 	})
 	return n
 }
