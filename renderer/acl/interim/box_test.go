@@ -34,8 +34,14 @@ func broadAtom(t *rapid.T) match.Atom {
 	return match.Atom{Src: end("src"), Dst: end("dst"), SrcPorts: ports(), DstPorts: ports(), Proto: rapid.SampledFrom([]uint8{0, match.TCP, match.UDP}).Draw(t, "proto")}
 }
 
-// Boxes meet if, and only if, the rules meet.
+// Boxes meet if, and only if, the rules meet. Rules of two families do not.
 func TestBoxes(t *testing.T) {
+	every := func(f match.Family) *match.Atom {
+		return &match.Atom{Src: f.All(), Dst: f.All(), SrcPorts: match.AllPorts, DstPorts: match.AllPorts}
+	}
+	if v4, v6 := boxOf(every(match.V4)), boxOf(every(match.V6)); v4.meets(&v6) {
+		t.Error("IPv4 meets IPv6")
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := broadAtom(t), broadAtom(t)
 		x, y := boxOf(&a), boxOf(&b)
