@@ -10,6 +10,7 @@ import (
 
 // TestEverySearchEnds: of 60 and 84 backends, up to half are drained at a time. Without a bound the search for pads that drain all of them takes minutes.
 func TestEverySearchEnds(t *testing.T) {
+	pace.NotRaced(t)
 	atBound := 0
 	for _, n := range []int{60, 84} {
 		rnd := rand.New(rand.NewPCG(uint64(n), 1))
