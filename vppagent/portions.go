@@ -52,6 +52,9 @@ func (a *Agent) commitPortions(ctx context.Context, t *event.Txn) *event.Committ
 
 // say records the keys of a portion.
 func say(unsaid map[string]struct{}, values map[string]proto.Message) {
+	if len(unsaid) == 0 {
+		return
+	}
 	for key := range values {
 		delete(unsaid, key)
 	}

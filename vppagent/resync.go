@@ -13,8 +13,8 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent/descriptor/acl"
 )
 
-// lookAtVPP dumps VPP as far as the plan needs it: everything if the actual state is not known or the transaction demands it,
-// otherwise the kinds of the unsure values. The error says that VPP cannot be reached.
+// lookAtVPP dumps VPP as far as the plan needs it: everything if the actual state is not known or the transaction demands it, otherwise the kinds of the unsure values. The error says
+// that VPP cannot be reached.
 func (a *Agent) lookAtVPP(ctx context.Context, p *planner, resync event.ResyncKind) error {
 	if a.stale || resync == event.Full || resync == event.Downstream {
 		_, err := a.lookAll(ctx, p, nil)
@@ -76,9 +76,8 @@ func (a *Agent) refreshUnsure(ctx context.Context, p *planner) error {
 	}
 }
 
-// retrieve dumps kinds of values: first the interfaces, because the other requests depend on them; then the kinds with few
-// values; then the kinds with thousands, in parallel. It skips requests whose answers in known still hold. It returns all
-// answers.
+// retrieve dumps kinds of values: first the interfaces, because the other requests depend on them; then the kinds with few values; then the kinds with thousands, in parallel. It skips
+// requests whose answers in known still hold. It returns all answers.
 func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *descriptor.Dump) (*descriptor.Dump, error) {
 	if err := a.learnInterfaces(ctx, p); err != nil {
 		return nil, err
@@ -114,8 +113,7 @@ func (a *Agent) retrieve(ctx context.Context, p *planner, kinds []*kind, known *
 	return known, nil
 }
 
-// askMore adds the answers to the requests that k has now and did not have before: the answers of others may show that an
-// interface is ours, for example.
+// askMore adds the answers to the requests that k has now and did not have before: the answers of others may show that an interface is ours, for example.
 func (a *Agent) askMore(ctx context.Context, k *kind, known *descriptor.Dump) error {
 	for {
 		more := a.dumps([]*kind{k}, known)

@@ -119,8 +119,7 @@ func (a *Agent) attend(ctx context.Context) *event.Committed {
 	return nil
 }
 
-// Interfaces dumps VPP's interfaces. It configures values that waited for a new interface, and repairs values that a deleted
-// interface took along.
+// Interfaces dumps VPP's interfaces. It configures values that waited for a new interface, and repairs values that a deleted interface took along.
 func (a *Agent) Interfaces(ctx context.Context) *event.Committed {
 	a.located = nil // addresses may have moved
 	if a.stale {

@@ -46,7 +46,6 @@ type flatRule struct {
 // both collects the rules of such a table.
 type both struct {
 	old, now, common []flatRule
-	was, is, shared  boxedList // the same three with boxes, for decide
 
 	sctp bool // rules for any protocol permit SCTP as well
 	out  *table.Table
@@ -60,9 +59,9 @@ func (b *both) makeTable(name string) *table.Table {
 	if len(differing) == 0 {
 		return nil
 	}
-	b.was, b.is, b.shared = boxed(b.old), boxed(b.now), boxed(b.common)
+	old, now, common := boxed(b.old), boxed(b.now), boxed(b.common)
 	for i := range differing {
-		if b.decide(&differing[i]); b.work < 0 || len(b.out.Rules) > mostBoth {
+		if b.decide(&differing[i], &old, &now, &common); b.work < 0 || len(b.out.Rules) > mostBoth {
 			return nil
 		}
 	}
@@ -112,19 +111,18 @@ func breadth(a *match.Atom) int {
 	return n
 }
 
-// decide appends the decisions of both lists about the packets that match a rule.
-func (b *both) decide(a *match.Atom) {
+// decide appends the decisions of both lists about the packets that match a rule. It asks the shorter one first.
+func (b *both) decide(a *match.Atom, old, now, common *boxedList) {
 	in := boxOf(a)
-	if _, permits, denies := b.within(&b.shared, a, &in); permits && !denies {
+	if _, permits, denies := b.within(common, a, &in); permits && !denies {
 		return
 	}
-	lists := [2]*boxedList{&b.was, &b.is}
-	var rules [2][]flatRule
-	short := 0
-	if len(b.is.rules) < len(b.was.rules) {
-		short = 1
+	order := [2]int{0, 1}
+	if len(now.rules) < len(old.rules) {
+		order = [2]int{1, 0}
 	}
-	for _, i := range [2]int{short, 1 - short} {
+	lists, rules := [2]*boxedList{old, now}, [2][]flatRule{}
+	for _, i := range order {
 		permits := false
 		if rules[i], permits, _ = b.within(lists[i], a, &in); !permits {
 			return
