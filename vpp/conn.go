@@ -176,8 +176,18 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// State returns the current state.
-func (c *Conn) State() State { return *c.state.Load() }
+// State returns the current state. It is not connected as soon as a call was answered with ErrDisconnected, which may be earlier than
+// Config.OnState hears of it.
+func (c *Conn) State() State {
+	st := *c.state.Load()
+	if !st.Connected {
+		return st
+	}
+	if s := c.session.Load(); s == nil || s.cause() != nil {
+		return State{Generation: st.Generation, Err: ErrDisconnected}
+	}
+	return st
+}
 
 // Guard returns the guard of this connection.
 func (c *Conn) Guard() *Guard { return c.cfg.Guard }
@@ -342,7 +352,7 @@ func (c *Conn) greet(ctx context.Context, s *session) (State, error) {
 
 // down announces a lost or refused connection; a repeated equal failure is not announced.
 func (c *Conn) down(st State, pause time.Duration) {
-	was := c.State()
+	was := c.state.Load()
 	if !was.Connected && was.Err != nil && st.Err != nil && was.Err.Error() == st.Err.Error() {
 		return
 	}

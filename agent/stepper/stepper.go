@@ -105,13 +105,13 @@ func (s *Stepper) Generation() uint64 {
 	return s.state.Generation
 }
 
-// WaitConnected waits until a connection of at least that generation is up.
+// WaitConnected waits until a connection of at least that generation is up. One that has failed is not, even if it has not been announced yet.
 func (s *Stepper) WaitConnected(ctx context.Context, generation uint64) error {
 	for {
 		s.mu.Lock()
 		st, moved := s.state, s.moved
 		s.mu.Unlock()
-		if st.Connected && st.Generation >= generation {
+		if st.Connected && st.Generation >= generation && s.parts.Conn.State().Connected {
 			return nil
 		}
 		select {
