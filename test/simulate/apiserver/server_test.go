@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -350,6 +352,46 @@ func TestClientLeaves(t *testing.T) {
 		}
 	})
 }
+
+// A watch that has ended leaves nothing with its client's context, which lives as long as the agent.
+func TestEndedWatchIsForgotten(t *testing.T) {
+	inBubble(t, 1, func(s *Server, a *asker) {
+		ctx := &counted{Context: a.Context()}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server"+path+"?watch=true&resourceVersion=102", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := s.Client(2).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ctx.waiting.Load() != 1 {
+			t.Error("the watch does not follow its context")
+		}
+		if _, err := io.ReadAll(resp.Body); err != nil || ctx.waiting.Load() != 0 {
+			t.Errorf("%v, %d functions wait for the context's end", err, ctx.waiting.Load())
+		}
+	})
+}
+
+// counted is a context that counts the functions of context.AfterFunc that wait.
+type counted struct {
+	context.Context
+	waiting atomic.Int32
+}
+
+// AfterFunc implements what context.AfterFunc looks for.
+func (c *counted) AfterFunc(f func()) func() bool {
+	stop := context.AfterFunc(c.Context, f)
+	c.waiting.Add(1)
+	return sync.OnceValue(func() bool {
+		c.waiting.Add(-1)
+		return stop()
+	})
+}
+
+// Value hides the context within, which would be asked instead.
+func (*counted) Value(any) any { return nil }
 
 // A policy without types gets them.
 func TestTypesOfPolicies(t *testing.T) {

@@ -22,8 +22,9 @@ type stream struct {
 	chosen   selection
 	more     *sync.Cond // with the server's mu
 	timer    *time.Timer
-	until    time.Time // end in order
-	marked   time.Time // of the last bookmark
+	forget   func() bool // the context, which may live longer
+	until    time.Time   // end in order
+	marked   time.Time   // of the last bookmark
 
 	bookmarks bool
 	expired   bool // the next event is 410 Gone
@@ -46,7 +47,7 @@ func (t *stream) register() {
 		t.more.Signal()
 	}
 	t.timer = time.AfterFunc(t.next(), wake)
-	context.AfterFunc(t.ctx, func() {
+	t.forget = context.AfterFunc(t.ctx, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		t.end(t.ctx.Err())
@@ -67,6 +68,7 @@ func (t *stream) end(err error) {
 		t.err = err
 	}
 	t.timer.Stop()
+	t.forget()
 	delete(t.client.server.watching, t)
 	t.more.Signal()
 }
