@@ -161,7 +161,7 @@ Exit codes: 0 all checks that were not skipped are ok; 1 the test could not be d
 	fs.StringVar(&c.cfg.Namespace, "test-namespace", "contiv-connectivity-test", "namespace to make")
 	fs.StringVar(&c.cfg.Image, "image", "", "image of the test's pods, with contiv-agent in its PATH (default: that of the agents)")
 	fs.StringSliceVar(&c.cfg.Groups, "checks", nil, "groups of checks (default: all): "+strings.Join(connectivity.Groups(), ", "))
-	fs.DurationVar(&c.cfg.Limit, "limit", 4*time.Second, "how long one connection or question may take")
+	fs.DurationVar(&c.cfg.Limit, "limit", 4*time.Second, "how long one connection or question may take; a large transfer: how long it may make no progress")
 	fs.DurationVar(&c.cfg.Start, "start-limit", 2*time.Minute, "how long the test's pods may take to start")
 	fs.IntVar(&c.cfg.HostPort, "host-port", 28571, "port of the test's pods on the nodes' network, which no other process may have")
 	fs.BoolVar(&c.cfg.Keep, "keep", false, "leave the namespace")

@@ -43,7 +43,8 @@ type Probe struct {
 	Family int           `json:"family,omitempty"` // DNS: 4 or 6
 	Times  int           `json:"times,omitempty"`  // TCP; 0: once
 	Bytes  int           `json:"bytes,omitempty"`  // TCP
-	Limit  time.Duration `json:"limit"`            // nanoseconds; of one connection or question
+	// Limit is that of one connection or question, in nanoseconds. In a TCP connection it begins again with each part of the payload that arrives, five times at most.
+	Limit time.Duration `json:"limit"`
 }
 
 // Symptom is how a measurement failed.
@@ -147,9 +148,10 @@ func (o *Outcome) fail(err error) {
 	o.Symptom, o.Error = symptomOf(err), strings.ReplaceAll(err.Error(), "\n", "; ")
 }
 
-// errStalled and errCut mark failures of connections that were made.
+// These errors mark failures of connections that were made.
 var (
 	errStalled = errors.New("connected, and then no data arrived")
+	errSlow    = errors.New("connected, and then too slow for the whole payload")
 	errCut     = errors.New("connected, and then cut")
 )
 
@@ -157,7 +159,7 @@ var (
 func symptomOf(err error) Symptom {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errStalled):
+	case errors.Is(err, errStalled), errors.Is(err, errSlow):
 		return Stalled
 	case errors.Is(err, errCut):
 		return Cut

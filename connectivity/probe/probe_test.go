@@ -3,10 +3,15 @@ package probe
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -149,6 +154,54 @@ func TestSymptoms(t *testing.T) {
 		if got.Symptom != c.want || (got.Error == "") != (c.want == "") {
 			t.Errorf("%s: %+v, want symptom %q", name, got, c.want)
 		}
+	}
+}
+
+// A transfer that makes progress is not stalled, however slow the path is, but it does not last for ever.
+func TestSlowTransfer(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause time.Duration // before each of eight parts
+		want  error
+	}{
+		"at once":         {0, nil},
+		"slow":            {limit / 2, nil},
+		"stalls":          {limit + 1, errStalled},
+		"slower than all": {limit * 9 / 10, errSlow},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client, server := net.Pipe()
+				var serving sync.WaitGroup
+				defer serving.Wait()
+				defer client.Close()
+				serving.Go(func() {
+					defer server.Close()
+					in := bufio.NewReader(server)
+					payload := make([]byte, 8<<10)
+					if _, err := in.ReadString('\n'); err != nil {
+						return
+					}
+					if _, err := io.ReadFull(in, payload); err != nil {
+						return
+					}
+					_, _ = fmt.Fprintf(server, "there 127.0.0.1 %d\n", len(payload))
+					for part := range slices.Chunk(payload, 1<<10) {
+						time.Sleep(c.pause)
+						if _, err := server.Write(part); err != nil {
+							return
+						}
+					}
+				})
+				began := time.Now()
+				a, err := transfer(client, 8<<10, limit)
+				if !errors.Is(err, c.want) || (err == nil) != (a.Server == "there") {
+					t.Errorf("%+v %v", a, err)
+				}
+				if time.Since(began) > slowest*limit {
+					t.Errorf("it took %s", time.Since(began))
+				}
+			})
+		})
 	}
 }
 

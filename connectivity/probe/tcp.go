@@ -54,7 +54,39 @@ func (p *Probe) exchange(ctx context.Context) (Answer, error) {
 		return Answer{}, err
 	}
 	defer conn.Close()
-	return echo(conn, bufio.NewReader(conn), p.Bytes, time.Now().Add(p.Limit))
+	return transfer(conn, p.Bytes, p.Limit)
+}
+
+// slowest is how many limits a transfer may take that makes progress.
+const slowest = 5
+
+// transfer exchanges a payload over a new connection. A slow path loses no packets for good: whenever a part arrives, the next one has a whole limit again.
+func transfer(conn net.Conn, size int, limit time.Duration) (Answer, error) {
+	in := &patient{Conn: conn, limit: limit, end: time.Now().Add(slowest * limit)}
+	return echo(conn, bufio.NewReader(in), size, time.Now().Add(limit))
+}
+
+// patient is a connection whose limit begins with each Read again, until its end.
+type patient struct {
+	net.Conn
+	limit time.Duration
+	end   time.Time
+}
+
+// Read implements io.Reader.
+func (p *patient) Read(b []byte) (int, error) {
+	deadline := time.Now().Add(p.limit)
+	if p.end.Before(deadline) {
+		deadline = p.end
+	}
+	if err := p.SetDeadline(deadline); err != nil {
+		return 0, err
+	}
+	n, err := p.Conn.Read(b)
+	if err != nil && !time.Now().Before(p.end) {
+		err = fmt.Errorf("%w: %w", errSlow, err)
+	}
+	return n, err
 }
 
 // dialIn opens a TCP connection within the context's time.
@@ -66,7 +98,7 @@ func dialIn(ctx context.Context, to string) (net.Conn, error) {
 func echo(conn net.Conn, in *bufio.Reader, size int, deadline time.Time) (a Answer, err error) {
 	defer func() {
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, errSlow):
 		case symptomOf(err) == Silence:
 			err = fmt.Errorf("%w: %w", errStalled, err)
 		default:
