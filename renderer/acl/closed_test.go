@@ -232,22 +232,29 @@ func TestNodesAnswerClosedPods(t *testing.T) {
 }
 
 // TestServedPortsOfClosedPods: a packet to a high port that a closed pod is known to serve makes a session where it enters if the pod admits it,
-// and is dropped if not.
+// and is dropped if not, also when the port is known later than the pod.
 func TestServedPortsOfClosedPods(t *testing.T) {
+	serves := func(n dataplane.Node, port uint16) dataplane.Node {
+		n.Served = []dataplane.Served{{Addr: podIPs[0][match.V4], Proto: match.UDP, First: port, Last: port}}
+		return n
+	}
 	n := testNode(dataplane.PreDNAT)
-	n.Served = []dataplane.Served{{Addr: podIPs[0][match.V4], Proto: match.UDP, First: 40000, Last: 40000}}
-	s := closedWorld(n)
-	port := &felix.Rule{Action: "allow", Protocol: named("udp"), SrcIpSetIds: []string{"in"}, DstPorts: []*felix.PortRange{{First: 33000, Last: 50000}}}
-	s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{port}}))
-	s.settle(t)
-	for dport, want := range map[uint16]vppacl.ACL_Rule_Action{40000: vppacl.ACL_Rule_REFLECT, 40001: vppacl.ACL_Rule_PERMIT} {
-		p := packet{remotes[0], podIPs[0][match.V4], match.UDP, 40000, dport}
-		ok, place, rule := s.b.passes("overlay", false, p)
-		if list := s.b.lists["overlay"].GetInput(); !ok || s.b.acls[list[place]].GetRules()[rule].GetAction() != want {
-			t.Errorf("to port %d: passes %v, by %s rule %d", dport, ok, list[place], rule)
-		}
-		if p.src = remotes[1]; s.b.on("overlay", false, p) {
-			t.Errorf("to port %d: passes from a sender that the pod denies", dport)
+	for name, before := range map[string]dataplane.Node{"at once": serves(n, 40000), "later": n, "another port before": serves(n, 41000)} {
+		s := closedWorld(before)
+		port := &felix.Rule{Action: "allow", Protocol: named("udp"), SrcIpSetIds: []string{"in"}, DstPorts: []*felix.PortRange{{First: 33000, Last: 50000}}}
+		s.send(policyMessage(policyIDs[0], &felix.Policy{InboundRules: []*felix.Rule{port}}))
+		s.settle(t)
+		s.r.SetNode(serves(n, 40000))
+		s.settle(t)
+		for dport, want := range map[uint16]vppacl.ACL_Rule_Action{40000: vppacl.ACL_Rule_REFLECT, 40001: vppacl.ACL_Rule_PERMIT} {
+			p := packet{remotes[0], podIPs[0][match.V4], match.UDP, 40000, dport}
+			ok, place, rule := s.b.passes("overlay", false, p)
+			if list := s.b.lists["overlay"].GetInput(); !ok || s.b.acls[list[place]].GetRules()[rule].GetAction() != want {
+				t.Errorf("%s: to port %d: passes %v, by %s rule %d", name, dport, ok, list[place], rule)
+			}
+			if p.src = remotes[1]; s.b.on("overlay", false, p) {
+				t.Errorf("%s: to port %d: passes from a sender that the pod denies", name, dport)
+			}
 		}
 	}
 }

@@ -87,7 +87,7 @@ type Marks struct {
 	Places  bool // locations of endpoints changed
 	Outer   bool // outer addresses changed, or what depends on them
 	Hosts   bool // rules of host endpoints changed
-	Senders bool // endpoints of interfaces changed, or source checks
+	Senders bool // endpoints of interfaces changed, the ports that they serve, or source checks
 	Leaving bool // lists of interfaces that are no pod's have to be made again
 
 	Lists   map[*Iface]struct{}       // interfaces whose lists have to be made again

@@ -166,7 +166,7 @@ func (g *Pods) findServed() {
 		if now := g.servedBy(i); now.Key() != i.Served.Key() {
 			i.Served = now
 			g.Relist(i)
-			g.Leaving = true
+			g.Leaving, g.Senders = true, true
 		}
 	}
 }
