@@ -208,12 +208,16 @@ func (e end) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// answer sends VPP's frames to the agent. It loses details: frames with id and context of the frame before them.
+// lowestContext is less than the contexts of all requests (package vpp). Events have the index of the client in their place, which is small.
+const lowestContext = 1 << 12
+
+// answer sends VPP's frames to the agent. It loses details: frames with id and context of the frame before them; never events, of which two in a row look alike.
 func (e end) answer(b []byte) {
 	for len(b) > 0 {
 		n := frameHeader + int(binary.BigEndian.Uint32(b[8:]))
 		id := [6]byte(b[frameHeader : answerContext+4])
-		if id != e.p.last || !e.loses() {
+		event := binary.BigEndian.Uint32(b[answerContext:]) < lowestContext
+		if event || id != e.p.last || !e.loses() {
 			e.p.toAgent.Write(b[:n])
 		}
 		e.p.last, b = id, b[n:]

@@ -73,10 +73,17 @@ func TestShorten(t *testing.T) {
 	}
 }
 
-// frameOf is a frame with an id, a context and a byte.
+// frameOf is a frame with an id, a request's context and a byte.
 func frameOf(id, context, content byte) []byte {
+	f := eventOf(id, context, content)
+	f[answerContext+2] = lowestContext >> 8
+	return f
+}
+
+// eventOf is a frame with an id, a client's index and a byte.
+func eventOf(id, client, content byte) []byte {
 	f := make([]byte, frameHeader+7)
-	f[11], f[frameHeader+1], f[answerContext+3], f[frameHeader+6] = 7, id, context, content
+	f[11], f[frameHeader+1], f[answerContext+3], f[frameHeader+6] = 7, id, client, content
 	return f
 }
 
@@ -125,6 +132,8 @@ func TestLink(t *testing.T) {
 		expect("hung", server, "c", time.Minute)
 		one := 1
 		l.setFault(func(l *link) { l.lose = append(l.lose, &one) })
+		send(server, eventOf(9, 1, 'u'), eventOf(9, 1, 'v'))
+		expect("no event is lost", client, "uv", 0)
 		send(server, frameOf(9, 1, 'x'), frameOf(9, 1, 'y'), frameOf(9, 1, 'z'), frameOf(8, 1, '.'))
 		expect("a detail is lost", client, "xz.", 0)
 		if err := client.SetDeadline(time.Now().Add(time.Second)); err != nil {
