@@ -36,13 +36,13 @@ const (
 
 // Probe is one measurement.
 type Probe struct {
-	ID     int           `json:"id"`
-	Kind   Kind          `json:"kind"`
-	To     string        `json:"to,omitempty"`     // address:port; ICMP: an address; DNS: a name
-	Server string        `json:"server,omitempty"` // DNS: address:port of the server; "": those of resolv.conf
-	Family int           `json:"family,omitempty"` // DNS: 4 or 6
-	Times  int           `json:"times,omitempty"`  // TCP; 0: once
-	Bytes  int           `json:"bytes,omitempty"`  // TCP
+	ID     int    `json:"id"`
+	Kind   Kind   `json:"kind"`
+	To     string `json:"to,omitempty"`     // address:port; ICMP: an address; DNS: a name
+	Server string `json:"server,omitempty"` // DNS: address:port of the server; "": those of resolv.conf
+	Family int    `json:"family,omitempty"` // DNS: 4 or 6
+	Times  int    `json:"times,omitempty"`  // TCP; 0: once
+	Bytes  int    `json:"bytes,omitempty"`  // TCP
 	// Limit is that of one connection or question, in nanoseconds. In a TCP connection it begins again with each part of the payload that arrives, five times at most.
 	Limit time.Duration `json:"limit"`
 }
