@@ -390,7 +390,7 @@ func (a *Agent) setHave(v *value, have any, ours bool) {
 	a.g.noteChange(v)
 	if v.kind.journalled() {
 		untagged := v.ours && (!v.kind.Tagged || v.kind.Unmarked(have))
-		a.journal.Set(v.key, v.kind.Descriptor, v.have, untagged)
+		a.journal.Confirm(v.key, v.kind.Descriptor, v.have, untagged)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/contiv-agent/contiv-agent/vppagent"
 )
 
-// TestJournalLines: an entry recorded before its request is not recorded again after success, but a change is.
+// TestJournalLines: an entry recorded before its request is confirmed after success, once; a change is recorded.
 func TestJournalLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "journal")
 	l := newLab(t, vppagent.Config{Journal: path})
@@ -23,15 +23,15 @@ func TestJournalLines(t *testing.T) {
 	}
 	route := &contivl3.RejectRoute{DstNetwork: "10.96.0.1/32"}
 	l.allConfigured(l.put(route))
-	if got := lines(); len(got) != 1 || strings.Contains(got[0], "PROHIBIT") {
+	if got := lines(); len(got) != 2 || strings.Contains(got[0], "PROHIBIT") || !strings.HasPrefix(got[1], "= ") {
 		t.Errorf("one value made: %q", got)
 	}
 	l.allConfigured(l.put(&contivl3.RejectRoute{DstNetwork: route.DstNetwork, Action: contivl3.RejectRoute_PROHIBIT}))
-	if got := lines(); len(got) != 2 || !strings.Contains(got[1], "PROHIBIT") {
+	if got := lines(); len(got) != 3 || !strings.Contains(got[2], "PROHIBIT") {
 		t.Errorf("and changed: %q", got)
 	}
 	l.allConfigured(l.resync())
-	if got := lines(); len(got) != 2 {
+	if got := lines(); len(got) != 3 {
 		t.Errorf("and found again: %q", got)
 	}
 }

@@ -59,8 +59,8 @@ func TestRejectRouteIsRemovedByItsPath(t *testing.T) {
 }
 
 // TestRemovedPathIsNoRoute: while cnat has sessions of an address, VPP shows the path of a deleted route to it, and forwards by it. An agent that compares its values with VPP
-// does not take that path for a route that is wanted again: when the sessions end, VPP would have none. Nor does an agent that begins then. An agent that begins later
-// writes nothing: its journal has the route.
+// does not take that path for a route that is wanted again: when the sessions end, VPP would have none. Nor does an agent that begins then, also if one before it was killed
+// between the line in its journal and the request, or lost its connection there. An agent that begins later writes nothing: its journal says that VPP has the route.
 func TestRemovedPathIsNoRoute(t *testing.T) {
 	for name, wanted := range map[string]proto.Message{
 		"reject route": &contivl3.RejectRoute{DstNetwork: "2001:db8:96::10/128"},
@@ -68,7 +68,7 @@ func TestRemovedPathIsNoRoute(t *testing.T) {
 		"route":        &l3.Route{DstNetwork: "2001:db8:96::10/128", OutgoingInterface: "tap1", NextHopAddr: "2001:db8:1::7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, begins := range []bool{false, true} {
+			for _, when := range []string{"", "cut", "begins", "killed"} {
 				l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
 				addPod(l, "tap1", "10.1.1.2")
 				if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
@@ -90,11 +90,17 @@ func TestRemovedPathIsNoRoute(t *testing.T) {
 					t.Fatalf("VPP shows %v, %v; the route exists: %v", r.Msg, r.Err, exists())
 				}
 				l.want[kv.Key(wanted)] = wanted
-				if begins {
+				if when == "killed" || when == "cut" {
+					l.sim.Fail(func(message string) (int32, bool) { return 0, message == "ip_route_add_del" })
+					l.resync()
+					l.sim.Fail(nil)
+					l.reconnect()
+				}
+				if when == "killed" || when == "begins" {
 					l.restartAgent()
 				}
 				if l.allConfigured(l.resync()); !exists() {
-					t.Error("the route is missing")
+					t.Errorf("%q: the route is missing", when)
 				}
 				l.restartAgent()
 				l.writes()

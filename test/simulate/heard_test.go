@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -69,11 +70,7 @@ func (h *heard) states() iter.Seq[map[model.Ref]event.Change] {
 			now, synced = map[model.Ref]event.Change{}, false
 		}
 		for _, ch := range s.changes {
-			if ch.Object == nil && ch.Err == nil {
-				delete(now, ch.Ref)
-			} else {
-				now[ch.Ref] = ch
-			}
+			applyChange(now, ch)
 		}
 		if synced = synced || s.synced; synced && (len(s.changes) > 0 || s.synced) {
 			all = append(all, maps.Clone(now))
@@ -98,9 +95,63 @@ func (h *heard) begin() {
 	}
 }
 
+// lagging are states of an agent in which a namespace is behind: its changes wait in its lane, in order, while those of others and of objects without a
+// namespace do not (ADR 19).
+func (h *heard) lagging() iter.Seq[map[model.Ref]event.Change] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	base, later := h.first, h.later
+	if i := slices.IndexFunc(later, func(s seen) bool { return s.anew }); i >= 0 {
+		later = later[:i] // before the first sync nothing waits
+	}
+	return func(yield func(map[model.Ref]event.Change) bool) {
+		waiting := map[string]int{} // changes so far, by namespace
+		for end, s := range later {
+			for _, ch := range s.changes {
+				waiting[ch.Ref.Namespace]++
+			}
+			for ns, n := range waiting {
+				for most := range n {
+					if ns != "" && !yield(behind(base, later[:end+1], ns, most)) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// behind is the state after some steps if only the first changes of a namespace have been applied.
+func behind(base map[model.Ref]event.Change, steps []seen, ns string, most int) map[model.Ref]event.Change {
+	state := maps.Clone(base)
+	for _, s := range steps {
+		for _, ch := range s.changes {
+			if ch.Ref.Namespace == ns {
+				if most--; most < 0 {
+					continue
+				}
+			}
+			applyChange(state, ch)
+		}
+	}
+	return state
+}
+
+func applyChange(state map[model.Ref]event.Change, ch event.Change) {
+	if ch.Object == nil && ch.Err == nil {
+		delete(state, ch.Ref)
+		return
+	}
+	state[ch.Ref] = ch
+}
+
 // explains reports whether a state that a client had allows a flow. Such a state has each object as one of the versions has it, and all that each of them has.
 func (r *run) explains(h *heard, f *policy.Flow, versions []int) bool {
-	for state := range h.states() {
+	return r.allows(h.states(), f, versions) || r.allows(h.lagging(), f, versions)
+}
+
+func (r *run) allows(states iter.Seq[map[model.Ref]event.Change], f *policy.Flow, versions []int) bool {
+	for state := range states {
 		objects := r.mixture(state, versions)
 		if objects == nil {
 			continue
@@ -139,6 +190,29 @@ func (r *run) mixture(state map[model.Ref]event.Change, versions []int) (objects
 	return slices.Collect(maps.Values(found))
 }
 
+// Changes of a namespace wait, one after the other; those of others and of objects without one do not.
+func TestLagging(t *testing.T) {
+	change := func(ns, name string) event.Change {
+		return event.Change{Ref: model.Ref{Kind: model.KindService, Namespace: ns, Name: name}, Object: &model.Service{}}
+	}
+	h := heard{first: map[model.Ref]event.Change{}}
+	h.add(seen{changes: []event.Change{change("a", "1"), change("", "2"), change("a", "3")}})
+	h.add(seen{changes: []event.Change{change("b", "4")}})
+	var got []string
+	for state := range h.lagging() {
+		var names []string
+		for ref := range state {
+			names = append(names, ref.Name)
+		}
+		slices.Sort(names)
+		got = append(got, strings.Join(names, ""))
+	}
+	slices.Sort(got)
+	if want := []string{"12", "124", "123", "2", "24"}; !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
 // A state of two versions is one that a client may have. A state without an object that both have, or with another one, is not; nor is one before the lists were complete.
 func TestMixture(t *testing.T) {
 	r := newRun(Draw(3), Config{})
@@ -167,9 +241,17 @@ func TestMixture(t *testing.T) {
 			t.Errorf("without %s: %v", ref, had)
 		}
 	}
+	for state := range h.lagging() {
+		if r.mixture(state, []int{0, 1}) == nil {
+			t.Error("a namespace that is behind makes a state of other versions")
+		}
+	}
 	h.begin()
 	h.add(seen{anew: true})
 	h.add(seen{changes: half})
+	if n := len(slices.Collect(h.lagging())); n != 0 {
+		t.Errorf("%d states in which a namespace is behind, before the first sync", n)
+	}
 	if n := len(slices.Collect(h.states())); n != 1 {
 		t.Errorf("%d states before the lists of a new client are complete", n)
 	}

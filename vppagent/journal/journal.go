@@ -12,6 +12,7 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -27,8 +28,9 @@ import (
 // each; the last line of a key counts:
 //
 //	contiv-agent journal 1
-//	+ 89abcdef config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {…}
-//	- 01234567 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2
+//	+ 89abcdef config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {…}	the request to make it follows
+//	= 456789ab config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2		VPP has it
+//	- 01234567 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2		VPP has it no more
 //
 // Each transaction appends lines; when most lines are outdated, the file is rewritten and renamed.
 type Journal struct {
@@ -60,12 +62,29 @@ func (j *Journal) Drop(key string) { delete(j.live, key) }
 // entry is the record of a key.
 type entry struct {
 	text  string
-	state any // the state that text encodes; nil: not known
+	state any  // the state that text encodes; nil: not known
+	made  bool // VPP had it, in this state or an earlier one
 }
 
 const header = "contiv-agent journal 1"
 
-// Set records an object, or with ours false that it is not ours. Save writes it.
+// Begun reports that an object is recorded, and not that VPP has it: the agent may have ended before the request.
+func (j *Journal) Begun(key string) bool {
+	e, recorded := j.live[key]
+	return recorded && !e.made
+}
+
+// Confirm is Set of an object that VPP has.
+func (j *Journal) Confirm(key string, d *descriptor.Descriptor, have any, ours bool) {
+	j.Set(key, d, have, ours)
+	if e, recorded := j.live[key]; recorded && !e.made {
+		e.made = true
+		j.live[key] = e
+		j.pending = append(j.pending, journalLine('=', key))
+	}
+}
+
+// Set records an object that VPP is asked to make, or with ours false that it is not ours. Save writes it.
 func (j *Journal) Set(key string, d *descriptor.Descriptor, have any, ours bool) {
 	if j.Path == "" {
 		return
@@ -88,7 +107,7 @@ func (j *Journal) Set(key string, d *descriptor.Descriptor, have any, ours bool)
 			return // half of a value, as after a refusal: it could not be parsed again, so the record keeps the whole value
 		}
 	}
-	if j.live[key] = (entry{text, have}); was.text == text {
+	if j.live[key] = (entry{text, have, was.made}); was.text == text {
 		return
 	}
 	j.pending = append(j.pending, journalLine('+', text))
@@ -135,7 +154,12 @@ func (j *Journal) Load() error {
 				bad++
 				continue
 			}
-			j.live[key] = entry{text: text}
+			j.live[key] = entry{text: text, made: j.live[key].made}
+		case op == '=':
+			if e, recorded := j.live[text]; recorded {
+				e.made = true
+				j.live[text] = e
+			}
 		case op == '-':
 			delete(j.live, text)
 		}
@@ -171,7 +195,7 @@ func (j *Journal) save() error {
 	if j.Path == "" || len(j.pending) == 0 && !j.broken {
 		return nil
 	}
-	if j.broken || j.lines+len(j.pending) > 2*len(j.live)+1000 {
+	if j.broken || j.lines+len(j.pending) > 3*len(j.live)+1000 {
 		return j.rewrite()
 	}
 	f, err := os.OpenFile(j.Path, os.O_WRONLY|os.O_APPEND, 0)
@@ -191,17 +215,18 @@ func (j *Journal) save() error {
 func (j *Journal) rewrite() error {
 	var b strings.Builder
 	b.WriteString(header + "\n")
-	texts := make([]string, 0, len(j.live))
-	for _, e := range j.live {
-		texts = append(texts, e.text)
-	}
-	slices.Sort(texts)
-	for _, text := range texts {
-		b.WriteString(journalLine('+', text))
+	lines := 0
+	for _, key := range slices.Sorted(maps.Keys(j.live)) {
+		e := j.live[key]
+		b.WriteString(journalLine('+', e.text))
+		if lines++; e.made {
+			b.WriteString(journalLine('=', key))
+			lines++
+		}
 	}
 	if err := atomicfile.Write(j.Path, []byte(b.String()), 0o600); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.lines, j.pending, j.broken = len(texts), nil, false
+	j.lines, j.pending, j.broken = lines, nil, false
 	return nil
 }

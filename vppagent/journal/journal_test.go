@@ -14,9 +14,10 @@ import (
 
 // Any file is read: the remembered entries can be parsed, and a rewrite keeps them.
 func FuzzJournal(f *testing.F) {
-	route := `config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
+	const name = "config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2"
+	route := name + ` {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
 	whole := header + "\n" + journalLine('+', route)
-	for _, text := range []string{"", whole, whole + journalLine('-', route), whole[:len(whole)-3], "contiv-agent journal 9\n", header + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
+	for _, text := range []string{"", whole, whole + journalLine('-', route), whole + journalLine('=', name), whole + journalLine('=', name) + journalLine('-', name) + journalLine('+', route), whole[:len(whole)-3], "contiv-agent journal 9\n", header + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -40,6 +41,11 @@ func FuzzJournal(f *testing.F) {
 		}
 		if a, b := slices.Sorted(maps.Keys(j.live)), slices.Sorted(maps.Keys(again.live)); !slices.Equal(a, b) {
 			t.Fatalf("%q became %q", a, b)
+		}
+		for key := range j.live {
+			if j.Begun(key) != again.Begun(key) {
+				t.Fatalf("%q was begun: %t, is %t", key, j.Begun(key), again.Begun(key))
+			}
 		}
 	})
 }
@@ -116,4 +122,22 @@ func TestFailedSave(t *testing.T) {
 		t.Errorf("%v, due again %s", err, j.Again)
 	}
 	written("10.1.1.0/24", "10.1.2.0/24", "10.1.3.0/24")
+}
+
+// An object is begun until VPP has it, and begun again after it is gone; a file says the same, also one of an agent that wrote no confirmations.
+func TestBegun(t *testing.T) {
+	const name = "config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2"
+	route := name + ` {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
+	made, gone, begun := journalLine('=', name), journalLine('-', name), journalLine('+', route)
+	for text, want := range map[string]bool{
+		"": false, begun: true, made: false, begun + made: false, begun + made + begun: false, begun + made + gone: false, begun + made + gone + begun: true,
+	} {
+		j := &Journal{Path: filepath.Join(t.TempDir(), "journal")}
+		if err := os.WriteFile(j.Path, []byte(header+"\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := j.Load(); err != nil || j.Begun(name) != want {
+			t.Errorf("%q: begun %t, %v", text, j.Begun(name), err)
+		}
+	}
 }
