@@ -104,8 +104,7 @@ func (x *execution) finishAll(b *bunch, lost error) {
 	}
 }
 
-// intend records in the journal the objects without a tag that the next requests make or take over from another owner: whatever happens
-// next, they are known to be ours.
+// intend records in the journal the objects without a tag that the next requests make, take over from another owner or remove: whatever happens, they are known to be ours.
 func (x *execution) intend(level []Step) {
 	if x.a.journal.Path == "" {
 		return
@@ -117,6 +116,8 @@ func (x *execution) intend(level []Step) {
 		}
 		if s.Action == Create || s.Action == Update && !s.v.plan.beside && (!k.Tagged && !s.v.ours || !k.Tagged && k.Unmarked != nil && k.Unmarked(s.v.have)) {
 			x.a.journal.Set(s.Key, k.Descriptor, s.v.want, true)
+		} else if s.Action == Delete {
+			x.a.journal.Doubt(s.Key)
 		}
 	}
 	x.a.saveJournal()

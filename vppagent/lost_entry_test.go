@@ -69,19 +69,7 @@ func TestRemovedPathIsNoRoute(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, when := range []string{"", "cut", "begins", "killed"} {
-				l := newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
-				addPod(l, "tap1", "10.1.1.2")
-				if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
-					t.Fatal(err)
-				}
-				frontend := translation("2001:db8:96::10", 80, "2001:db8:1::2")
-				l.allConfigured(l.put(&cnat.Interface{Name: "tap1", Ipv6: true, Pod: true, IncludeIpv6: true}, wanted, frontend))
-				l.sim.Send("tap1", packet.NewTCP(netip.MustParseAddrPort("[2001:db8:1::1]:4000"), netip.MustParseAddrPort("[2001:db8:96::10]:80")))
-				if len(l.sim.TranslationSessions()) == 0 {
-					t.Fatal("no session")
-				}
-				exists := func() bool { return strings.Contains(l.sim.Dump(), "2001:db8:96::10/128") }
-				l.allConfigured(l.del(kv.Key(wanted), kv.Key(frontend)))
+				l, exists := removedUnderSession(t, wanted)
 				l.writes()
 				l.allConfigured(l.resync())
 				l.quiet("while nobody wants the route")
@@ -115,6 +103,63 @@ func TestRemovedPathIsNoRoute(t *testing.T) {
 				l.quiet("when the sessions have ended")
 			}
 		})
+	}
+}
+
+// removedUnderSession is an agent that has removed a route to 2001:db8:96::10 while cnat has a session of it. The function says whether VPP has the route.
+func removedUnderSession(t *testing.T, route proto.Message) (l *lab, exists func() bool) {
+	t.Helper()
+	l = newLab(t, vppagent.Config{Journal: filepath.Join(t.TempDir(), "journal")})
+	addPod(l, "tap1", "10.1.1.2")
+	if err := l.sim.AddRoute(sim.Route{Prefix: netip.MustParsePrefix("2001:db8:1::/64"), Paths: []sim.Path{{Interface: "tap1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	frontend := translation("2001:db8:96::10", 80, "2001:db8:1::2")
+	l.allConfigured(l.put(&cnat.Interface{Name: "tap1", Ipv6: true, Pod: true, IncludeIpv6: true}, route, frontend))
+	l.sim.Send("tap1", packet.NewTCP(netip.MustParseAddrPort("[2001:db8:1::1]:4000"), netip.MustParseAddrPort("[2001:db8:96::10]:80")))
+	if len(l.sim.TranslationSessions()) == 0 {
+		t.Fatal("no session")
+	}
+	l.allConfigured(l.del(kv.Key(route), kv.Key(frontend)))
+	return l, func() bool { return strings.Contains(l.sim.Dump(), "2001:db8:96::10/128") }
+}
+
+// TestRouteOfAKilledAgentIsRemoved: an agent was killed after the request and before its journal said that VPP has the route, which nobody wants any more.
+func TestRouteOfAKilledAgentIsRemoved(t *testing.T) {
+	reject := &contivl3.RejectRoute{DstNetwork: "2001:db8:96::10/128"}
+	l, exists := removedUnderSession(t, reject)
+	copied := filepath.Join(t.TempDir(), "copied")
+	done := l.cutAfter(1, copied)
+	l.want[kv.Key(reject)] = reject
+	l.resync()
+	if !done() || !exists() {
+		t.Fatalf("the route exists: %v", exists())
+	}
+	l.cfg.Journal = copied
+	l.restartAgent()
+	delete(l.want, kv.Key(reject))
+	l.allConfigured(l.resync())
+	if l.sim.Advance(3 * time.Hour); exists() {
+		t.Error("the route stays")
+	}
+}
+
+// TestRouteThatAKilledAgentRemoved: an agent was killed after the request that removed a route, and before its journal said so. The next agent wants the route again.
+func TestRouteThatAKilledAgentRemoved(t *testing.T) {
+	reject := &contivl3.RejectRoute{DstNetwork: "2001:db8:96::10/128"}
+	l, exists := removedUnderSession(t, reject)
+	l.allConfigured(l.put(reject))
+	copied := filepath.Join(t.TempDir(), "copied")
+	done := l.cutAfter(1, copied)
+	l.del(kv.Key(reject))
+	if !done() || exists() {
+		t.Fatalf("the route exists: %v", exists())
+	}
+	l.cfg.Journal = copied
+	l.restartAgent()
+	l.want[kv.Key(reject)] = reject
+	if l.allConfigured(l.resync()); !exists() {
+		t.Error("the route is missing")
 	}
 }
 

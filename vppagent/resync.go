@@ -261,15 +261,14 @@ func (k *kind) nextValue(at *int, key string) *value {
 	return nil
 }
 
-// takeFound returns the value of a finding; nil if the object is untagged, not in the journal, and not wanted or doubtful, or if it is doubtful and the
-// journal does not say that VPP had it. v is that value, if no lookup was needed.
+// takeFound returns the value of a finding, which v is if no lookup was needed. nil: the object is untagged, not in the journal, and not wanted or doubtful; or wanted and doubtful.
 func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *value {
 	if v == nil {
 		v = a.g.values[f.Key]
 	}
 	wanted := v != nil && v.want != nil
 	mine := f.Ours || !k.Tagged && v != nil && v.ours
-	if !mine && (!wanted || f.Doubtful && !a.journal.Empty()) || f.Doubtful && a.journal.Begun(f.Key) {
+	if !mine && (!wanted || f.Doubtful && !a.journal.Empty()) || wanted && f.Doubtful && a.journal.Begun(f.Key) {
 		return nil
 	}
 	if v == nil {

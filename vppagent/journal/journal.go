@@ -30,6 +30,7 @@ import (
 //	contiv-agent journal 1
 //	+ 89abcdef config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2 {…}	the request to make it follows
 //	= 456789ab config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2		VPP has it
+//	? cdef0123 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2		the request to remove it follows
 //	- 01234567 config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2		VPP has it no more
 //
 // Each transaction appends lines; when most lines are outdated, the file is rewritten and renamed.
@@ -63,12 +64,13 @@ func (j *Journal) Drop(key string) { delete(j.live, key) }
 type entry struct {
 	text  string
 	state any  // the state that text encodes; nil: not known
-	made  bool // VPP had it, in this state or an earlier one
+	made  bool // VPP has it, in this state or an earlier one
 }
 
 const header = "contiv-agent journal 1"
 
-// Begun reports that an object is recorded, and not that VPP has it: the agent may have ended before the request.
+// Begun reports that an object is recorded, and not that VPP has it: the agent may have ended before the request that makes it, or after the one that
+// removes it.
 func (j *Journal) Begun(key string) bool {
 	e, recorded := j.live[key]
 	return recorded && !e.made
@@ -81,6 +83,15 @@ func (j *Journal) Confirm(key string, d *descriptor.Descriptor, have any, ours b
 		e.made = true
 		j.live[key] = e
 		j.pending = append(j.pending, journalLine('=', key))
+	}
+}
+
+// Doubt records that a request follows that removes an object.
+func (j *Journal) Doubt(key string) {
+	if e, recorded := j.live[key]; recorded && e.made {
+		e.made = false
+		j.live[key] = e
+		j.pending = append(j.pending, journalLine('?', key))
 	}
 }
 
@@ -155,9 +166,9 @@ func (j *Journal) Load() error {
 				continue
 			}
 			j.live[key] = entry{text: text, made: j.live[key].made}
-		case op == '=':
+		case op == '=', op == '?':
 			if e, recorded := j.live[text]; recorded {
-				e.made = true
+				e.made = op == '='
 				j.live[text] = e
 			}
 		case op == '-':

@@ -17,7 +17,7 @@ func FuzzJournal(f *testing.F) {
 	const name = "config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2"
 	route := name + ` {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
 	whole := header + "\n" + journalLine('+', route)
-	for _, text := range []string{"", whole, whole + journalLine('-', route), whole + journalLine('=', name), whole + journalLine('=', name) + journalLine('-', name) + journalLine('+', route), whole[:len(whole)-3], "contiv-agent journal 9\n", header + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
+	for _, text := range []string{"", whole, whole + journalLine('-', route), whole + journalLine('=', name), whole + journalLine('=', name) + journalLine('?', name), whole + journalLine('=', name) + journalLine('-', name) + journalLine('+', route), whole[:len(whole)-3], "contiv-agent journal 9\n", header + "\n\x00\xff\n", whole + "+ 00000000 x {}\n"} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
@@ -128,9 +128,9 @@ func TestFailedSave(t *testing.T) {
 func TestBegun(t *testing.T) {
 	const name = "config/vpp/v2/route/vrf/0/dst/10.1.2.0/24/gw/192.168.16.2"
 	route := name + ` {"dst_network":"10.1.2.0/24","next_hop_addr":"192.168.16.2"}`
-	made, gone, begun := journalLine('=', name), journalLine('-', name), journalLine('+', route)
+	made, doubted, gone, begun := journalLine('=', name), journalLine('?', name), journalLine('-', name), journalLine('+', route)
 	for text, want := range map[string]bool{
-		"": false, begun: true, made: false, begun + made: false, begun + made + begun: false, begun + made + gone: false, begun + made + gone + begun: true,
+		"": false, begun: true, made: false, begun + made: false, begun + made + begun: false, begun + made + doubted: true, begun + made + doubted + made: false, begun + made + doubted + gone: false, begun + made + gone: false, begun + made + gone + begun: true,
 	} {
 		j := &Journal{Path: filepath.Join(t.TempDir(), "journal")}
 		if err := os.WriteFile(j.Path, []byte(header+"\n"+text), 0o600); err != nil {
