@@ -261,7 +261,7 @@ func (k *kind) nextValue(at *int, key string) *value {
 	return nil
 }
 
-// takeFound returns the value of a finding, which v is if no lookup was needed. nil: the object is untagged, not in the journal, and not wanted or doubtful; or wanted and doubtful.
+// takeFound returns the value of a finding, which v is if no lookup was needed. nil: the object is untagged, not in the journal, and not wanted or doubtful; or wanted, doubtful and only begun.
 func (a *Agent) takeFound(p *planner, k *kind, f *descriptor.Found, v *value) *value {
 	if v == nil {
 		v = a.g.values[f.Key]

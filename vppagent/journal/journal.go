@@ -79,20 +79,27 @@ func (j *Journal) Begun(key string) bool {
 // Confirm is Set of an object that VPP has.
 func (j *Journal) Confirm(key string, d *descriptor.Descriptor, have any, ours bool) {
 	j.Set(key, d, have, ours)
-	if e, recorded := j.live[key]; recorded && !e.made {
-		e.made = true
-		j.live[key] = e
+	if j.markMade(key, true) {
 		j.pending = append(j.pending, journalLine('=', key))
 	}
 }
 
 // Doubt records that a request follows that removes an object.
 func (j *Journal) Doubt(key string) {
-	if e, recorded := j.live[key]; recorded && e.made {
-		e.made = false
-		j.live[key] = e
+	if j.markMade(key, false) {
 		j.pending = append(j.pending, journalLine('?', key))
 	}
+}
+
+// markMade sets whether VPP has a recorded object, and reports whether that is news.
+func (j *Journal) markMade(key string, made bool) bool {
+	e, recorded := j.live[key]
+	if !recorded || e.made == made {
+		return false
+	}
+	e.made = made
+	j.live[key] = e
+	return true
 }
 
 // Set records an object that VPP is asked to make, or with ours false that it is not ours. Save writes it.
@@ -167,10 +174,7 @@ func (j *Journal) Load() error {
 			}
 			j.live[key] = entry{text: text, made: j.live[key].made}
 		case op == '=', op == '?':
-			if e, recorded := j.live[text]; recorded {
-				e.made = op == '='
-				j.live[text] = e
-			}
+			j.markMade(text, op == '=')
 		case op == '-':
 			delete(j.live, text)
 		}
@@ -224,20 +228,16 @@ func (j *Journal) save() error {
 }
 
 func (j *Journal) rewrite() error {
-	var b strings.Builder
-	b.WriteString(header + "\n")
-	lines := 0
+	lines := make([]string, 0, 2*len(j.live))
 	for _, key := range slices.Sorted(maps.Keys(j.live)) {
 		e := j.live[key]
-		b.WriteString(journalLine('+', e.text))
-		if lines++; e.made {
-			b.WriteString(journalLine('=', key))
-			lines++
+		if lines = append(lines, journalLine('+', e.text)); e.made {
+			lines = append(lines, journalLine('=', key))
 		}
 	}
-	if err := atomicfile.Write(j.Path, []byte(b.String()), 0o600); err != nil {
+	if err := atomicfile.Write(j.Path, []byte(header+"\n"+strings.Join(lines, "")), 0o600); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.lines, j.pending, j.broken = lines, nil, false
+	j.lines, j.pending, j.broken = len(lines), nil, false
 	return nil
 }

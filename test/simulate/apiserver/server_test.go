@@ -334,18 +334,25 @@ func TestDiscovery(t *testing.T) {
 	})
 }
 
+// watchUnder begins a watch of another client.
+func watchUnder(ctx context.Context, t *testing.T, s *Server) *http.Response {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server"+path+"?watch=true&resourceVersion=102", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := s.Client(2).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
 // A watch ends with its client.
 func TestClientLeaves(t *testing.T) {
 	inBubble(t, 1, func(s *Server, a *asker) {
 		ctx, leave := context.WithCancel(a.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server"+path+"?watch=true&resourceVersion=102", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := s.Client(2).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := watchUnder(ctx, t, s)
 		leave()
 		if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.Canceled) || len(s.watching) != 0 {
 			t.Error(err, len(s.watching))
@@ -357,14 +364,7 @@ func TestClientLeaves(t *testing.T) {
 func TestEndedWatchIsForgotten(t *testing.T) {
 	inBubble(t, 1, func(s *Server, a *asker) {
 		ctx := &counted{Context: a.Context()}
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server"+path+"?watch=true&resourceVersion=102", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp, err := s.Client(2).RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		resp := watchUnder(ctx, t, s)
 		if ctx.waiting.Load() != 1 {
 			t.Error("the watch does not follow its context")
 		}
