@@ -61,6 +61,13 @@ func (l *link) setFault(change func(*link)) {
 	l.wake.Broadcast()
 }
 
+// isDown reports whether VPP is away.
+func (l *link) isDown() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.down > 0
+}
+
 // requests is the number of requests that VPP has read.
 func (l *link) requests() uint64 {
 	l.mu.Lock()

@@ -296,7 +296,7 @@ func (r *run) act(a Action, n *node, rng *rand.Rand) {
 	case KillAgent, SetClock, LosePower:
 		r.actEnd(a, n, rng)
 	case DriftVPP:
-		if err := drift(n, rng); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if err := drift(n, rng); err != nil && !errors.Is(err, context.DeadlineExceeded) && !n.link.isDown() {
 			r.failf("drift: %w", err)
 		}
 	case CutAPI, EmptyAPI, SlowAPI, FailAPI, CutWatch, TearWatch, ExpireAPI, StaleAPI:
