@@ -9,7 +9,9 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/contiv-agent/contiv-agent/agent/status"
 	"github.com/contiv-agent/contiv-agent/test/oracle/policy"
+	"github.com/contiv-agent/contiv-agent/verify"
 )
 
 // A connection that does not continue, and one that continues with an endpoint that its Service does not have, are found.
@@ -90,4 +92,28 @@ func withAnotherEndpoint(v *version) (out []policy.Object) {
 		out = append(out, o)
 	}
 	return out
+}
+
+// TestTooBig: only a drop is no difference, and only if the agent says of a policy, a pod of the packet, or its namespace that it denies.
+func TestTooBig(t *testing.T) {
+	const bytes, rules = "rule 0 is too big to be written out", "its policies make too many rules: what they allow is denied"
+	drop := &verify.Difference{Lists: []verify.ListVerdict{{Pod: "dev/a"}}}
+	for name, c := range map[string]struct {
+		st   status.Status
+		d    *verify.Difference
+		want bool
+	}{
+		"nothing is said":   {status.Status{}, drop, false},
+		"its pod":           {status.Status{Notes: []status.Note{{Object: "Pod dev/a", Reason: rules}}}, drop, true},
+		"another pod":       {status.Status{Notes: []status.Note{{Object: "Pod dev/b", Reason: rules}}}, drop, false},
+		"its namespace":     {status.Status{Notes: []status.Note{{Object: "Namespace dev", Reason: bytes}}}, drop, true},
+		"another namespace": {status.Status{Notes: []status.Note{{Object: "Namespace prod", Reason: bytes}}}, drop, false},
+		"another reason":    {status.Status{Notes: []status.Note{{Object: "Pod dev/a", Reason: "it is isolated"}}}, drop, false},
+		"a policy":          {status.Status{Policies: []status.Policy{{Reasons: []string{bytes}}}}, drop, true},
+		"VPP passes it":     {status.Status{Policies: []status.Policy{{Reasons: []string{bytes}}}}, &verify.Difference{VPPPasses: true, Lists: drop.Lists}, false},
+	} {
+		if got := saysTooBig(&c.st, c.d); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
 }
