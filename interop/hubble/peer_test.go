@@ -64,6 +64,7 @@ func cilium(t testing.TB, name string) string {
 // run runs a program to its end, without the configuration of the user, and returns its output.
 func run(t testing.TB, stdin string, program string, args ...string) (stdout string, err error) {
 	t.Helper()
+	cilium(t, program) // a build takes longer than a run may
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := command(ctx, t, program, args...)

@@ -64,6 +64,7 @@ func parsed(t *testing.T, line string) *flow.Flow {
 // waitFor sends packets until hubble prints flows with each of these texts: drops are seen from the watcher's first period on.
 func waitFor(t *testing.T, server string, send func(), texts ...string) {
 	t.Helper()
+	cilium(t, "hubble")
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		send()
 		out := ask(t, server, "observe", "--last", "100", "-o", "compact")
