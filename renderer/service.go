@@ -77,9 +77,9 @@ type OtherBackends struct {
 	// hints or terminating endpoints give the two policies different sets.
 	Local map[string][]*ServiceBackend
 
-	// Terminating are the endpoints of TCP ports that terminate, whether traffic may reach them or not. Those that are not among Backends, or
-	// not among the local ones, get no new connections there; a renderer that can keeps the ones that they have. Nil: none.
-	Terminating map[string][]*ServiceBackend
+	// Draining are the endpoints of TCP ports that terminate or are not ready, whether traffic may reach them or not. Those that are not among
+	// Backends, or not among the local ones, get no new connections there; a renderer that can keeps the ones that they have. Nil: none.
+	Draining map[string][]*ServiceBackend
 }
 
 // HealthCheck shows load balancers whether a node has endpoints of a Service (spec.healthCheckNodePort).
@@ -160,7 +160,7 @@ func (cs *ContivService) Equal(o *ContivService) bool {
 		cs.SourceRangesRefused == o.SourceRangesRefused &&
 		maps.EqualFunc(cs.Ports, o.Ports, func(a, b *ServicePort) bool { return *a == *b }) &&
 		maps.EqualFunc(cs.Backends, o.Backends, equalBackends) &&
-		maps.EqualFunc(cs.Other.Terminating, o.Other.Terminating, equalBackends) &&
+		maps.EqualFunc(cs.Other.Draining, o.Other.Draining, equalBackends) &&
 		slices.Equal(cs.BackendNodes, o.BackendNodes) &&
 		(cs.Other.Local == nil) == (o.Other.Local == nil) &&
 		maps.EqualFunc(cs.Other.Local, o.Other.Local, equalBackends) &&
@@ -185,7 +185,7 @@ func (cs ContivService) String() string {
 		if cs.Other.Local != nil {
 			fmt.Fprintf(&b, " local %v", cs.Other.Local[name])
 		}
-		if list := cs.Other.Terminating[name]; len(list) > 0 {
+		if list := cs.Other.Draining[name]; len(list) > 0 {
 			fmt.Fprintf(&b, " terminating %v", list)
 		}
 	}

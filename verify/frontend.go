@@ -99,7 +99,7 @@ func (c *services) checkTargets(f *serving.Frontend, m *translation.Mapping) str
 		case !is && t.Pad():
 			return fmt.Sprintf("forwards to %s, a place without an endpoint", describeTarget(m, t))
 		case !is && slices.Contains(f.Leaving, t.At):
-			return fmt.Sprintf("forwards to %s, which terminates", describeTarget(m, t))
+			return fmt.Sprintf("forwards to %s, which gets no new connections", describeTarget(m, t))
 		case !is:
 			return fmt.Sprintf("forwards to %s, which is no endpoint", describeTarget(m, t))
 		case t.Odd != "":

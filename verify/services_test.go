@@ -109,7 +109,7 @@ func TestCompareServices(t *testing.T) {
 		"drained":                {func(_ *site, m *translation.Mapping) { m.Targets = append(m.Targets, translation.Target{At: leaving}) }, "", ""},
 		"not drained": {func(_ *site, m *translation.Mapping) {
 			m.Targets = append(m.Targets, translation.Target{At: leaving, Share: 2})
-		}, "prod/web", "10.1.2.3:8080 (2 of 6), which terminates"},
+		}, "prod/web", "10.1.2.3:8080 (2 of 6), which gets no new connections"},
 		"kept after its end": {func(s *site, m *translation.Mapping) {
 			s.node.Frontends[0].Leaving, m.Targets = nil, append(m.Targets, translation.Target{At: leaving})
 		}, "prod/web", "keeps connections to 10.1.2.3:8080"},

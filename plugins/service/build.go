@@ -77,7 +77,7 @@ func build(spec *model.Service, parts []*model.EndpointSlice, env surroundings, 
 		all, near, derived := endpointsOf(endpoints, found, env)
 		svc.Backends[port.Name] = all
 		if port.Protocol == model.TCP {
-			fillTerminating(svc, port.Name, terminating(endpoints, found))
+			fillDraining(svc, port.Name, draining(endpoints, found))
 		}
 		if !derived && local == nil {
 			local = map[string][]*renderer.ServiceBackend{}
@@ -104,15 +104,15 @@ func fillLocal(svc *renderer.ContivService, local map[string][]*renderer.Service
 	svc.Other.Local = local
 }
 
-// fillTerminating notes the endpoints of a port that terminate.
-func fillTerminating(svc *renderer.ContivService, port string, list []*renderer.ServiceBackend) {
+// fillDraining notes the endpoints of a port that terminate or are not ready.
+func fillDraining(svc *renderer.ContivService, port string, list []*renderer.ServiceBackend) {
 	if len(list) == 0 {
 		return
 	}
-	if svc.Other.Terminating == nil {
-		svc.Other.Terminating = map[string][]*renderer.ServiceBackend{}
+	if svc.Other.Draining == nil {
+		svc.Other.Draining = map[string][]*renderer.ServiceBackend{}
 	}
-	svc.Other.Terminating[port] = list
+	svc.Other.Draining[port] = list
 }
 
 // fillAddresses fills in the addresses that are not refused.

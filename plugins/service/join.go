@@ -174,10 +174,10 @@ func endpointsOf(endpoints []endpoint, found []candidate, env surroundings) (all
 	return all, local, derived
 }
 
-// terminating returns the endpoints of a port that terminate.
-func terminating(endpoints []endpoint, found []candidate) (list []*renderer.ServiceBackend) {
+// draining returns the endpoints of a port that terminate or are not ready: they may have connections.
+func draining(endpoints []endpoint, found []candidate) (list []*renderer.ServiceBackend) {
 	for _, c := range found {
-		if e := &endpoints[c.at]; e.Terminating {
+		if e := &endpoints[c.at]; e.Terminating || !e.Ready {
 			b := e.backend(c.port)
 			list = append(list, &b)
 		}

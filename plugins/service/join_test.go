@@ -91,6 +91,15 @@ func TestJoinedPortsAreThoseOfEachPort(t *testing.T) {
 			t.Fatalf("nodes %v, want %v", got, nodes)
 		}
 	}
+	for _, tc := range []struct {
+		is   model.Endpoint
+		want bool
+	}{{model.Endpoint{Ready: true, Serving: true}, false}, {model.Endpoint{Serving: true, Terminating: true}, true}, {model.Endpoint{}, true}} {
+		tc.is.Addr = netip.MustParseAddr("10.1.1.2")
+		if got := draining([]endpoint{{Endpoint: &tc.is}}, []candidate{{port: 8080}}); len(got) > 0 != tc.want {
+			t.Errorf("%+v keeps its connections alone: %v", tc.is, got)
+		}
+	}
 	if filled < 3000 {
 		t.Errorf("only %d backends", filled)
 	}

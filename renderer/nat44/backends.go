@@ -14,10 +14,13 @@ import (
 type locals struct {
 	taking []*nat.DNat44_StaticMapping_LocalIP // get new connections
 	all    []*nat.DNat44_StaticMapping_LocalIP // those, and behind them those that keep their connections and get no new ones
+	// leaving: some of these terminate or are not ready.
+	leaving bool
 }
 
 // locals returns the endpoints of a port in VPP's form: IPv4, sorted, each once, at most MaxBackends, weighted. All mappings of
-// the port share the messages. Leaving are endpoints that terminate: those that are not in the list get no new connections.
+// the port share the messages. Leaving are endpoints that terminate or are not ready: those that are
+// not in the list get no new connections.
 func (s *rendering) locals(port string, list, leaving []*renderer.ServiceBackend) locals {
 	s.room = adapter.Endpoints(s.room, list, netip.Addr.Is4)
 	set := s.room
@@ -46,10 +49,10 @@ func (s *rendering) locals(port string, list, leaving []*renderer.ServiceBackend
 		}
 		out[i] = m
 	}
-	return locals{taking: out[:taking:taking], all: out}
+	return locals{taking: out[:taking:taking], all: out, leaving: len(drained) > 0}
 }
 
-// drained returns the endpoints that terminate and are not in a set. VPP ends their connections if the mapping has no room for pads.
+// drained returns the leaving endpoints that are not in a set. VPP ends their connections if the mapping has no room for pads.
 func (s *rendering) drained(port string, set []adapter.Endpoint, leaving []*renderer.ServiceBackend) []adapter.Endpoint {
 	if len(leaving) == 0 || len(set) == 0 {
 		return nil
@@ -58,10 +61,30 @@ func (s *rendering) drained(port string, set []adapter.Endpoint, leaving []*rend
 		return slices.ContainsFunc(set, func(used adapter.Endpoint) bool { return used.At == e.At })
 	})
 	if n := len(set) + len(list); len(list) > 0 && n > MaxDrained {
-		s.notes.Add(false, "port %q has %d endpoints with those that terminate: their connections end, because nat44 can drain endpoints of at most %d (cnat of any number)", port, n, MaxDrained)
+		s.notes.Add(false, "port %q has %d endpoints with those that terminate or are not ready: the connections of these end, because nat44 can drain endpoints of at most %d (cnat of any number)", port, n, MaxDrained)
 		return nil
 	}
 	return list
+}
+
+// beside returns the endpoints of policy Local for external addresses. The cluster set served them as long as this node had no endpoint, and its endpoints
+// keep their connections: VPP would end all sessions to an endpoint that a mapping loses, those of cluster IPs as well.
+func (l locals) beside(cluster locals) locals {
+	if len(l.taking) == 0 {
+		return l
+	}
+	all := slices.Clip(l.all)
+	for _, b := range cluster.all {
+		if !slices.ContainsFunc(l.all, func(o *nat.DNat44_StaticMapping_LocalIP) bool {
+			return o.LocalIp == b.LocalIp && o.LocalPort == b.LocalPort
+		}) {
+			all = append(all, &nat.DNat44_StaticMapping_LocalIP{LocalIp: b.LocalIp, LocalPort: b.LocalPort})
+		}
+	}
+	if len(all) > MaxDrained {
+		return l
+	}
+	return locals{taking: l.taking, all: all, leaving: l.leaving}
 }
 
 // addressText returns the addresses of all backends in one text, each with a space behind it: one allocation for all.

@@ -90,7 +90,7 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort) {
 		return
 	}
 	outer := s.svc.ExternalIPs.Len() > 0 || port.NodePort != 0
-	leaving := s.svc.Other.Terminating[name]
+	leaving := s.svc.Other.Draining[name]
 	cluster := s.locals(name, s.svc.Backends[name], leaving)
 	var local locals
 	if s.svc.InternalTrafficPolicy == renderer.NodeLocal || outer && s.svc.TrafficPolicy == renderer.NodeLocal {
@@ -98,6 +98,9 @@ func (s *rendering) renderPort(name string, port *renderer.ServicePort) {
 		local = s.locals(name, s.svc.Local(name), here)
 	}
 	internal := s.internal(cluster, local)
+	if outer && s.svc.TrafficPolicy == renderer.NodeLocal {
+		local = local.beside(cluster)
+	}
 	for _, a := range s.svc.ClusterIPs.Addrs() {
 		s.addMapping(renderer.Frontend{IP: a, Port: port.Port, Protocol: port.Protocol}, false, internal)
 	}
@@ -212,8 +215,8 @@ func (s *rendering) mapping(f renderer.Frontend, to target) *nat.DNat44_StaticMa
 	if len(to.locals.taking) > 0 {
 		m.TwiceNat = to.source
 		if m.SessionAffinity = s.affinity(f.IP); m.SessionAffinity > 0 { // clients are pinned to places, which a drain would move
-			if m.LocalIps = to.locals.taking; len(to.locals.all) > len(m.LocalIps) {
-				s.notes.Add(false, "connections at %s to endpoints that terminate end: nat44 cannot drain endpoints with session affinity (cnat can)", f.IP)
+			if m.LocalIps = to.locals.taking; to.locals.leaving {
+				s.notes.Add(false, "connections at %s to endpoints that terminate or are not ready end: nat44 cannot drain endpoints with session affinity (cnat can)", f.IP)
 			}
 		}
 	}

@@ -129,7 +129,7 @@ func TestFrontendRules(t *testing.T) {
 		}},
 		{"external IP, Local: local endpoints, client kept", web(endpoints("10.1.1.2", "10.1.2.2"), externalIP("203.0.113.7"), externalLocal), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
-			"203.0.113.7:80/TCP SELF 10.1.1.2:8080*2", vipReject, extReject,
+			"203.0.113.7:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*0", vipReject, extReject,
 		}},
 		{"external IP, Local, none here: for pods only", web(endpoints("10.1.2.2"), externalIP("203.0.113.7"), externalLocal), []string{
 			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*2",
@@ -141,7 +141,7 @@ func TestFrontendRules(t *testing.T) {
 		}},
 		{"node port, Local: other nodes serve their own addresses", web(endpoints("10.1.1.2", "10.1.2.2"), nodePort, externalLocal), []string{
 			"10.96.0.10:80/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*2",
-			"192.168.16.1:30080/TCP SELF 10.1.1.2:8080*2", vipReject,
+			"192.168.16.1:30080/TCP SELF 10.1.1.2:8080*2 10.1.2.2:8080*0", vipReject,
 		}},
 		{"node port, Local, none here", web(endpoints("10.1.2.2"), nodePort, externalLocal), []string{
 			"10.96.0.10:80/TCP SELF 10.1.2.2:8080*2",
@@ -191,6 +191,40 @@ func TestFrontendRules(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, render(tc.svc)); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// The first endpoint on a node takes all new connections of policy Local. Those to endpoints elsewhere continue, as long as pads have room; VPP would end
+// those by cluster IP, too. Affinity has no drain, and nothing to say about endpoints that stay.
+func TestFirstLocalEndpoint(t *testing.T) {
+	leaving := func(ips ...string) func(*renderer.ContivService) {
+		return func(s *renderer.ContivService) {
+			s.Other.Draining = map[string][]*renderer.ServiceBackend{"http": web(endpoints(ips...)).Backends["http"]}
+		}
+	}
+	for _, tc := range []struct {
+		name          string
+		svc           *renderer.ContivService
+		drained, note int
+	}{
+		{"one elsewhere", web(endpoints("10.1.1.2", "10.1.2.2")), 1, 0},
+		{"one leaves here, one elsewhere", web(endpoints("10.1.1.2", "10.1.2.2"), leaving("10.1.1.3", "10.1.2.3")), 3, 0},
+		{"84", many(2, 82), 82, 0},
+		{"85", many(2, 83), 0, 0},
+		{"85 with one that leaves here", web(func(s *renderer.ContivService) { s.Backends = many(2, 82).Backends }, leaving("10.1.1.3")), 1, 1},
+		{"affinity", web(endpoints("10.1.1.2", "10.1.2.2"), func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }), 0, 0},
+		{"affinity, one leaves", web(endpoints("10.1.1.2", "10.1.2.2"), func(s *renderer.ContivService) { s.SessionAffinityTimeout = 600 }, leaving("10.1.1.3")), 0, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			nodePort(tc.svc)
+			externalLocal(tc.svc)
+			values, notes := Service(tc.svc, node(), nodeIPs, Config{})
+			m := values[kv.DNat44Key("default/web")].(*nat.DNat44).StMappings[1]
+			taking := len(slices.DeleteFunc(slices.Clone(m.LocalIps), func(l *nat.DNat44_StaticMapping_LocalIP) bool { return l.Probability == 0 }))
+			if want := len(tc.svc.Local("http")); taking != want || len(m.LocalIps)-taking != tc.drained || len(notes) != tc.note {
+				t.Errorf("%d endpoints get new connections, want %d; %d keep theirs, want %d; %v", taking, want, len(m.LocalIps)-taking, tc.drained, notes)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package nat44
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/contiv-agent/contiv-agent/kv"
 	"github.com/contiv-agent/contiv-agent/proto/ligato/vpp/nat"
@@ -41,6 +42,10 @@ func checkSafe(t failer, values kv.Values) {
 				t.Fatalf("A6: %s has %d endpoints", at, len(m.LocalIps))
 			}
 			checkLocals(t, at, m.LocalIps)
+			drains := slices.ContainsFunc(m.LocalIps, func(l *nat.DNat44_StaticMapping_LocalIP) bool { return l.Probability == 0 })
+			if drains && (m.SessionAffinity > 0 || len(m.LocalIps) > MaxDrained) {
+				t.Fatalf("%s drains endpoints: %v", at, m)
+			}
 		}
 	}
 }
@@ -49,7 +54,7 @@ func checkLocals(t failer, at string, locals []*nat.DNat44_StaticMapping_LocalIP
 	t.Helper()
 	sum, seen := uint32(0), map[string]bool{}
 	for _, l := range locals {
-		if l.Probability == 0 || l.Probability > 255 {
+		if l.Probability == 0 && sum == 0 || l.Probability > 255 { // 0 behind others: it is drained
 			t.Fatalf("A5: weight %d at %s", l.Probability, at)
 		}
 		sum += l.Probability

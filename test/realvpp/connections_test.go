@@ -78,7 +78,7 @@ type crowd struct {
 	lab       *lab
 	cni       *cni.CNI
 	config    agent.Config
-	drained   set // endpoints that terminate and keep their connections
+	drained   set // endpoints that terminate or are not ready, and keep their connections
 	agent     *agent.Stepper
 	objects   []model.Object // those that stay
 	endpoints []endpoint
@@ -114,7 +114,9 @@ func openCrowd(t *testing.T, path string, seed uint64, cfg agent.Config, more in
 		s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00:96::10"))
 		if more > 0 {
 			s.SessionAffinityTimeout = time.Hour
+			return
 		}
+		nodePort(model.PolicyLocal)(s) // its endpoints change with those on this node, and no connection through the cluster IP may notice
 	}),
 		&model.ServiceCIDR{Name: "kubernetes", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}})
 	if err := errors.Join(c.cni.Apply(puts(objects)), l.err); err != nil {
@@ -339,6 +341,13 @@ func (c *crowd) step(n int) {
 			for i := range c.is {
 				c.is[i] = []condition{absent, ending, unready}[c.rng.IntN(3)]
 			}
+		case n%12 == 1 || n%12 == 2: // those of the other node alone, and then the first one here
+			for i, e := range c.endpoints {
+				c.is[i] = absent
+				if !e.local || n%12 == 2 && i == 0 {
+					c.is[i] = ready
+				}
+			}
 		case usable(c.is, false) == 0:
 			c.is[c.rng.IntN(len(c.is))] = []condition{ready, draining}[c.rng.IntN(2)]
 		}
@@ -348,7 +357,7 @@ func (c *crowd) step(n int) {
 	done, after := time.Now(), usable(c.is, c.config.Services.KeepTerminating)
 	had := before | c.drained
 	if c.drained = 0; after != 0 {
-		c.drained = terminating(c.is) & had &^ after
+		c.drained = leaving(c.is) & had &^ after
 	}
 	for _, f := range c.families {
 		e := era{said: said, done: done, usable: after}

@@ -42,10 +42,10 @@ func usable(conditions []condition, keep bool) set {
 	return yes
 }
 
-// terminating are the endpoints that terminate.
-func terminating(conditions []condition) (out set) {
+// leaving are the endpoints that terminate or are not ready.
+func leaving(conditions []condition) (out set) {
 	for i, c := range conditions {
-		if c == draining || c == ending {
+		if c == draining || c == ending || c == unready {
 			out = out.with(i)
 		}
 	}

@@ -155,11 +155,11 @@ var situations = map[string]struct {
 	}},
 	"`sessionAffinity: ClientIP`, and an endpoint terminates": {change: func(s *renderer.ContivService) {
 		s.SessionAffinityTimeout = 10800
-		s.Other.Terminating = map[string][]*renderer.ServiceBackend{"p": {{IP: net.ParseIP("10.9.9.9"), Port: 8080}}}
+		s.Other.Draining = map[string][]*renderer.ServiceBackend{"p": {{IP: net.ParseIP("10.9.9.9"), Port: 8080}}}
 	}},
 	"more than 84 endpoints, of which some terminate": {change: func(s *renderer.ContivService) {
 		endpoints(89)(s)
-		s.Other.Terminating = map[string][]*renderer.ServiceBackend{"p": {{IP: net.ParseIP("10.9.9.9"), Port: 8080}}}
+		s.Other.Draining = map[string][]*renderer.ServiceBackend{"p": {{IP: net.ParseIP("10.9.9.9"), Port: 8080}}}
 	}},
 	"more than 253 endpoints":                    {change: endpoints(300)},
 	"more than 8,192 endpoints":                  {change: endpoints(9000)},

@@ -14,8 +14,8 @@ type endpoint struct {
 	local bool
 }
 
-// portEndpoints returns the endpoints of a port in one family that traffic policy Cluster and traffic policy Local use on this node, and those that
-// terminate. All are sorted.
+// portEndpoints returns the endpoints of a port in one family that traffic policy Cluster and traffic policy Local use on this node, and those of
+// TCP that terminate or are not ready. All are sorted.
 func (c *cluster) portEndpoints(s *model.Service, p model.ServicePort, v6 bool) (everywhere, here []endpoint, leaving []netip.AddrPort) {
 	all := c.namedEndpoints(s, p, v6)
 	var local []endpoint
@@ -23,12 +23,24 @@ func (c *cluster) portEndpoints(s *model.Service, p model.ServicePort, v6 bool) 
 		if e.local {
 			local = append(local, e)
 		}
-		if e.Terminating {
+		if p.Protocol == model.TCP && (e.Terminating || !e.Ready) {
 			leaving = append(leaving, e.at)
 		}
 	}
 	near := c.nearness(all)
 	return c.usable(all, near), c.usable(local, nearness{}), leaving
+}
+
+// withUnused adds to a list the endpoints of all that are not used. It is sorted.
+func withUnused(list []netip.AddrPort, all, used []endpoint) []netip.AddrPort {
+	list = slices.Clone(list)
+	for _, e := range all {
+		if !slices.ContainsFunc(used, func(u endpoint) bool { return u.at == e.at }) {
+			list = append(list, e.at)
+		}
+	}
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return slices.Compact(list)
 }
 
 // namedEndpoints is every endpoint that slices name for a port, by address and number. Of two remarks about one, the more favourable counts.

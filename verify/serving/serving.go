@@ -105,7 +105,8 @@ type Frontend struct {
 	Backends []Backend
 	// Most is how many of the Backends the node uses; 0: all.
 	Most int
-	// Leaving are endpoints that terminate. They may keep connections, and get no new ones unless they are Backends. Sorted.
+	// Leaving are endpoints of TCP that terminate or are not ready, and with external policy Local those that other nodes serve. They may keep
+	// connections, and get no new ones unless they are Backends. Sorted.
 	Leaving []netip.AddrPort
 	// Hides: the endpoint sees an address of VPP instead of the client's. Otherwise it does so if a pod reaches itself.
 	Hides bool
@@ -322,6 +323,9 @@ func (c *cluster) fill(f *Frontend, s *model.Service, p model.ServicePort, outer
 		return
 	}
 	f.Leaving = leaving
+	if outer && policy == model.PolicyLocal && len(here) > 0 {
+		f.Leaving = withUnused(leaving, everywhere, here)
+	}
 	if n := most[engine]; len(set) > n {
 		f.Most = n
 	}

@@ -121,7 +121,7 @@ func TestFrontends(t *testing.T) {
 				s.Ports[0].NodePort, s.ExternalTrafficPolicy = 30080, model.PolicyLocal
 			},
 			Config{NodePorts: []netip.Prefix{netip.MustParsePrefix("192.168.0.0/16")}},
-			[]string{all, "tcp 192.168.16.1:30080 balanced 10.1.1.2:8080", all6},
+			[]string{all, "tcp 192.168.16.1:30080 balanced 10.1.1.2:8080 leaving [10.1.2.2:8080]", all6},
 		},
 		"balancer with ranges": {
 			func(s *model.Service, _ []*model.EndpointSlice) {
@@ -140,6 +140,16 @@ func TestFrontends(t *testing.T) {
 			func(_ *model.Service, l []*model.EndpointSlice) {
 				l[0].Endpoints[1].Ready, l[0].Endpoints[1].Terminating = false, true
 			}, Config{KeepTerminating: true}, []string{all + " leaving [10.1.2.2:8080]", all6},
+		},
+		"not ready": {
+			func(_ *model.Service, l []*model.EndpointSlice) { l[0].Endpoints[1].Ready = false },
+			Config{},
+			[]string{here + " leaving [10.1.2.2:8080]", all6},
+		},
+		"UDP, not ready": {
+			func(s *model.Service, l []*model.EndpointSlice) {
+				s.Ports[0].Protocol, l[0].Ports[0].Protocol, l[0].Endpoints[1].Ready = model.UDP, model.UDP, false
+			}, Config{Renderer: "nat44"}, []string{"udp 10.96.0.10:80 balanced 10.1.1.2:8080", "udp [fd00:96::10]:80 rejected refused"},
 		},
 		"all terminate": {
 			func(_ *model.Service, l []*model.EndpointSlice) {
