@@ -107,7 +107,7 @@ func (n *node) vppVerdict(p *pod, egress bool, h space.Header) ListVerdict {
 				does = "passes"
 			}
 			v.List, v.ACL, v.Name, v.Rule = place, int(l.Index), l.Name, i
-			v.Text = fmt.Sprintf("%s: %s, list %d (acl %d, %s), rule %d: %s", does, at, place, l.Index, l.Name, i, l.Texts[i])
+			v.Text = fmt.Sprintf("%s: %s, list %d (acl %d, %s), rule %d: %s", does, at, place, l.Index, l.Name, i, l.Text(i))
 			return v
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.fd.io/govpp/binapi/acl_types"
 
 	"github.com/contiv-agent/contiv-agent/model"
 	"github.com/contiv-agent/contiv-agent/space"
@@ -46,7 +47,7 @@ func stateOf(input, output []space.Rule) *dump.State {
 		if rules == nil {
 			return nil
 		}
-		s.Lists[index] = &dump.List{Index: index, Name: "list", Space: rules, Texts: make([]string, len(rules))}
+		s.Lists[index] = &dump.List{Index: index, Name: "list", Space: rules, Rules: make([]acl_types.ACLRule, len(rules))}
 		return []uint32{index}
 	}
 	s.Interfaces[1].Input, s.Interfaces[1].Output = put(0, input), put(1, output)
@@ -140,7 +141,7 @@ func TestDifferenceForPrograms(t *testing.T) {
       "SYN"
     ]
   },
-  "vpp": "dropped: output of tap1, list 0 (acl 1, list), rule 3: ",
+  "vpp": "dropped: output of tap1, list 0 (acl 1, list), rule 3: deny 0.0.0.0/0 -\u003e 0.0.0.0/0 sport 0 dport 0",
   "policy": "allowed by NetworkPolicy prod/np ingress rule 1",
   "trace": "{\"from\":\"external:198.51.100.7@node-1\",\"protocol\":\"TCP\",\"sourcePort\":40000,\"to\":\"10.1.1.2:80\"}",
   "vppPasses": false,
@@ -154,7 +155,7 @@ func TestDifferenceForPrograms(t *testing.T) {
       "acl": 1,
       "name": "list",
       "rule": 3,
-      "text": "dropped: output of tap1, list 0 (acl 1, list), rule 3: "
+      "text": "dropped: output of tap1, list 0 (acl 1, list), rule 3: deny 0.0.0.0/0 -\u003e 0.0.0.0/0 sport 0 dport 0"
     }
   ],
   "decisions": [

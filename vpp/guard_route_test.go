@@ -19,7 +19,7 @@ func TestNextHopRuleLooksAtAllRoutes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		g := NewGuard()
 		model := map[routeKey]fibRoute{}
-		for range rapid.IntRange(1, 30).Draw(r, "steps") {
+		for range rapid.IntRange(1, 60).Draw(r, "steps") {
 			to := rapid.SampledFrom(prefixes).Draw(r, "prefix")
 			key := routeKey{0, netip.MustParsePrefix(to)}
 			if rapid.IntRange(0, 3).Draw(r, "table") == 0 && model[key].special == 0 {
@@ -49,8 +49,8 @@ func TestNextHopRuleLooksAtAllRoutes(t *testing.T) {
 			model = next
 		}
 	})
-	if refused < 20 && !testing.Short() { // of fewer checks
-		t.Errorf("only %d refusals", refused)
+	if refused < 10 && !testing.Short() { // of fewer checks
+		t.Errorf("only %d refusals", refused) // the fewest of 3,000 runs are 32
 	}
 }
 

@@ -98,6 +98,7 @@ func (s *session) putCall(b *batch, at int, call Call, slot uint32) error {
 	}
 	if s.busy == 0 {
 		s.since = p.sent
+		s.hurry(p.sent)
 	}
 	s.busy++
 	if r.reply == nil && !b.orphan {

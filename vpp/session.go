@@ -35,6 +35,7 @@ type session struct {
 	err     error         // why the session failed
 	turn    chan struct{} // closed at the next answer; nil: no sender waits for it
 	silent  Silence
+	alarm   alarm
 }
 
 // pending is a call without an answer; its slot is the low bits of its context.
@@ -67,6 +68,7 @@ func newSession(cfg *Config, w *wire, index uint32, m *messages, events *events.
 		gone: make(chan struct{}), wake: make(chan struct{}, 1), silentChanged: make(chan struct{}, 1),
 		slots: make(chan uint32, cfg.Window), pending: make([]pending, cfg.Window),
 	}
+	s.alarm.set(time.Now(), s.nap(true, 0))
 	for i := range cfg.Window {
 		s.pending[i].context = uint32(i) + 1<<slotBits // context 0 is never used
 		s.slots <- uint32(i)
@@ -230,22 +232,22 @@ func (s *session) abandon(ctx context.Context, b *batch) []Reply {
 // watchdog probes an idle connection, and closes one that owes an answer for too long without sending a byte. It never
 // closes a connection while a caller waits for a dump: VPP may take long, and the caller has a ctx.
 func (s *session) watchdog() {
-	t := time.NewTimer(s.nap(true, 0))
-	defer t.Stop()
 	for {
 		select {
 		case <-s.gone:
+			s.alarm.timer.Stop()
 			return
-		case <-t.C:
+		case <-s.alarm.timer.C:
 		}
 		s.mu.Lock()
-		idle, dumps, since, heard := s.busy == 0, s.dumps > 0, s.since, s.wire.lastByte()
-		s.mu.Unlock()
-		if since.After(heard) {
-			heard = since
+		idle, dumps, now := s.busy == 0, s.dumps > 0, time.Now()
+		heard := s.wire.lastByte()
+		if s.since.After(heard) {
+			heard = s.since
 		}
-		quiet := time.Since(heard)
-		t.Reset(s.nap(idle, quiet))
+		quiet := now.Sub(heard)
+		s.alarm.set(now, s.nap(idle, quiet))
+		s.mu.Unlock()
 		owed := quiet
 		if idle {
 			owed = 0
@@ -266,8 +268,30 @@ func (s *session) watchdog() {
 	}
 }
 
+// alarm is when the watchdog wakes next.
+type alarm struct {
+	timer *time.Timer
+	at    time.Time
+}
+
+func (a *alarm) set(now time.Time, nap time.Duration) {
+	a.at = now.Add(nap)
+	if a.timer == nil {
+		a.timer = time.NewTimer(nap)
+	} else {
+		a.timer.Reset(nap)
+	}
+}
+
+// hurry wakes the watchdog in time for a request that is sent now, while none is under way. s.mu is held.
+func (s *session) hurry(now time.Time) {
+	if nap := s.nap(false, 0); s.alarm.at.Sub(now) > nap {
+		s.alarm.set(now, nap)
+	}
+}
+
 // nap returns how long the watchdog may sleep: no limit of a connection that is idle or not, and quiet for so long, ends more than a quarter of the
-// shortest limit before it wakes, also if a request is sent meanwhile.
+// shortest limit before it wakes. A request that is sent meanwhile wakes it earlier.
 func (s *session) nap(idle bool, quiet time.Duration) time.Duration {
 	d, late := time.Hour, time.Hour
 	for i, limit := range []time.Duration{s.cfg.Probe, s.cfg.Late, s.cfg.Silence} {
@@ -275,7 +299,10 @@ func (s *session) nap(idle bool, quiet time.Duration) time.Duration {
 			continue
 		}
 		late = min(late, limit/4+1)
-		if probes := i == 0; probes == idle && (!idle || quiet < limit) { // the limit counts already
+		switch {
+		case idle && i > 0: // begins with a request
+			continue
+		case idle == (i == 0) && (!idle || quiet < limit): // counts already
 			limit = max(0, limit-quiet)
 		}
 		d = min(d, limit)

@@ -18,11 +18,13 @@ func TestSilence(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ask  bool
+		rare time.Duration // between pings; 0: the default
 		owes string
 		text string
 	}{
-		{"idle", false, "control_ping", "VPP has not answered for 3s: it does not answer a control_ping, and has nothing else to do"},
-		{"at work", true, "cli_inband", "VPP has not answered for 3s: it works on cli_inband, or hangs"},
+		{"idle", false, 0, "control_ping", "VPP has not answered for 3s: it does not answer a control_ping, and has nothing else to do"},
+		{"at work", true, 0, "cli_inband", "VPP has not answered for 3s: it works on cli_inband, or hangs"},
+		{"at work after a long rest", true, time.Hour, "cli_inband", "VPP has not answered for 3s: it works on cli_inband, or hangs"},
 	} {
 		for phase := range 10 { // of the connection's own looks
 			synctest.Test(t, func(t *testing.T) {
@@ -36,7 +38,7 @@ func TestSilence(t *testing.T) {
 					return handler(fc, req)
 				}
 				var states atomic.Int64
-				conn := up(t, f, Config{OnState: func(State) { states.Add(1) }})
+				conn := up(t, f, Config{Probe: c.rare, OnState: func(State) { states.Add(1) }})
 				time.Sleep(time.Minute + time.Duration(phase)*1130*time.Millisecond)
 				if n := states.Load(); n != 1 {
 					t.Fatalf("%d states of a VPP that answers", n)

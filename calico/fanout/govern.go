@@ -6,7 +6,7 @@ import (
 )
 
 // governEvery is the interval at which limits are checked.
-const governEvery = time.Second
+const governEvery = 2 * time.Second
 
 // govern closes connections that exceed a limit, until ctx ends.
 func (s *Server) govern(ctx context.Context) {

@@ -10,37 +10,45 @@ import (
 )
 
 // Run is the loop around Step: it takes events until ctx ends and sends transactions to out, one in flight. Time enters as a Tick
-// once per second. The caller owns out and reads it. Its capacity must be at least one, so that sending never waits: at most one
-// transaction is in flight. Run never closes out. A Controller runs once.
+// once per second, or once in slowTick while nothing is left to do. The caller
+// owns out and reads it. Its capacity must be at least one, so that sending never waits: at most one transaction is in flight. Run never closes out. A Controller runs once.
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
 	defer close(c.ended)
 	defer c.stopped()
 	defer c.publishHealth(true)
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
+	beats := pace{ticker: time.NewTicker(time.Second)}
+	defer beats.ticker.Stop()
 	turn := time.NewTimer(0)
 	defer turn.Stop()
 	c.turns.clock = time.Now
 	for {
-		beat := time.Now()
-		c.beat.Store(&beat)
+		c.notesBeat()
 		var ev event.Event
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case ev = <-in:
-		case now := <-tick.C:
+		case now := <-beats.ticker.C:
 			ev = &event.Tick{Now: now}
 		case now := <-turn.C:
 			ev = &event.Tick{Now: now}
 		case query := <-c.queries:
 			query()
 			c.rests, c.said = false, false // it may have changed something
+			beats.hurry()
 			continue
+		}
+		if now := c.notesBeat(); beats.slow() {
+			c.tick(now) // the last one is up to slowTick ago
 		}
 		txn := c.Step(c.gather(ev, in))
 		if next := c.nextDue(); !next.IsZero() && c.inFlight == 0 {
 			turn.Reset(time.Until(next))
+		}
+		if _, tick := ev.(*event.Tick); tick && txn == nil && c.idles() {
+			beats.idle()
+		} else {
+			beats.hurry()
 		}
 		if txn == nil {
 			continue
@@ -54,6 +62,46 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 		}
 	}
 }
+
+// idles reports that time alone brings nothing to do: VPP has everything, or is away, so that the next event is its return.
+func (c *Controller) idles() bool {
+	return c.inFlight == 0 && len(c.lanes) == 0 && (c.rests || !c.vpp.Connected)
+}
+
+// notesBeat notes that the loop begins or ends a step now.
+func (c *Controller) notesBeat() time.Time {
+	now := time.Now()
+	c.beat.Store(&now)
+	return now
+}
+
+const (
+	slowTick = 5 * time.Second // less than what health checks take for a loop that hangs
+	slowFrom = 60              // ticks at which nothing was left to do
+)
+
+// pace is how often the loop ticks.
+type pace struct {
+	ticker *time.Ticker
+	quiet  int // ticks at which nothing was left to do, since something was
+}
+
+// idle notes a tick at which nothing was left to do.
+func (p *pace) idle() {
+	if p.quiet++; p.quiet == slowFrom {
+		p.ticker.Reset(slowTick)
+	}
+}
+
+// hurry makes the loop tick each second again.
+func (p *pace) hurry() {
+	if p.slow() {
+		p.ticker.Reset(time.Second)
+	}
+	p.quiet = 0
+}
+
+func (p *pace) slow() bool { return p.quiet >= slowFrom }
 
 // maxGathered bounds how many updates are taken together.
 const maxGathered = 256

@@ -376,6 +376,9 @@ func (g *Guard) held() (out []Held) {
 // publish shows what is held, and logs and announces what changed.
 func (g *Guard) publish() {
 	was, now := g.Held(), g.held()
+	if len(was)+len(now) == 0 && g.status.Load() != nil {
+		return
+	}
 	g.status.Store(&now)
 	g.metrics.show(now)
 	of := func(list []Held, source string) bool {

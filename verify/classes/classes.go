@@ -157,7 +157,7 @@ func (f *Finder) byRules(list []Class, p *meaning.Pod, vector []uint32) (out []C
 				if hit.Empty() {
 					continue
 				}
-				out = append(out, c.part(hit, l.Space[i].Verdict != dump.Deny, l.Name+": "+l.Texts[i]))
+				out = append(out, c.part(hit, l.Space[i].Verdict != dump.Deny, l.Name+": "+l.Text(i)))
 				rest = f.space.Minus(rest, hit)
 			}
 		}

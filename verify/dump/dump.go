@@ -14,6 +14,7 @@ import (
 
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/acl"
+	"go.fd.io/govpp/binapi/acl_types"
 	interfaces "go.fd.io/govpp/binapi/interface"
 	"go.fd.io/govpp/binapi/interface_types"
 	"go.fd.io/govpp/binapi/ip"
@@ -44,13 +45,16 @@ type State struct {
 	Pool  []netip.Addr
 }
 
-// List is an access list. The rules of Space decide as those of Texts at the same index say.
+// List is an access list.
 type List struct {
 	Index uint32
 	Name  string // its tag, without what the agent puts before the name
 	Space []space.Rule
-	Texts []string
+	Rules []acl_types.ACLRule // as VPP has them, at the same indices
 }
+
+// Text is the rule at an index of Space, as in trace and diff.
+func (l *List) Text(i int) string { return describe.ACLRule(&l.Rules[i]) }
 
 // Interface is an interface with the access lists of both directions, in order. Without a list, everything passes.
 type Interface struct {
@@ -152,7 +156,7 @@ func (s *State) Tagged(pod string) (index uint32, ok bool) {
 
 func newList(m *acl.ACLDetails) *List {
 	tag := descriptor.FixedText(m.Tag)
-	l := &List{Index: m.ACLIndex, Name: tag}
+	l := &List{Index: m.ACLIndex, Name: tag, Space: make([]space.Rule, 0, len(m.R)), Rules: m.R}
 	if _, name, ours := descriptor.ParseTag(tag, "a", true); ours {
 		l.Name = name
 	}
@@ -185,7 +189,7 @@ func newList(m *acl.ACLDetails) *List {
 				rule.SrcPorts = space.Span{First: 1}
 			}
 		}
-		l.Space, l.Texts = append(l.Space, rule), append(l.Texts, describe.ACLRule(r))
+		l.Space = append(l.Space, rule)
 	}
 	return l
 }

@@ -272,6 +272,13 @@ func TestServed(t *testing.T) {
 	if err != nil || len(l.APIResources) != 1 || l.APIResources[0].Kind != "Thing" || s.seen[0].URL != "/apis/g/v1" {
 		t.Errorf("%+v, %v, asked %v", l, err, s.seen)
 	}
+	if again, err := c.Served(t.Context(), "g/v1"); err != nil || again != l {
+		t.Errorf("the same answer is decoded again: %v", err)
+	}
+	s.answer = strings.Replace(s.answer, "things", "stuffs", 1)
+	if other, err := c.Served(t.Context(), "g/v1"); err != nil || other.APIResources[0].Name != "stuffs" || l.APIResources[0].Name != "things" {
+		t.Errorf("another answer: %+v, %v", other, err)
+	}
 	s.status, s.answer = http.StatusNotFound, "404 page not found\n"
 	if _, err := c.Served(t.Context(), "g/v1"); !apierrors.IsNotFound(err) {
 		t.Errorf("a group that is not served: %v", err)
