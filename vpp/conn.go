@@ -137,13 +137,6 @@ func (c Config) withDefaults() Config {
 // errDial means that nothing listens on the socket.
 var errDial = errors.New("dial vpp")
 
-// dialError is an errDial with its cause. Nobody reads most of them: a connection dials 50 times a second while nothing listens.
-type dialError struct{ error }
-
-func (e dialError) Error() string        { return errDial.Error() + ": " + e.error.Error() }
-func (e dialError) Is(target error) bool { return target == errDial }
-func (e dialError) Unwrap() error        { return e.error }
-
 // State is the state of the connection. The zero value: never connected.
 type State struct {
 	// Connected means that Do reaches VPP.
@@ -256,12 +249,12 @@ func (c *Conn) endpoint() os.FileInfo {
 // because a watch of the directory needs an existing directory, which VPP may still have to create, and does not see bind
 // mounts.
 func (c *Conn) rest(ctx context.Context, pause time.Duration, was os.FileInfo) (replaced bool) {
-	if !c.dials { // no file says that a new VPP listens
-		wait(ctx, pause)
-		return false
+	step := minBackoff
+	if !c.dials { // there is no file to look at
+		step = pause
 	}
-	for ; pause > 0; pause -= minBackoff {
-		if !wait(ctx, min(pause, minBackoff)) {
+	for ; pause > 0; pause -= step {
+		if !wait(ctx, min(pause, step)) {
 			return false
 		}
 		is := c.endpoint()
@@ -316,7 +309,7 @@ func (c *Conn) connect(ctx context.Context) (*session, error) {
 	}
 	nc, err := c.cfg.Dial(ctx)
 	if err != nil {
-		return nil, dialError{err}
+		return nil, fmt.Errorf("%w: %w", errDial, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = nc.Close() })
 	defer stop()

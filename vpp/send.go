@@ -97,8 +97,10 @@ func (s *session) putCall(b *batch, at int, call Call, slot uint32) error {
 		p.digest, p.brief = digest.Empty, call.Brief
 	}
 	if s.busy == 0 {
-		s.since = p.sent
-		s.hurry(p.sent)
+		s.watch.since = p.sent
+		if nap := s.nap(false, 0); s.watch.due.Sub(p.sent) > nap {
+			s.watch.set(p.sent, nap)
+		}
 	}
 	s.busy++
 	if r.reply == nil && !b.orphan {

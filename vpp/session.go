@@ -31,11 +31,10 @@ type session struct {
 	pending []pending
 	busy    int           // slots in use
 	dumps   int           // dumps that a caller waits for
-	since   time.Time     // when busy last rose from 0
 	err     error         // why the session failed
 	turn    chan struct{} // closed at the next answer; nil: no sender waits for it
 	silent  Silence
-	alarm   alarm
+	watch   watch
 }
 
 // pending is a call without an answer; its slot is the low bits of its context.
@@ -68,7 +67,7 @@ func newSession(cfg *Config, w *wire, index uint32, m *messages, events *events.
 		gone: make(chan struct{}), wake: make(chan struct{}, 1), silentChanged: make(chan struct{}, 1),
 		slots: make(chan uint32, cfg.Window), pending: make([]pending, cfg.Window),
 	}
-	s.alarm.set(time.Now(), s.nap(true, 0))
+	s.watch = watch{timer: time.NewTimer(s.nap(true, 0)), due: time.Now().Add(s.nap(true, 0))}
 	for i := range cfg.Window {
 		s.pending[i].context = uint32(i) + 1<<slotBits // context 0 is never used
 		s.slots <- uint32(i)
@@ -235,18 +234,18 @@ func (s *session) watchdog() {
 	for {
 		select {
 		case <-s.gone:
-			s.alarm.timer.Stop()
+			s.watch.timer.Stop()
 			return
-		case <-s.alarm.timer.C:
+		case <-s.watch.timer.C:
 		}
 		s.mu.Lock()
 		idle, dumps, now := s.busy == 0, s.dumps > 0, time.Now()
 		heard := s.wire.lastByte()
-		if s.since.After(heard) {
-			heard = s.since
+		if s.watch.since.After(heard) {
+			heard = s.watch.since
 		}
 		quiet := now.Sub(heard)
-		s.alarm.set(now, s.nap(idle, quiet))
+		s.watch.set(now, s.nap(idle, quiet))
 		s.mu.Unlock()
 		owed := quiet
 		if idle {
@@ -268,26 +267,16 @@ func (s *session) watchdog() {
 	}
 }
 
-// alarm is when the watchdog wakes next.
-type alarm struct {
+// watch is the times of the watchdog. session.mu is held.
+type watch struct {
+	since time.Time // when session.busy last rose from 0
 	timer *time.Timer
-	at    time.Time
+	due   time.Time // when it wakes
 }
 
-func (a *alarm) set(now time.Time, nap time.Duration) {
-	a.at = now.Add(nap)
-	if a.timer == nil {
-		a.timer = time.NewTimer(nap)
-	} else {
-		a.timer.Reset(nap)
-	}
-}
-
-// hurry wakes the watchdog in time for a request that is sent now, while none is under way. s.mu is held.
-func (s *session) hurry(now time.Time) {
-	if nap := s.nap(false, 0); s.alarm.at.Sub(now) > nap {
-		s.alarm.set(now, nap)
-	}
+func (w *watch) set(now time.Time, nap time.Duration) {
+	w.due = now.Add(nap)
+	w.timer.Reset(nap)
 }
 
 // nap returns how long the watchdog may sleep: no limit of a connection that is idle or not, and quiet for so long, ends more than a quarter of the

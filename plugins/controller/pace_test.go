@@ -57,6 +57,9 @@ func TestPace(t *testing.T) {
 		in <- done(txn)
 		near("the minute after", during(time.Minute), 60)
 		near("at rest again", during(time.Hour), 720)
+		in <- &event.Committed{Left: []string{"key"}}
+		near("VPP lacks a value", during(time.Hour), 3600)
+		in <- &event.Committed{}
 		in <- &event.VPPStatus{}
 		in <- update("web", 2)
 		in <- &event.Committed{Seq: (<-out).Seq, Err: context.Canceled, Left: []string{"key"}}

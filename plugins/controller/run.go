@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/contiv-agent/contiv-agent/event"
@@ -22,7 +23,7 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 	defer turn.Stop()
 	c.turns.clock = time.Now
 	for {
-		c.notesBeat()
+		c.beat.mark()
 		var ev event.Event
 		select {
 		case <-ctx.Done():
@@ -38,17 +39,17 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 			beats.hurry()
 			continue
 		}
-		if now := c.notesBeat(); beats.slow() {
+		if now := c.beat.mark(); beats.slow() {
 			c.tick(now) // the last one is up to slowTick ago
 		}
 		txn := c.Step(c.gather(ev, in))
 		if next := c.nextDue(); !next.IsZero() && c.inFlight == 0 {
 			turn.Reset(time.Until(next))
 		}
-		if _, tick := ev.(*event.Tick); tick && txn == nil && c.idles() {
-			beats.idle()
-		} else {
+		if _, tick := ev.(*event.Tick); !tick || txn != nil || c.inFlight != 0 || len(c.lanes) > 0 || !c.rests && c.vpp.Connected {
 			beats.hurry()
+		} else { // time alone brings nothing: VPP has everything, or is away
+			beats.idle()
 		}
 		if txn == nil {
 			continue
@@ -63,15 +64,12 @@ func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- 
 	}
 }
 
-// idles reports that time alone brings nothing to do: VPP has everything, or is away, so that the next event is its return.
-func (c *Controller) idles() bool {
-	return c.inFlight == 0 && len(c.lanes) == 0 && (c.rests || !c.vpp.Connected)
-}
+// heartbeat is when the loop last began or ended a step, with its monotonic reading: clocks are set; nil: it does not run yet.
+type heartbeat struct{ atomic.Pointer[time.Time] }
 
-// notesBeat notes that the loop begins or ends a step now.
-func (c *Controller) notesBeat() time.Time {
+func (h *heartbeat) mark() time.Time {
 	now := time.Now()
-	c.beat.Store(&now)
+	h.Store(&now)
 	return now
 }
 

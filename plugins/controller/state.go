@@ -108,7 +108,7 @@ type Controller struct {
 // published is the state that readers outside the loop see.
 type published struct {
 	health atomic.Pointer[Health]
-	beat   atomic.Pointer[time.Time] // with its monotonic reading: clocks are set; nil: none
+	beat   heartbeat
 	steps  atomic.Uint64
 	said   bool // health is what it was after the last event, which was a Tick; for the loop alone
 }
