@@ -58,9 +58,8 @@ type Health struct {
 // Health returns the last published health. Any goroutine may call it; it never waits for the loop.
 func (c *Controller) Health() *Health { return c.health.Load() }
 
-// Beat returns the time at which the loop last began or ended a step. The loop ends at least one step per second,
-// and one in five seconds while nothing is left to do. The result is zero before
-// Run. It has a monotonic reading. Any goroutine may call it.
+// Beat returns the time at which the loop last began or ended a step. The loop ends at least one step per second, and one in
+// five seconds while nothing is left to do. The result is zero before Run. It has a monotonic reading. Any goroutine may call it.
 func (c *Controller) Beat() time.Time {
 	if at := c.beat.Load(); at != nil {
 		return *at

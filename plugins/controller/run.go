@@ -11,8 +11,8 @@ import (
 )
 
 // Run is the loop around Step: it takes events until ctx ends and sends transactions to out, one in flight. Time enters as a Tick
-// once per second, or once in slowTick while nothing is left to do. The caller
-// owns out and reads it. Its capacity must be at least one, so that sending never waits: at most one transaction is in flight. Run never closes out. A Controller runs once.
+// once per second, or once in slowTick while nothing is left to do. The caller owns out and reads it. Its capacity must be at least
+// one, so that sending never waits: at most one transaction is in flight. Run never closes out. A Controller runs once.
 func (c *Controller) Run(ctx context.Context, in <-chan event.Event, out chan<- *event.Txn) error {
 	defer close(c.ended)
 	defer c.stopped()

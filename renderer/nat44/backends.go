@@ -19,8 +19,8 @@ type locals struct {
 }
 
 // locals returns the endpoints of a port in VPP's form: IPv4, sorted, each once, at most MaxBackends, weighted. All mappings of
-// the port share the messages. Leaving are endpoints that terminate or are not ready: those that are
-// not in the list get no new connections.
+// the port share the messages. Leaving are endpoints that terminate or are not ready: those that
+// are not in the list get no new connections.
 func (s *rendering) locals(port string, list, leaving []*renderer.ServiceBackend) locals {
 	s.room = adapter.Endpoints(s.room, list, netip.Addr.Is4)
 	set := s.room
