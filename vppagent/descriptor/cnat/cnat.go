@@ -34,12 +34,14 @@ type facts struct {
 }
 
 func factsOf(w *descriptor.World) *facts {
-	return descriptor.FactsOf(w, func() *facts { return &facts{inherit: inherit{tabled: map[uint32]string{}, lost: true}} })
+	return descriptor.FactsOf(w, func() *facts {
+		return &facts{inherit: inherit{tabled: map[uint32]string{}, missed: map[string]bool{}, lost: true}}
+	})
 }
 
 // Clone implements Facts.
 func (c *facts) Clone() descriptor.Facts {
-	return &facts{maps.Clone(c.ids), c.newer, inherit{maps.Clone(c.tabled), c.lost}}
+	return &facts{maps.Clone(c.ids), c.newer, inherit{maps.Clone(c.tabled), c.lost, maps.Clone(c.missed)}}
 }
 
 func (c *facts) setID(key string, id uint32) {

@@ -64,7 +64,7 @@ func CnatInterface() *descriptor.Descriptor {
 		Dumps:    cnatInterfaceDumps,
 		Retrieve: retrieveCnatInterfaces,
 	}.Descriptor()
-	d.Rest = &descriptor.Rest{Key: cnatInterfacePrefix, Suspect: func(w *descriptor.World) bool { return factsOf(w).left(w) }}
+	d.Rest = &descriptor.Rest{Key: cnatInterfacePrefix, Suspect: func(w *descriptor.World) bool { return factsOf(w).suspects(w) }}
 	d.Ready = func(w *descriptor.World, _, want any, _ func(string) any) error {
 		i, ok := w.Interface(want.(*cnatInterface).name)
 		if !ok || i.Nameable() {
@@ -189,13 +189,17 @@ func featuresID(vppName string) string { return "show interface features " + vpp
 func cnatInterfaceDumps(w *descriptor.World, c descriptor.Candidates) []descriptor.Request {
 	var out []descriptor.Request
 	asked := map[string]bool{}
-	c.Each(func(_ string, state any, _ bool) {
-		i, ok := w.Interface(state.(*cnatInterface).name)
+	ask := func(name string) {
+		i, ok := w.Interface(name)
 		if ok && i.Nameable() && !asked[i.VPPName] {
 			asked[i.VPPName] = true
 			out = append(out, descriptor.AskRequest(featuresID(i.VPPName), &vlib.CliInband{Cmd: featuresID(i.VPPName)}))
 		}
-	})
+	}
+	c.Each(func(_ string, state any, _ bool) { ask(state.(*cnatInterface).name) })
+	for _, name := range factsOf(w).returned(w) {
+		ask(name)
+	}
 	if len(out) > 0 || isLost(w, c) {
 		out = append(out, descriptor.AskRequest(idSnatShown, &vlib.CliInband{Cmd: idSnatShown}))
 	}
@@ -204,41 +208,62 @@ func cnatInterfaceDumps(w *descriptor.World, c descriptor.Candidates) []descript
 
 func retrieveCnatInterfaces(w *descriptor.World, d *descriptor.Dump, c descriptor.Candidates) ([]descriptor.Found, error) {
 	var out []descriptor.Found
-	var shown *snatShown
 	var failed error
+	r := reader{w: w, d: d}
 	c.Each(func(key string, state any, wanted bool) {
 		name := state.(*cnatInterface).name
 		i, ok := w.Interface(name)
+		if facts := factsOf(w); !ok && len(facts.missed) < mostMissed {
+			facts.missed[name] = true
+		}
 		if !ok || !i.Nameable() || !wanted && c.Wanted(key) != nil {
 			return
 		}
-		if shown == nil {
-			s, err := shownSnat(d)
-			if err != nil {
-				failed = err
-				return
-			}
-			shown = &s
-		}
-		got := &cnatInterface{name: name}
-		if err := got.readFeatures(d, i.VPPName); err != nil {
+		got, err := r.readInterface(name)
+		switch {
+		case err != nil:
 			failed = err
-			return
-		}
-		for n := range got.tables {
-			got.tables[n] = shown.tables[n][i.VPPName]
-		}
-		if got.tables != [cnatTables]bool{} {
-			factsOf(w).tabled[i.Index] = name
-		}
-		if *got != (cnatInterface{name: name}) {
+		case *got != (cnatInterface{name: name}):
 			out = append(out, descriptor.Found{Key: key, State: got})
 		}
 	})
+	if failed == nil {
+		out, failed = r.appendReturned(out, c)
+	}
 	if failed == nil && isLost(w, c) {
 		out = appendInherited(out, w, d, c)
 	}
 	return out, failed
+}
+
+// reader reads interfaces from answers.
+type reader struct {
+	w     *descriptor.World
+	d     *descriptor.Dump
+	shown *snatShown // nil: not read yet
+}
+
+// readInterface returns the nodes and tables of an interface that VPP's list has.
+func (r *reader) readInterface(name string) (*cnatInterface, error) {
+	if r.shown == nil {
+		s, err := shownSnat(r.d)
+		if err != nil {
+			return nil, err
+		}
+		r.shown = &s
+	}
+	i, _ := r.w.Interface(name)
+	got := &cnatInterface{name: name}
+	if err := got.readFeatures(r.d, i.VPPName); err != nil {
+		return nil, err
+	}
+	for n := range got.tables {
+		got.tables[n] = r.shown.tables[n][i.VPPName]
+	}
+	if got.tables != [cnatTables]bool{} {
+		factsOf(r.w).tabled[i.Index] = name
+	}
+	return got, nil
 }
 
 // readFeatures counts the nodes that `show interface features` lists (VPP 24.06): arcs, each followed by its nodes on separate lines.
