@@ -67,7 +67,8 @@ func newSession(cfg *Config, w *wire, index uint32, m *messages, events *events.
 		gone: make(chan struct{}), wake: make(chan struct{}, 1), silentChanged: make(chan struct{}, 1),
 		slots: make(chan uint32, cfg.Window), pending: make([]pending, cfg.Window),
 	}
-	s.watch = watch{timer: time.NewTimer(s.nap(true, 0)), due: time.Now().Add(s.nap(true, 0))}
+	s.watch.timer = time.NewTimer(0)
+	s.watch.set(time.Now(), s.nap(true, 0))
 	for i := range cfg.Window {
 		s.pending[i].context = uint32(i) + 1<<slotBits // context 0 is never used
 		s.slots <- uint32(i)

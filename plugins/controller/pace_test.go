@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,11 +14,11 @@ import (
 // long ago the last tick was, and brings back the ticks of each second. The heartbeat is never older than a health check allows.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ticks := 0
+		var ticks atomic.Int64
 		r := newRecorder()
 		c := connected(Config{Sources: []string{"test"}, Observer: Observer{Event: func(ev event.Event) {
 			if _, is := ev.(*event.Tick); is {
-				ticks++
+				ticks.Add(1)
 			}
 		}}}, r)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -26,14 +27,14 @@ func TestPace(t *testing.T) {
 		in <- inSync("test")
 		in <- done(<-out)
 		during := func(d time.Duration) int {
-			ticks = 0
+			ticks.Store(0)
 			for range d / time.Second {
 				if time.Sleep(time.Second); time.Since(c.Beat()) > slowTick {
 					t.Errorf("the last beat was %s ago", time.Since(c.Beat()))
 				}
 			}
 			synctest.Wait()
-			return ticks
+			return int(ticks.Load())
 		}
 		near := func(what string, got, want int) {
 			t.Helper()
