@@ -290,6 +290,6 @@ func (s *servedCluster) judge(e clientEvent, n *clientCount) {
 		bad = fmt.Sprintf("%d open connections hung, although VPP had lost their translations", n.hung)
 	}
 	if bad != "" {
-		s.t.Errorf("%s: %s\n%s%s", e.name, bad, strings.Join(n.text[:min(40, len(n.text))], "\n"), s.tails())
+		s.t.Errorf("%s%s\n%s: %s", s.tails(), strings.Join(n.text[:min(40, len(n.text))], "\n"), e.name, bad)
 	}
 }

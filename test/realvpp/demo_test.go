@@ -99,7 +99,7 @@ func (d *demo) report(what, came string, wrong error) {
 	d.tried++
 	if wrong != nil {
 		d.print("  NOT AS SAID  %s: %s: %v\n", what, came, wrong)
-		d.t.Fatalf("%s: %s: %v%s", what, came, wrong, d.tails())
+		d.t.Fatalf("%s%s: %s: %v", d.tails(), what, came, wrong)
 	}
 	d.print("  %s: %s\n", what, came)
 }

@@ -49,7 +49,7 @@ func TestVPPPodNetworkCrowd(t *testing.T) {
 			break
 		}
 		if time.Since(begin) > patience {
-			t.Fatalf("no packet arrives%s", c.tails())
+			t.Fatalf("%sno packet arrives", c.tails())
 		}
 	}
 	t.Logf("from VPP's socket to the first connection between two of %d pods: %s", fullNode, time.Since(begin).Round(time.Millisecond))
@@ -117,7 +117,7 @@ func (c *podCluster) busy(n *podNode, pods []*podOf) {
 	all.Wait()
 	slices.Sort(served)
 	if served[0] == 0 {
-		c.t.Errorf("%d of %d pods that send are not served within %s%s", slices.IndexFunc(served, func(d time.Duration) bool { return d > 0 }), len(pods), patience, c.tails())
+		c.t.Errorf("%s%d of %d pods that send are not served within %s", c.tails(), slices.IndexFunc(served, func(d time.Duration) bool { return d > 0 }), len(pods), patience)
 		return
 	}
 	ms := func(i int) time.Duration { return served[i].Round(time.Millisecond) }

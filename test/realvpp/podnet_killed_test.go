@@ -277,7 +277,7 @@ func (k *killed) remove(p *speaker) {
 			break
 		}
 		if try > 20 {
-			k.t.Fatalf("the DEL never succeeds\n%s%s", strings.Join(k.story, "\n"), k.tails())
+			k.t.Fatalf("%sthe DEL never succeeds\n%s", k.tails(), strings.Join(k.story, "\n"))
 		}
 	}
 	k.forget(p)
@@ -542,7 +542,7 @@ func killNodes(c *podCluster) *killed {
 	k.friend = k.connect("friend", "friend", nil, nobody, nowhere)
 	k.denied = k.connect("denied", "denied", nil, func(from string) bool { return strings.HasPrefix(from, "w") }, func() []netip.Addr { return k.near(&k.last) })
 	if k.friend == nil || k.denied == nil || k.far == nil {
-		t.Fatalf("the first pods are refused: %s%s", strings.Join(k.story, "\n"), k.tails())
+		t.Fatalf("%sthe first pods are refused: %s", k.tails(), strings.Join(k.story, "\n"))
 	}
 	t.Cleanup(func() { k.friend.close(); k.denied.close(); k.far.close() })
 	k.asks(k.friend, k.denied)

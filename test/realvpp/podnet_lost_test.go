@@ -44,7 +44,7 @@ func TestVPPPodNetworkConnections(t *testing.T) {
 	}
 	for _, s := range continues {
 		if err := s.echoes(); err != nil {
-			t.Errorf("%s: %v%s", s.name, err, c.tails())
+			t.Errorf("%s%s: %v", c.tails(), s.name, err)
 		}
 	}
 	t.Logf("%d connections ended, %d continued", len(ends), len(continues))

@@ -74,7 +74,7 @@ func (c *podCluster) stream(n *podNode, to string) func(what string) {
 	return func(what string) {
 		c.t.Helper()
 		if err := conn.echoes(); err != nil {
-			c.t.Fatalf("%s: %v%s", what, err, c.tails())
+			c.t.Fatalf("%s%s: %v", c.tails(), what, err)
 		}
 	}
 }

@@ -163,6 +163,6 @@ func (f *keepAlive) continues(c *podCluster) {
 		got, err = f.in.ReadString('\n')
 	}
 	if err != nil || got != want {
-		c.t.Fatalf("connection %s: got %q, %v, want %q%s", f.name, got, err, want, c.tails())
+		c.t.Fatalf("%sconnection %s: got %q, %v, want %q", c.tails(), f.name, got, err, want)
 	}
 }

@@ -128,7 +128,7 @@ func (c *podCluster) portsRemain(n *podNode, near, far *podOf) {
 	c.check(err)
 	for _, txn := range st.History {
 		if txn.Writes > 0 {
-			c.t.Errorf("a restarted agent writes: %+v%s", txn, c.tails())
+			c.t.Errorf("%sa restarted agent writes: %+v", c.tails(), txn)
 		}
 	}
 	n.kill()

@@ -133,7 +133,7 @@ func (c *podCluster) paths(all []path) {
 			return
 		}
 		if time.Since(begin) > patience {
-			c.t.Fatalf("%s%s", strings.Join(why, "\n"), c.tails())
+			c.t.Fatalf("%s%s", c.tails(), strings.Join(why, "\n"))
 		}
 	}
 }

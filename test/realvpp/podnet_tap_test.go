@@ -96,7 +96,7 @@ func (c *podCluster) restartWith(n *podNode, flags ...string) {
 	c.check(err)
 	for _, txn := range st.History {
 		if txn.Writes > 0 {
-			c.t.Errorf("an agent with %q writes: %+v%s", flags, txn, c.tails())
+			c.t.Errorf("%san agent with %q writes: %+v", c.tails(), flags, txn)
 		}
 	}
 }

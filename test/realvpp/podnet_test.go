@@ -52,10 +52,11 @@ type podOf struct {
 func (c *podCluster) check(err error) {
 	c.t.Helper()
 	if err != nil {
-		c.t.Fatalf("%v%s", err, c.tails())
+		c.t.Fatalf("%s%v", c.tails(), err)
 	}
 }
 
+// tails is the end of what the agents said. Failures have it first: the end of a test's output then says what failed.
 func (c *podCluster) tails() string {
 	out := ""
 	for _, n := range c.nodes {
@@ -63,7 +64,7 @@ func (c *podCluster) tails() string {
 			out += "\n-- " + n.name + "\n" + string(b[max(0, len(b)-4000):])
 		}
 	}
-	return out
+	return out + "\n"
 }
 
 func (n *podNode) log() string    { return filepath.Join(n.dir, "agent.log") }
@@ -143,7 +144,7 @@ func (c *podCluster) until(what string, try func() error) {
 			return
 		}
 		if time.Now().After(end) {
-			c.t.Fatalf("%s: not within %s: %v%s", what, patience, err, c.tails())
+			c.t.Fatalf("%s%s: not within %s: %v", c.tails(), what, patience, err)
 		}
 	}
 }
@@ -419,7 +420,7 @@ func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 	c.check(err)
 	for _, txn := range st.History {
 		if txn.Writes > 0 {
-			c.t.Errorf("a restarted agent writes: %+v%s", txn, c.tails())
+			c.t.Errorf("%sa restarted agent writes: %+v", c.tails(), txn)
 		}
 	}
 	c.reaches("after a restart of the agent", friend.netns, hostPort(b.addr(false), 8080), b.req.Pod.Name+" sees")
@@ -435,7 +436,7 @@ func (c *podCluster) survive(n *podNode, friend, denied, b, far *podOf) {
 			break
 		}
 		if time.Since(begin) > patience {
-			c.t.Fatalf("after a restart of VPP no packet arrives%s", c.tails())
+			c.t.Fatalf("%safter a restart of VPP no packet arrives", c.tails())
 		}
 	}
 	c.t.Logf("from VPP's socket to the first connection: %s, %d denied connections answered", time.Since(begin).Round(time.Millisecond), leaks)

@@ -117,6 +117,6 @@ func (r *rollouts) judge(n *rolloutTally) {
 		bad = append(bad, fmt.Sprintf("the shares of %d pods are not equal: %.1f σ", n.pods, n.chi))
 	}
 	if len(bad) > 0 {
-		r.t.Errorf("%s\n%s%s", strings.Join(bad, "; "), strings.Join(n.text[:min(60, len(n.text))], "\n"), r.tails())
+		r.t.Errorf("%s%s\n%s", r.tails(), strings.Join(n.text[:min(60, len(n.text))], "\n"), strings.Join(bad, "; "))
 	}
 }

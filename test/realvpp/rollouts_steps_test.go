@@ -113,6 +113,7 @@ func (r *rollouts) run(n int) {
 	wait(r.t.Context(), keptPace)
 	r.to = r.load.now()
 	r.endSettled()
+	wait(r.t.Context(), keptPace) // hear reads what has arrived
 	for _, p := range draining {
 		close(p.backend.draining)
 	}

@@ -392,7 +392,7 @@ func (s *site) until(what string, try func() error) {
 			return
 		}
 		if time.Now().After(end) {
-			s.t.Fatalf("%s: not within %s: %v%s", what, 2*patience, err, s.tails())
+			s.t.Fatalf("%s%s: not within %s: %v", s.tails(), what, 2*patience, err)
 		}
 	}
 }
@@ -405,7 +405,7 @@ func (s *site) tails() string {
 			text += "\n-- " + name + "\n" + string(b[max(0, len(b)-2000):])
 		}
 	}
-	return text
+	return text + "\n"
 }
 
 // dial connects from a pod, or from outside; a silent answer is an error after limit.

@@ -191,7 +191,7 @@ func (w *traffic) repaired(lacks func(*siteNode) error) time.Time {
 			return now
 		}
 		if now.After(end) {
-			w.t.Fatalf("not repaired within %s: %v%s", repairing, err, w.tails())
+			w.t.Fatalf("%snot repaired within %s: %v", w.tails(), repairing, err)
 		}
 	}
 }
