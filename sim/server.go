@@ -43,8 +43,7 @@ type conn struct {
 
 // Serve answers binary-API clients on l until ctx ends; it returns when all its connections are closed.
 func (v *VPP) Serve(ctx context.Context, l net.Listener) error {
-	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	for {
@@ -75,8 +74,7 @@ func (v *VPP) Dial(ctx context.Context) (net.Conn, error) {
 // serve runs one connection.
 func (v *VPP) serve(ctx context.Context, nc net.Conn) {
 	c := &conn{v: v, Stream: stream.New(nc)}
-	stop := context.AfterFunc(ctx, c.Close)
-	defer stop()
+	defer context.AfterFunc(ctx, c.Close)()
 	if !v.addClient(c) {
 		c.Close()
 		return
@@ -129,12 +127,21 @@ func (c *conn) sendMessage(id uint16, context uint32, m api.Message) {
 	c.Queue(data)
 }
 
-// receive processes one message. An error ends the connection. As in VPP, an unknown or truncated message is dropped without an
-// answer (vlibapi/api_shared.c).
-func (c *conn) receive(body []byte) error {
+// receive processes the messages of one read, with nothing between them: no packet, and no message of another client. An error ends the connection.
+func (c *conn) receive(bodies [][]byte) error {
+	c.v.mu.Lock()
+	defer c.v.mu.Unlock()
+	for _, b := range bodies {
+		if err := c.process(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// process processes a message. As in VPP, an unknown or truncated one is dropped without an answer (vlibapi/api_shared.c).
+func (c *conn) process(body []byte) error {
 	v := c.v
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	if v.crashed != nil || c.epoch != v.epoch {
 		return errDown
 	}
@@ -161,8 +168,7 @@ func (c *conn) handshake(body []byte) {
 	}
 	c.name = strings.TrimRight(req.Name, "\x00")
 	table := c.v.api.table(c.epoch)
-	reply := &memclnt.SockclntCreateReply{Index: c.index, Count: uint16(len(table)), MessageTable: table}
-	c.sendMessage(sockclntCreateRepl, binary.BigEndian.Uint32(body[2:]), reply)
+	c.sendMessage(sockclntCreateRepl, binary.BigEndian.Uint32(body[2:]), &memclnt.SockclntCreateReply{Index: c.index, Count: uint16(len(table)), MessageTable: table})
 }
 
 func (c *conn) goodbye(body []byte) error {

@@ -179,6 +179,66 @@ func TestAfter(t *testing.T) {
 	}
 }
 
+// together sends requests in one write.
+func (c *client) together(list ...api.Message) {
+	nc := c.nc
+	g := &gathered{Conn: nc}
+	c.nc = g
+	for _, m := range list {
+		c.ask(m)
+	}
+	c.nc = nc
+	if _, err := nc.Write(g.bytes); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// gathered keeps what is written.
+type gathered struct {
+	net.Conn
+	bytes []byte
+}
+
+func (g *gathered) Write(b []byte) (int, error) {
+	g.bytes = append(g.bytes, b...)
+	return len(b), nil
+}
+
+// No packet is forwarded between requests that VPP reads at once.
+func TestNothingBetweenRequests(t *testing.T) {
+	v := New(Config{})
+	c := dial(t, v)
+	const index = 1
+	c.retval(&interfaces_.CreateLoopbackInstance{})
+	up := &interfaces_.SwInterfaceSetFlags{SwIfIndex: index, Flags: interface_types.IF_STATUS_API_FLAG_ADMIN_UP}
+	c.retval(up)
+	ctx, stop := context.WithCancel(t.Context())
+	var forwards sync.WaitGroup
+	rounds, down := 0, 0
+	forwards.Go(func() {
+		for ctx.Err() == nil {
+			v.Wired(v.Now(), func(g Graph) {
+				if rounds++; !g.v.ifs.get(index).up {
+					down++
+				}
+			})
+		}
+	})
+	for range 3000 {
+		c.together(&interfaces_.SwInterfaceSetFlags{SwIfIndex: index}, up)
+		for range 2 {
+			if m, _, err := c.next(); err != nil || getRetval(m) != 0 {
+				t.Fatal(m, err)
+			}
+		}
+	}
+	stop()
+	forwards.Wait()
+	if rounds == 0 || down > 0 {
+		t.Errorf("in %d of %d rounds the interface was down", down, rounds)
+	}
+}
+
 // Many clients write many requests before they read anything; each gets its replies in order.
 func TestManyClientsPipelined(t *testing.T) {
 	v := New(Config{})

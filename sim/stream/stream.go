@@ -1,8 +1,8 @@
 // Package stream turns a connection into messages of VPP's socket transport and back (vlibmemory/socket_api.c, VPP 24.06): each message has
 // a header of 16 bytes, of which bytes 8 to 11 are the length.
 //
-// Invariant: messages are read one at a time, and none while the other end leaves too many answers unread. A Stream that is closed sends
-// nothing more. Its methods may be called concurrently, but only one goroutine reads, and one writes.
+// Invariant: messages that VPP would read at once are handed on together, and none while the other end leaves too many answers unread. A Stream that is
+// closed sends nothing more. Its methods may be called concurrently, but only one goroutine reads, and one writes.
 package stream
 
 import (
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -20,6 +21,7 @@ const (
 	maxFrame    = 16 << 20 // a longer message comes from a broken client
 	maxBacklog  = 64 << 20 // replies a client may leave unread before its requests wait
 	bufferSize  = 64 << 10
+	atOnce      = 4096 // bytes that VPP reads at once (vl_socket_read_ready)
 )
 
 // ErrClosed means that the connection was closed while answers were unread.
@@ -54,31 +56,68 @@ func (c *Stream) Close() {
 	c.wake.Broadcast()
 }
 
-// Read hands messages to receive, in order, until one fails or the connection ends. The body is valid until receive returns.
-func (c *Stream) Read(receive func(body []byte) error) error {
+// Read hands messages to receive, in order, until one fails or the connection ends: those together that VPP would read at once. The bodies are valid until
+// receive returns.
+func (c *Stream) Read(receive func(bodies [][]byte) error) error {
 	r := bufio.NewReaderSize(c.nc, bufferSize)
-	var header [frameHeader]byte
-	var body []byte
+	var bodies [][]byte
+	var long []byte // a message that exceeds the buffer
 	for {
-		if _, err := io.ReadFull(r, header[:]); err != nil {
+		size, err := nextSize(r)
+		if err != nil {
 			return err
 		}
-		n := binary.BigEndian.Uint32(header[8:12])
-		if n > maxFrame {
-			return fmt.Errorf("message of %d bytes", n)
-		}
-		if cap(body) < int(n) {
-			body = make([]byte, n)
-		}
-		body = body[:n]
-		if _, err := io.ReadFull(r, body); err != nil {
+		if size > bufferSize {
+			long = slices.Grow(long[:0], size)[:size]
+			if _, err := io.ReadFull(r, long); err != nil {
+				return err
+			}
+			bodies, size = append(bodies[:0], long[frameHeader:]), 0
+		} else if bodies, size, err = together(r, bodies[:0], size); err != nil {
 			return err
 		}
-		if err := receive(body); err != nil {
+		if err := receive(bodies); err != nil {
+			return err
+		}
+		if _, err := r.Discard(size); err != nil {
 			return err
 		}
 		if !c.drained() {
 			return ErrClosed
+		}
+	}
+}
+
+// nextSize returns the bytes of the next message, with its header.
+func nextSize(r *bufio.Reader) (int, error) {
+	header, err := r.Peek(frameHeader)
+	if err != nil {
+		return 0, err
+	}
+	n := binary.BigEndian.Uint32(header[8:12])
+	if n > maxFrame {
+		return 0, fmt.Errorf("message of %d bytes", n)
+	}
+	return frameHeader + int(n), nil
+}
+
+// together returns the next message, of so many bytes, and those after it that have arrived whole and are read with it. They stay in the buffer: size is
+// what to discard afterwards.
+func together(r *bufio.Reader, bodies [][]byte, first int) (_ [][]byte, size int, err error) {
+	b, err := r.Peek(first)
+	if err != nil {
+		return nil, 0, err
+	}
+	if b, err = r.Peek(max(first, min(atOnce, r.Buffered()))); err != nil {
+		return nil, 0, err
+	}
+	for end := first; ; end += frameHeader + int(binary.BigEndian.Uint32(b[size+8:])) {
+		if end > len(b) {
+			return bodies, size, nil
+		}
+		bodies, size = append(bodies, b[size+frameHeader:end]), end
+		if len(b) < size+frameHeader {
+			return bodies, size, nil
 		}
 	}
 }
