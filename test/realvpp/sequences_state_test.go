@@ -12,9 +12,11 @@ import (
 	"go.fd.io/govpp/api"
 	"go.fd.io/govpp/binapi/cnat"
 	"go.fd.io/govpp/binapi/ip"
+	"go.fd.io/govpp/binapi/ip_types"
 	"go.fd.io/govpp/binapi/nat44_ed"
 
 	"github.com/contiv-agent/contiv-agent/sim"
+	simcnat "github.com/contiv-agent/contiv-agent/sim/cnat"
 	"github.com/contiv-agent/contiv-agent/vpp"
 )
 
@@ -115,6 +117,12 @@ func cnatText(s cnat.CnatSession) string {
 	return fmt.Sprintf("proto %d at %d %s -> %s new %s", s.IPProto, s.Location, at(s.Src), at(s.Dst), at(s.New))
 }
 
+// simText is cnatText of a session of the simulated VPP.
+func simText(s simcnat.Session) string {
+	at := func(a netip.Addr, port uint16) string { return fmt.Sprintf("%s:%d", a, port) }
+	return fmt.Sprintf("proto %d at %d %s -> %s new %s", ip_types.IPProto(s.Proto), s.Location, at(s.Match.Src, s.Match.SrcPort), at(s.Match.Dst, s.Match.DstPort), at(s.New.Dst, s.New.DstPort))
+}
+
 func (w *twin) dumpBoth(m api.Message) (out [2][]api.Message, err error) {
 	for i := range out {
 		if out[i], err = w.dumpSide(i, m); err != nil {
@@ -170,8 +178,8 @@ const (
 	scan  = 1100 * time.Millisecond
 )
 
-// advance is tick. If sessions of cnat end by it, it waits for VPP's scanner to end them, too: a packet would find them there still, and keep
-// the port that the simulated VPP gives to the next flow.
+// advance is tick. If sessions of cnat end by it, it waits for VPP's scanner to end the same ones: a packet would find them there still, they keep the
+// port that the simulated VPP gives to the next flow, and a route whose path went under them (fromAPI in vppagent/descriptor/l3).
 func (w *twin) advance() error {
 	if err := w.findStrays(); err != nil {
 		return err
@@ -180,15 +188,44 @@ func (w *twin) advance() error {
 	if w.lab.newerCNAT() {
 		return nil
 	}
-	for n := 0; len(w.sim.TranslationSessions()) < w.translated && n < scans; n++ {
-		if lines, err := w.cnatSessions(); err != nil || len(lines[1]) <= len(lines[0]) {
+	for n := 0; n < scans; n++ {
+		ended := w.ended()
+		if len(ended) == 0 {
+			return nil
+		}
+		details, err := w.dumpSide(1, &cnat.CnatSessionDump{})
+		if err != nil {
 			return err
+		}
+		if !slices.ContainsFunc(details, func(d api.Message) bool { return ended[cnatText(d.(*cnat.CnatSessionDetails).Session)] }) {
+			return nil
 		}
 		w.awaited++
 		time.Sleep(scan)
 		w.tick()
 	}
 	return nil
+}
+
+// ended has the sessions of cnat that the simulated VPP had after the last packet, and has no more.
+func (w *twin) ended() map[string]bool {
+	gone := map[simcnat.Session]bool{}
+	for _, s := range w.translated {
+		s.Seen, s.Idle = 0, 0
+		gone[s] = true
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	for _, s := range w.sim.TranslationSessions() {
+		s.Seen, s.Idle = 0, 0
+		delete(gone, s)
+	}
+	out := map[string]bool{}
+	for s := range gone {
+		out[simText(s)] = true
+	}
+	return out
 }
 
 // compareSessions holds the sessions of both VPPs against each other.
