@@ -79,7 +79,7 @@ test: ## the tests, with fewer random cases and without the race detector: minut
 	GOGC=$(TEST_GOGC) $(TEST) -short -timeout 10m -p 4 ./... # more at a time than cores: those with processes mostly wait
 
 race: ## the tests of packages that start goroutines, in random order, with the race detector (it needs a C compiler)
-	$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)
+	CGO_ENABLED=1 GO=$(GO) tools/race.sh -vet=off -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)
 
 newuser: ## the commands of the README's section Try it and of the other pages, as they are written, by a shell
 	CONTIV_NEWUSER=1 $(TEST) -count=1 -timeout 20m -v -run '^(TestReadme|TestDocs)$$' ./test/newuser/

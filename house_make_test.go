@@ -49,7 +49,7 @@ func TestMakeCheckHasEveryPart(t *testing.T) {
 	}
 	for name, line := range map[string]string{
 		"test": "$(TEST) -short -timeout 10m -p 4 ./...",
-		"race": "\t$(RACE) -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)\n",
+		"race": "\tCGO_ENABLED=1 GO=$(GO) tools/race.sh -vet=off -timeout 30m -shuffle=on -p 4 $$($(GO) run ./test/shape/goroutines .)\n",
 		"lint": "\t$(PLAIN) vet -tags grpcnotrace ./...\n", // the targets above do not vet
 	} {
 		if !strings.Contains(rules[name].recipe, line) {
