@@ -104,11 +104,11 @@ func nextSize(r *bufio.Reader) (int, error) {
 // together returns the next message, of so many bytes, and those after it that have arrived whole and are read with it. They stay in the buffer: size is
 // what to discard afterwards.
 func together(r *bufio.Reader, bodies [][]byte, first int) (_ [][]byte, size int, err error) {
-	b, err := r.Peek(first)
-	if err != nil {
+	if _, err := r.Peek(first); err != nil { // waits for it
 		return nil, 0, err
 	}
-	if b, err = r.Peek(max(first, min(atOnce, r.Buffered()))); err != nil {
+	b, err := r.Peek(max(first, min(atOnce, r.Buffered())))
+	if err != nil {
 		return nil, 0, err
 	}
 	for end := first; ; end += frameHeader + int(binary.BigEndian.Uint32(b[size+8:])) {
