@@ -90,7 +90,8 @@ func runRandom(t *testing.T, path string, families oracle.Families) {
 			t.FailNow()
 		}
 	}
-	t.Logf("%d cases, %d packets agreed in %s; VPP sent no answer to %d packets that it refused; a port that chance kept: %d, ports in an ICMP error: %d, errors that cnat of 26.06 spoiled: %d; %s", cases, sent, time.Since(start).Round(time.Second), w.hushed, w.chances, w.reports, w.spoiled, &proved)
+	t.Logf("%d cases, %d packets agreed in %s; VPP sent no answer to %d packets that it refused; a port that chance kept: %d, ports in an ICMP error: %d, errors that cnat of 26.06 spoiled: %d; %d waits for cnat's scanner; %s",
+		cases, sent, time.Since(start).Round(time.Second), w.hushed, w.chances, w.reports, w.spoiled, w.awaited, &proved)
 }
 
 // startTwin is a twin that ends with the test.
