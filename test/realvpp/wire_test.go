@@ -15,6 +15,7 @@ import (
 	"go.fd.io/govpp/binapi/vxlan"
 	"golang.org/x/sys/unix"
 
+	"github.com/contiv-agent/contiv-agent/sim/packet"
 	"github.com/contiv-agent/contiv-agent/sim/wire/cases"
 )
 
@@ -67,6 +68,7 @@ type wireLab struct {
 	fd    int
 	mu    sync.Mutex
 	heard []cases.Frame
+	probe uint16 // number of the last probe that was heard
 	at    [cases.Last + 1]interface_types.InterfaceIndex
 }
 
@@ -117,7 +119,7 @@ func (w *wireLab) hear(t *testing.T) error {
 		if w.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(htons(unix.ETH_P_ALL))); err != nil {
 			return
 		}
-		for n := 1; n <= cases.Last && err == nil; n++ {
+		for n := probePair; n <= cases.Last && err == nil; n++ {
 			var link *net.Interface
 			if link, err = net.InterfaceByName(peerName(n)); err == nil {
 				peers[link.Index] = n
@@ -146,15 +148,44 @@ func (w *wireLab) hear(t *testing.T) error {
 			}); err != nil {
 				return // closed
 			}
-			if ll, ok := from.(*unix.SockaddrLinklayer); ok && failed == nil && ll.Pkttype != unix.PACKET_OUTGOING && peers[ll.Ifindex] != 0 {
-				w.mu.Lock()
-				w.heard = append(w.heard, cases.Frame{On: peers[ll.Ifindex], Bytes: append([]byte(nil), buf[:n]...)})
-				w.mu.Unlock()
+			if ll, ok := from.(*unix.SockaddrLinklayer); ok && failed == nil && ll.Pkttype != unix.PACKET_OUTGOING {
+				w.takes(peers, ll.Ifindex, append([]byte(nil), buf[:n]...))
 			}
 		}
 	}()
 	t.Cleanup(func() { file.Close(); <-ended })
 	return nil
+}
+
+// takes notes a frame of one of the peers, by their links.
+func (w *wireLab) takes(peers map[int]int, link int, b []byte) {
+	n, known := peers[link]
+	if !known {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n != probePair {
+		w.heard = append(w.heard, cases.Frame{On: n, Bytes: b})
+	} else if p, err := packet.Unmarshal(b[ethernetLen:]); err == nil {
+		w.probe = p.DstPort
+	}
+}
+
+// hearProbe waits until this socket, too, has heard the last probe: frames are heard in their order.
+func (w *wireLab) hearProbe() error {
+	w.frames.mu.Lock()
+	want := w.frames.probes
+	w.frames.mu.Unlock()
+	for end := time.Now().Add(probeTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		w.mu.Lock()
+		have := w.probe
+		w.mu.Unlock()
+		if have == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("the second socket did not hear a probe within %s", probeTimeout)
 }
 
 // exchange sends a frame and returns those that leave because of it.
@@ -169,7 +200,10 @@ func (w *wireLab) exchange(f cases.Frame) ([]cases.Frame, error) {
 	if err := w.frames.probe(); err != nil {
 		return nil, err
 	}
-	time.Sleep(5 * time.Millisecond) // another socket hears the probe, and VPP answers some ICMP errors one in a millisecond
+	if err := w.hearProbe(); err != nil {
+		return nil, err
+	}
+	time.Sleep(2 * time.Millisecond) // VPP answers some ICMP errors one in a millisecond
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.heard, nil
