@@ -165,6 +165,7 @@ func TestRunFollowsFiles(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	w := start(t, func(c *Config) { c.Process.Registry = registry })
 	w.wait("first sync", firstSync)
+	w.settled()
 
 	w.write("slice.yaml", endpoints)
 	c := w.wait("change", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice/default/web-1") })
@@ -209,6 +210,7 @@ func TestRunFollowsFiles(t *testing.T) {
 func TestSecondStartWritesNothing(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
+	w.settled()
 	w.write("slice.yaml", endpoints)
 	w.wait("endpoint", func(c *event.Committed) bool { return strings.Contains(c.Cause, "endpointslice") })
 	w.startsAgain()
@@ -342,6 +344,7 @@ func TestFurtherRenderersGetTheSameData(t *testing.T) {
 		c.Services.More = []func(renderer.Sink) renderer.ServiceRendererAPI{func(renderer.Sink) renderer.ServiceRendererAPI { return more }}
 	})
 	w.wait("first sync", firstSync)
+	w.settled()
 	w.write("second.yaml", strings.NewReplacer("name: web", "name: second", "10.96.0.10", "10.96.0.11").Replace(objects[strings.LastIndex(objects, "---"):]))
 	w.wait("second service", func(c *event.Committed) bool { return strings.Contains(c.Cause, "service/default/second") })
 	_ = w.stop()

@@ -69,6 +69,7 @@ func startCounting(t *testing.T) (*world, *simCounters) {
 	t.Helper()
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
+	w.settled() // until interfaces are known a policy changes nothing
 	w.write("policies.yaml", countedPolicies)
 	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") })
 	w.settled()
@@ -181,6 +182,7 @@ func TestUnreadableCountersAreNotShown(t *testing.T) {
 func TestCountingIsOffByDefault(t *testing.T) {
 	w := start(t, nil)
 	w.wait("first sync", firstSync)
+	w.settled() // until interfaces are known a policy changes nothing
 	w.write("policies.yaml", countedPolicies)
 	w.wait("policies", func(c *event.Committed) bool { return strings.Contains(c.Cause, "networkpolicy/") })
 	w.settled()

@@ -35,6 +35,13 @@ func open(t *testing.T, c *sample.Cluster, source watch.Source) *page {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
+	for s, limit := w.Latest(), time.After(10*time.Second); s.At.IsZero(); s = w.Latest() { // pages have what agents answered
+		select {
+		case <-s.Replaced():
+		case <-limit:
+			t.Fatal("no round of questions ends")
+		}
+	}
 	s, err := ui.New(ui.Config{
 		Watcher: w, Where: "test", Key: key, Objects: func(context.Context) ([]model.Object, error) { return c.Objects, nil },
 		Trace: func(_ context.Context, from, to, protocol string) (string, string, error) {
