@@ -88,17 +88,19 @@ func (c *Stream) Read(receive func(bodies [][]byte) error) error {
 	}
 }
 
-// nextSize returns the bytes of the next message, with its header.
+// sizeOf returns the bytes of the message that begins with a header, with the header.
+func sizeOf(header []byte) int { return frameHeader + int(binary.BigEndian.Uint32(header[8:12])) }
+
+// nextSize waits for the header of the next message, and returns the message's bytes.
 func nextSize(r *bufio.Reader) (int, error) {
 	header, err := r.Peek(frameHeader)
 	if err != nil {
 		return 0, err
 	}
-	n := binary.BigEndian.Uint32(header[8:12])
-	if n > maxFrame {
-		return 0, fmt.Errorf("message of %d bytes", n)
+	if n := sizeOf(header); n <= frameHeader+maxFrame {
+		return n, nil
 	}
-	return frameHeader + int(n), nil
+	return 0, fmt.Errorf("message of %d bytes", sizeOf(header)-frameHeader)
 }
 
 // together returns the next message, of so many bytes, and those after it that have arrived whole and are read with it. They stay in the buffer: size is
@@ -107,19 +109,12 @@ func together(r *bufio.Reader, bodies [][]byte, first int) (_ [][]byte, size int
 	if _, err := r.Peek(first); err != nil { // waits for it
 		return nil, 0, err
 	}
-	b, err := r.Peek(max(first, min(atOnce, r.Buffered())))
-	if err != nil {
-		return nil, 0, err
+	rest, err := r.Peek(max(first, min(atOnce, r.Buffered())))
+	for len(rest) >= frameHeader && sizeOf(rest) <= len(rest) {
+		n := sizeOf(rest)
+		bodies, rest, size = append(bodies, rest[frameHeader:n]), rest[n:], size+n
 	}
-	for end := first; ; end += frameHeader + int(binary.BigEndian.Uint32(b[size+8:])) {
-		if end > len(b) {
-			return bodies, size, nil
-		}
-		bodies, size = append(bodies, b[size+frameHeader:end]), end
-		if len(b) < size+frameHeader {
-			return bodies, size, nil
-		}
-	}
+	return bodies, size, err
 }
 
 // drained waits while the client has too much unread; false: the connection is closed.

@@ -113,15 +113,19 @@ func (w *twin) cnatSessions() (lines [2][]string, err error) {
 }
 
 func cnatText(s cnat.CnatSession) string {
-	at := func(e cnat.CnatEndpoint) string { return fmt.Sprintf("%s:%d", e.Addr, e.Port) }
-	return fmt.Sprintf("proto %d at %d %s -> %s new %s", s.IPProto, s.Location, at(s.Src), at(s.Dst), at(s.New))
+	return sessionText(s.IPProto, s.Location, endText(s.Src.Addr, s.Src.Port), endText(s.Dst.Addr, s.Dst.Port), endText(s.New.Addr, s.New.Port))
 }
 
 // simText is cnatText of a session of the simulated VPP.
 func simText(s simcnat.Session) string {
-	at := func(a netip.Addr, port uint16) string { return fmt.Sprintf("%s:%d", a, port) }
-	return fmt.Sprintf("proto %d at %d %s -> %s new %s", ip_types.IPProto(s.Proto), s.Location, at(s.Match.Src, s.Match.SrcPort), at(s.Match.Dst, s.Match.DstPort), at(s.New.Dst, s.New.DstPort))
+	return sessionText(ip_types.IPProto(s.Proto), uint8(s.Location), endText(s.Match.Src, s.Match.SrcPort), endText(s.Match.Dst, s.Match.DstPort), endText(s.New.Dst, s.New.DstPort))
 }
+
+func sessionText(proto ip_types.IPProto, location uint8, src, dst, to string) string {
+	return fmt.Sprintf("proto %d at %d %s -> %s new %s", proto, location, src, dst, to)
+}
+
+func endText(addr fmt.Stringer, port uint16) string { return fmt.Sprintf("%s:%d", addr, port) }
 
 func (w *twin) dumpBoth(m api.Message) (out [2][]api.Message, err error) {
 	for i := range out {
@@ -209,21 +213,24 @@ func (w *twin) advance() error {
 
 // ended has the sessions of cnat that the simulated VPP had after the last packet, and has no more.
 func (w *twin) ended() map[string]bool {
-	gone := map[simcnat.Session]bool{}
-	for _, s := range w.translated {
-		s.Seen, s.Idle = 0, 0
-		gone[s] = true
-	}
-	if len(gone) == 0 {
+	if len(w.translated) == 0 {
 		return nil
 	}
+	now, out := w.simSessions(), map[string]bool{}
+	for s := range w.translated {
+		if !now[s] {
+			out[simText(s)] = true
+		}
+	}
+	return out
+}
+
+// simSessions are the sessions of the simulated cnat, whatever their age.
+func (w *twin) simSessions() map[simcnat.Session]bool {
+	out := map[simcnat.Session]bool{}
 	for _, s := range w.sim.TranslationSessions() {
 		s.Seen, s.Idle = 0, 0
-		delete(gone, s)
-	}
-	out := map[string]bool{}
-	for s := range gone {
-		out[simText(s)] = true
+		out[s] = true
 	}
 	return out
 }

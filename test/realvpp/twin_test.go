@@ -49,29 +49,29 @@ type twin struct {
 	sim        *sim.VPP
 	sides      [2]*side // the simulated one first
 	objects    map[model.Ref]model.Object
-	away       bool           // there are no agents for the time being
-	clock      time.Time      // when the simulated clock was last set
-	refused    time.Time      // when a packet last met a route that is answered by an ICMP error
-	rationed   time.Time      // the simulated clock then, if exact
-	unseen     int            // how often a load balancer chose for a packet that went nowhere
-	hushed     int            // how many such packets were not answered, as VPP answers few
-	written    []string       // what the agents wrote, as long as it was the same
-	beside     *plainConn     // to the simulated VPP; nil before it is needed
-	lost       int            // packets that were sent twice
-	packets    int            // packets that were sent
-	way        string         // of the last one, in the simulated VPP
-	seen       packet.Packet  // the last one as the simulated VPP saw it last
-	hop        string         // the last one of that
-	last       scene          // what was sent last
-	chances    int            // how often a port made up was by chance the one it replaced
-	reports    int            // how often the packet in an ICMP error had other ports
-	spoiled    int            // how often cnat of 26.06 spoiled an ICMP error
-	translated []cnat.Session // sessions of cnat's after the last packet
-	awaited    int            // how often cnat's scanner was late
-	strayed    bool           // VPP has had a session as portOfAnError says
-	guessed    int            // how often nothing showed what a load balancer chose, not even an opening of the same flow
-	strict     bool           // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
-	exact      bool           // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
+	away       bool                  // there are no agents for the time being
+	clock      time.Time             // when the simulated clock was last set
+	refused    time.Time             // when a packet last met a route that is answered by an ICMP error
+	rationed   time.Time             // the simulated clock then, if exact
+	unseen     int                   // how often a load balancer chose for a packet that went nowhere
+	hushed     int                   // how many such packets were not answered, as VPP answers few
+	written    []string              // what the agents wrote, as long as it was the same
+	beside     *plainConn            // to the simulated VPP; nil before it is needed
+	lost       int                   // packets that were sent twice
+	packets    int                   // packets that were sent
+	way        string                // of the last one, in the simulated VPP
+	seen       packet.Packet         // the last one as the simulated VPP saw it last
+	hop        string                // the last one of that
+	last       scene                 // what was sent last
+	chances    int                   // how often a port made up was by chance the one it replaced
+	reports    int                   // how often the packet in an ICMP error had other ports
+	spoiled    int                   // how often cnat of 26.06 spoiled an ICMP error
+	translated map[cnat.Session]bool // sessions of cnat's after the last packet
+	awaited    int                   // how often cnat's scanner was late
+	strayed    bool                  // VPP has had a session as portOfAnError says
+	guessed    int                   // how often nothing showed what a load balancer chose, not even an opening of the same flow
+	strict     bool                  // the simulated load balancer chooses by itself, and the real VPP is given time to answer everybody
+	exact      bool                  // sessions say what a load balancer of NAT44 chose, cnat chooses by its hash, and time passes where VPP rations answers
 }
 
 // openTwin plumbs both VPPs and starts both agents.
@@ -384,7 +384,7 @@ func (w *twin) send(in string, f flight) ([]landing, error) {
 	if err := w.advance(); err != nil {
 		return nil, err
 	}
-	defer func() { w.translated = w.sim.TranslationSessions() }()
+	defer func() { w.translated = w.simSessions() }()
 	w.last = scene{in: in, sent: f}
 	if err := w.wait(in, f); err != nil {
 		return nil, err
