@@ -13,13 +13,13 @@ code=${PIPESTATUS[0]}
 # Prints the packages that the detector ended; fails if a package failed by anything else.
 ended=$(awk '
   /^ThreadSanitizer: CHECK failed/ { check = 1 }
-  /^ *--- FAIL|^WARNING: DATA RACE|^panic: |^fatal error: / { failed = 1 }
+  /^ *--- FAIL|^WARNING: DATA RACE|^panic: |^fatal error: / { other = 1 }
   /^(ok|FAIL)[ \t]+[^ \t]+\/[^ \t]+/ {
-    if ($1 == "FAIL" && check && !failed) print $2
-    else if ($1 == "FAIL") bad = 1
-    check = failed = 0
+    if ($1 == "FAIL" && check) print $2
+    else if ($1 == "FAIL") other = 1
+    check = 0
   }
-  END { exit bad }
+  END { exit other }
 ' "$log") && [ -n "$ended" ] || exit "$code"
 
 flags=()

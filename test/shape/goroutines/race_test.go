@@ -31,6 +31,7 @@ func TestRaceRunsAgain(t *testing.T) {
 		{"the detector and a race", check + race + "FAIL\n", "", 1, 1, "FAIL"},
 		{"the detector after a failed test", strings.Replace(check, "seed 1", "--- FAIL: TestB (0.00s)", 1) + "FAIL\n", "", 1, 1, "FAIL"},
 		{"a panic in a package", check + "panic: no\n\nFAIL\texample.com/m/d\t1s\nFAIL\n", "", 1, 1, "FAIL"},
+		{"does not build, after the detector", check + "FAIL\texample.com/m/d [build failed]\nFAIL\n", "", 1, 1, "FAIL"},
 		{"does not build", "FAIL\texample.com/m/d [build failed]\n" + check + "FAIL\n", "", 1, 1, "FAIL"},
 	} {
 		t.Run(k.name, func(t *testing.T) {
