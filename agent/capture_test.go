@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"go.fd.io/govpp/binapi/vlib"
+
 	"github.com/contiv-agent/contiv-agent/agent/control"
 	"github.com/contiv-agent/contiv-agent/model"
+	"github.com/contiv-agent/contiv-agent/vpp"
 	"github.com/contiv-agent/contiv-agent/vpp/capture"
 )
 
@@ -39,7 +42,7 @@ func (w *watched) captured(ctx context.Context, pod string, l capture.Limits, st
 		defer close(done)
 		file, err = control.FetchCapture(ctx, w.agent.cfg.Listen.Status, model.PodID{Namespace: "default", Name: pod}, l, stop)
 	}()
-	for end := time.Now().Add(30 * time.Second); !w.lent(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); !w.capturing(); time.Sleep(5 * time.Millisecond) {
 		select {
 		case <-done:
 			w.t.Fatal(err)
@@ -52,7 +55,17 @@ func (w *watched) captured(ctx context.Context, pod string, l capture.Limits, st
 	return func() ([]byte, error) { <-done; return file, err }
 }
 
-// lent reports whether a capture of a pod has the place of that of dropped packets.
+// capturing reports whether VPP captures at the interface of a pod.
+func (w *watched) capturing() bool {
+	r := w.agent.conn.Do(w.t.Context(), vpp.Call{Msg: &vlib.CliInband{Cmd: "pcap trace status"}})[0]
+	m, ok := r.Msg.(*vlib.CliInbandReply)
+	if !ok || r.Err != nil {
+		w.t.Fatal(r.Err)
+	}
+	return strings.Contains(m.Reply, "/contiv-capture-")
+}
+
+// lent reports whether dropped packets are not captured because a capture of a pod needs VPP's only one. That capture may not have begun.
 func (w *watched) lent() bool {
 	w.look()
 	answer, err := w.watcher.Ask(w.t.Context(), 0, nil)
