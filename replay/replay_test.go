@@ -342,6 +342,66 @@ func TestAJournalThatEndsEarly(t *testing.T) {
 	}
 }
 
+// TestARestartThatEndsEarly: the next agent was killed before it knew all objects. It had changed nothing in VPP.
+func TestARestartThatEndsEarly(t *testing.T) {
+	j := newJournal(t)
+	j.start(nil)
+	j.put(cluster()...)
+	j.synced()
+	want := texts(j.load())
+	j.start(nil)
+	for _, o := range cluster()[:2] {
+		timeline := j.load()
+		if got := texts(timeline); !slices.Equal(got, want) {
+			t.Errorf("steps %q, want %q", got, want)
+		}
+		if len(timeline.Remarks) != 1 || !strings.HasPrefix(timeline.Remarks[0], "the journal ends before the agent knew all objects again") {
+			t.Errorf("remarks %q", timeline.Remarks)
+		}
+		j.put(o)
+	}
+}
+
+// TestAFileThatEndsInItsState: the agent was killed while it wrote the state at the beginning of a file. The files before it have that state.
+func TestAFileThatEndsInItsState(t *testing.T) {
+	j := newJournal(t)
+	j.start(nil)
+	j.put(cluster()...)
+	j.synced()
+	last := filepath.Join(j.dir, "00000002.journal")
+	for i := 0; ; i++ {
+		j.put(label(i))
+		if _, err := os.Stat(last); err == nil {
+			break
+		}
+	}
+	j.stop()
+	text, err := os.ReadFile(last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := func(size int) *replay.Timeline {
+		if err := os.WriteFile(last, text[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return j.load()
+	}
+	want := texts(cut(0))
+	if last := want[len(want)-1]; last != "Namespace other is changed" {
+		t.Fatalf("the first file ends with %q", last)
+	}
+	lines, size := slices.Collect(strings.Lines(string(text))), 0
+	for _, line := range lines[:len(lines)-1] { // the last one is not a part of the state
+		size += len(line)
+		if timeline := cut(size); !slices.Equal(texts(timeline), want) || len(timeline.Remarks) > 0 {
+			t.Errorf("after %d bytes of the file: steps %q, want %q; remarks %q", size, texts(timeline), want, timeline.Remarks)
+		}
+	}
+	if got := texts(cut(len(text))); !slices.Equal(got, append(want, want[len(want)-1])) {
+		t.Errorf("the whole file: steps %q", got)
+	}
+}
+
 // TestADamagedRecordEndsWithTheNextFile: the policy is not known until then.
 func TestADamagedRecordEndsWithTheNextFile(t *testing.T) {
 	j := newJournal(t)

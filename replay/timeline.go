@@ -190,10 +190,7 @@ func Load(path string) (*Timeline, error) {
 	if err := segment.Read(path, func(it *segment.Item) error { l.takeItem(it); return nil }); err != nil {
 		return nil, err
 	}
-	if l.waits != nil || l.kept > 0 {
-		l.remark("the journal ends before the agent knew all objects")
-		l.reach(0, time.Time{}, "the objects that were known at the end")
-	}
+	l.endJournal()
 	if len(l.Steps) == 0 {
 		return nil, fmt.Errorf("%s: %w", path, errNoRecord)
 	}
@@ -201,6 +198,18 @@ func Load(path string) (*Timeline, error) {
 		l.remark("values of " + name + " are not played: they belong to the node's interfaces, which the simulated VPP has under other names")
 	}
 	return &l.Timeline, nil
+}
+
+// endJournal ends the journal, perhaps in an incomplete state. An agent that starts again changes nothing in VPP until it knows all objects, and the state at the
+// beginning of a file is that of the files before it: then the played state stays.
+func (l *loader) endJournal() {
+	switch incomplete := l.waits != nil || l.kept > 0; {
+	case incomplete && !l.began:
+		l.remark("the journal ends before the agent knew all objects")
+		l.reach(0, time.Time{}, "the objects that were known at the end")
+	case l.waits != nil:
+		l.remark("the journal ends before the agent knew all objects again: until then it changes nothing in VPP")
+	}
 }
 
 func (l *loader) remark(text string) { l.Remarks = append(l.Remarks, text) }
