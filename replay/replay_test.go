@@ -89,6 +89,18 @@ func (j *journal) synced() {
 	j.write(&event.SyncStatus{Source: "kube", Status: event.InSync})
 }
 
+// nextFile changes an object until the writer begins the second file, whose last record is the last change.
+func (j *journal) nextFile() (first, second string) {
+	j.t.Helper()
+	first, second = filepath.Join(j.dir, "00000001.journal"), filepath.Join(j.dir, "00000002.journal")
+	for i := 0; ; i++ {
+		j.put(label(i))
+		if _, err := os.Stat(second); err == nil {
+			return first, second
+		}
+	}
+}
+
 func (j *journal) load() *replay.Timeline {
 	j.t.Helper()
 	t, err := replay.Load(j.dir)
@@ -368,20 +380,14 @@ func TestAFileThatEndsInItsState(t *testing.T) {
 	j.start(nil)
 	j.put(cluster()...)
 	j.synced()
-	last := filepath.Join(j.dir, "00000002.journal")
-	for i := 0; ; i++ {
-		j.put(label(i))
-		if _, err := os.Stat(last); err == nil {
-			break
-		}
-	}
+	_, second := j.nextFile()
 	j.stop()
-	text, err := os.ReadFile(last)
+	text, err := os.ReadFile(second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cut := func(size int) *replay.Timeline {
-		if err := os.WriteFile(last, text[:size], 0o600); err != nil {
+		if err := os.WriteFile(second, text[:size], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return j.load()
@@ -409,14 +415,7 @@ func TestADamagedRecordEndsWithTheNextFile(t *testing.T) {
 	j.put(cluster()...)
 	j.synced()
 	j.put(isolate("web", "app == 'web'"))
-	second := filepath.Join(j.dir, "00000002.journal")
-	for i := 0; ; i++ {
-		j.put(label(i))
-		if _, err := os.Stat(second); err == nil {
-			break
-		}
-	}
-	first := filepath.Join(j.dir, "00000001.journal")
+	first, _ := j.nextFile()
 	text, err := os.ReadFile(first)
 	if err != nil {
 		t.Fatal(err)
